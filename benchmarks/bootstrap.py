@@ -1,4 +1,4 @@
-"""Paired bootstrap: resamples a second of `parley.engine.metrics.statistics.paired_bootstrap` against one resample at a time.
+"""Paired bootstrap: resamples a second of `engine.core.stats.statistics.paired_bootstrap` against one resample at a time.
 
 The reference is what one writes first: for each resample `Generator.choice` of as many items as there are, their mean
 and their standard deviation.
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Clock, run
-from parley.engine.metrics.statistics import paired_bootstrap
+from parley.engine.core.stats.statistics import paired_bootstrap
 from parley.envs.core.seeds import stream
 
 SEED = 1

@@ -20,11 +20,11 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks.measure import run
-from parley.engine.metrics.statistics import mean, rate
+from parley.engine.core.stats.statistics import mean, rate
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Utterances
 from parley.envs.core.seeds import stream
-from parley.envs.data.root import data_root
+from parley.envs.corpora.root import data_root
 from parley.envs.negotiation.corpora.catalogue import CorpusSource, corpora
 from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord
 from parley.envs.negotiation.game import NegotiationGame, Rules

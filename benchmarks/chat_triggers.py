@@ -51,14 +51,14 @@ from torch import Tensor
 from benchmarks.measure import Clock, peak_flop_per_s, run
 from benchmarks.plain_gcg import PlainGcg
 from benchmarks.searched_chat import REPLY, SEED, SENTENCE, Chat, chat, drawn_words
-from parley.engine.triggers.causal.passes import read_together
-from parley.engine.triggers.causal.scorer import CausalScorer
-from parley.engine.triggers.causal.swaps import ReadLoss, SwapList
-from parley.engine.triggers.objective import TriggerObjective
-from parley.engine.triggers.scorer import Incumbent, Swaps, to_beat
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.scorers.causal.passes import read_together
+from parley.engine.triggers.scorers.causal.scorer import CausalScorer
+from parley.engine.triggers.scorers.causal.swaps import ReadLoss, SwapList
+from parley.engine.triggers.scorers.scorer import Incumbent, Swaps, to_beat
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
-from parley.policies.bfloat16 import multiplies_bfloat16
+from parley.policies.core.bfloat16 import multiplies_bfloat16
 
 SEARCHES, SHORT_LIST = 4, 10
 """Searches that are read together, and candidates of each short list."""

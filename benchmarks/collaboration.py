@@ -19,14 +19,14 @@ import torch
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_collaboration import PlainDynoNetAgent
-from parley.engine.collaboration.strategies import ChatKnowledge, ConfusedHearing
-from parley.envs.friends.compiled import FriendsCorpus, load_friends
-from parley.envs.friends.corpora import EMBEDDED_FRIENDS
-from parley.envs.friends.events import FriendsChat
-from parley.envs.friends.play import Channel, FriendsAgent, play_friends
-from parley.envs.friends.scenario import FriendsScenario
-from parley.envs.friends.scripted.bots import FriendsBot
-from parley.envs.friends.scripted.corpus import draw_scenarios
+from parley.engine.mutual_friends.channels.strategies import ChatKnowledge, ConfusedHearing
+from parley.envs.mutual_friends.compiled import FriendsCorpus, load_friends
+from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.mutual_friends.events import FriendsChat
+from parley.envs.mutual_friends.play import Channel, FriendsAgent, play_friends
+from parley.envs.mutual_friends.scenario import FriendsScenario
+from parley.envs.mutual_friends.scripted.bots import FriendsBot
+from parley.envs.mutual_friends.scripted.corpus import draw_scenarios
 from parley.policies.dynonet.agent import DynoNetAgent
 from parley.policies.dynonet.checkpoints import corpus_of, load_dynonet
 from parley.policies.dynonet.model import DynoNet

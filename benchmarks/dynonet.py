@@ -22,9 +22,9 @@ import torch
 from benchmarks.measure import Clock, run
 from benchmarks.plain_dynonet import PlainSide, plain_turn_loss
 from parley.envs.core.seeds import derive_seed
-from parley.envs.friends.compiled import load_friends
-from parley.envs.friends.game import FriendsRules
-from parley.envs.friends.play import play_friends
+from parley.envs.mutual_friends.compiled import load_friends
+from parley.envs.mutual_friends.game import FriendsRules
+from parley.envs.mutual_friends.play import play_friends
 from parley.policies.dynonet.agent import DynoNetAgent
 from parley.policies.dynonet.batches import SideExamples
 from parley.policies.dynonet.fit import DynoNetFit, turn_loss

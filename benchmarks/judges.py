@@ -22,15 +22,15 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.measure import Clock, run
 from parley.envs.core.seeds import stream
-from parley.envs.pairs.replied import RepliedPair
-from parley.envs.pairs.turns import EOT
-from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.policies.discriminator.batches import JudgedReplies, ReplyExamples, context_batch, reply_batch
-from parley.policies.discriminator.model import Discriminator
-from parley.policies.discriminator.settings import discriminator_small
-from parley.policies.judges.judge import Judge, JudgeSettings
-from parley.policies.judges.linear import svm_unigram
-from parley.policies.judges.neural import hierarchical
+from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.turns import EOT
+from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.generation.discriminator.batches import JudgedReplies, ReplyExamples, context_batch, reply_batch
+from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.generation.discriminator.settings import discriminator_small
+from parley.policies.generation.judges.judge import Judge, JudgeSettings
+from parley.policies.generation.judges.linear import svm_unigram
+from parley.policies.generation.judges.neural import hierarchical
 
 SEED = 1
 MOST_DIFFERENCE = 1e-5

@@ -13,8 +13,8 @@ draws.
                   where a loop is so simple that this is below ten, no strategy on tuples of words can be ten times as fast
     identical     the same draws gave the same words under every strategy
     texts         texts per second of `perturb_text` and `perturb_texts`, a string in and a string out, as people write them
-                  (`envs/pairs/written.py`): one a call, and a list of 1,000 a call; under the default settings, each strategy
-                  on texts that none before it has read
+                  (`envs/corpora/pairs/written.py`): one a call, and a list of 1,000 a call; under the default settings, each
+                  strategy on texts that none before it has read
     nothing       the same of reading the texts' words and joining their pieces again, which changes nothing
     libraries     the same of the nearest augmenters of TextAttack and nlpaug (augmenters.py), where those are installed: the
                   same strings, as many a call, the ratios of ours, and those of `nothing`, which no strategy can reach
@@ -39,19 +39,19 @@ from benchmarks.measure import Clock, run
 from benchmarks.plain_perturbation import Draw, PlainBuiltIn, PlainLoops, PlainNltk
 from parley.engine.perturb.augment import perturb_text, perturb_texts
 from parley.engine.perturb.catalogue import build
-from parley.engine.perturb.draws import uniforms
-from parley.engine.perturb.entities import read_entities
-from parley.engine.perturb.flat import FlatContexts
 from parley.engine.perturb.resources import Resources
 from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.perturb.stopwords import KEPT, MEANT, VERBS
+from parley.engine.perturb.strategies.draws import uniforms
+from parley.engine.perturb.strategies.entities import read_entities
+from parley.engine.perturb.strategies.flat import FlatContexts
+from parley.engine.perturb.strategies.stopwords import KEPT, MEANT, VERBS
+from parley.engine.perturb.strategies.texts import Texts
 from parley.engine.perturb.strategy import Strategy
-from parley.engine.perturb.texts import Texts
 from parley.envs.core.errors import DataError
-from parley.envs.pairs.compiled import load_pairs
-from parley.envs.pairs.turns import Turns, Utterance
-from parley.envs.pairs.vocabulary import SPECIALS
-from parley.envs.pairs.written import detokenise
+from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.turns import Turns, Utterance
+from parley.envs.corpora.pairs.vocabulary import SPECIALS
+from parley.envs.corpora.pairs.written import detokenise
 
 STRATEGIES = (
     "random-swap",

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.measure import Clock, run
 from benchmarks.rllib import RULE, Training, build
 from benchmarks.weights import guard_corpus, negotiator, store
-from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.envs.negotiation.corpora.compiled import Corpus
 from parley.policies.negotiator.checkpoints import load_model
 
@@ -60,7 +60,7 @@ class PhasedTraining:
 
 def measure(options: PhaseOptions) -> dict[str, Any]:
     """Trains both ways from every seed."""
-    from parley.engine.runtime.session import connect
+    from parley.engine.core.ray.session import connect
 
     model = negotiator(options.checkpoint)
     rule = replace(RULE, dialogues_per_update=options.dialogues_per_update)
@@ -97,7 +97,7 @@ def measure(options: PhaseOptions) -> dict[str, Any]:
 
 def _train(start: Path, rule: ReinforceConfig, corpus: Corpus, options: PhaseOptions, phases: int, seed: int) -> PhasedTraining:
     """Makes the updates in so many algorithms."""
-    from parley.engine.rllib.state import learned_weights
+    from parley.engine.core.rllib.state import learned_weights
 
     found = PhasedTraining([], Clock(), Clock(), Clock())
     learner = start

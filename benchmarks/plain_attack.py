@@ -5,8 +5,9 @@ reader goes over the new sentence, the selection network over the whole dialogue
 loop. A candidate that breaks the hard constraint is decided too, because one function returns both figures; what a search
 would cost that leaves such a decision out follows from the seconds of `Target.read` and `Target.decide`.
 
-Rules, keys and the order of candidates are those of `engine/negotiation/replacement.py`, written out again; of its options,
-those that the benchmark compares: pad-scan and exhaustive proposals, hinge and released loss, hard and soft constraint.
+Rules, keys and the order of candidates are those of `engine/negotiation/attacks/replacement.py`, written out again; of its
+options, those that the benchmark compares: pad-scan and exhaustive proposals, hinge and released loss, hard and soft
+constraint.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.plain_negotiator import PlainNegotiator
-from parley.engine.negotiation.settings import SearchConfig
+from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.negotiation.dealornodeal.rules import picks_table
 from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 

@@ -2,7 +2,7 @@
 
 What `benchmarks/collaboration.py` compares with: the equations of `policies/dynonet/model.py` and the rules of
 `policies/dynonet/speaking.py`, given the same weights and draws. It shares how events are read (`reading.py`) and how a number
-becomes a word (`policies/drawing.py`).
+becomes a word (`policies/core/drawing.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parley.envs.friends.events import ChatEvent, Token
-from parley.envs.friends.game import Act, FriendsView
-from parley.envs.friends.linker import EntityLinker
-from parley.policies.drawing import drawn
+from parley.envs.mutual_friends.events import ChatEvent, Token
+from parley.envs.mutual_friends.game import Act, FriendsView
+from parley.envs.mutual_friends.linker import EntityLinker
+from parley.policies.core.drawing import drawn
 from parley.policies.dynonet.model import DynoNet
 from parley.policies.dynonet.reading import NO_NODE, ChatReader, EventReading
 from parley.policies.dynonet.settings import FriendsDecoding

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from parley.engine.perturb.antonym import BE, NUM_USUAL, agreeing, fits, is_near
-from parley.engine.perturb.clauses import negated
-from parley.engine.perturb.commands import COMMANDS, SIGNS
-from parley.engine.perturb.lexicon import Lexicon
-from parley.engine.perturb.nltk_lexicon import MISREAD, NltkLexicon
-from parley.engine.perturb.opposites import OPPOSITES
-from parley.engine.perturb.stopwords import CLAUSE_MARKS, HELD, PARTICLES, STRANDED, TAKE_PARTICLES
-from parley.engine.perturb.swap import AUXILIARIES, SMILEYS
+from parley.engine.perturb.lexicon.lexicon import Lexicon
+from parley.engine.perturb.lexicon.nltk_lexicon import MISREAD, NltkLexicon
+from parley.engine.perturb.lexicon.opposites import OPPOSITES
+from parley.engine.perturb.strategies.antonym import BE, NUM_USUAL, agreeing, fits, is_near
+from parley.engine.perturb.strategies.clauses import negated
+from parley.engine.perturb.strategies.commands import COMMANDS, SIGNS
+from parley.engine.perturb.strategies.stopwords import CLAUSE_MARKS, HELD, PARTICLES, STRANDED, TAKE_PARTICLES
+from parley.engine.perturb.strategies.swap import AUXILIARIES, SMILEYS
 
 Words = list[str]
 Draw = Callable[[], float]

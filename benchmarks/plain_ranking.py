@@ -1,7 +1,7 @@
 """The plain way to score replies: each pair padded to ten turns of fifty words, the whole network for each, 100 at a time.
 
-This is how the released repositories of SMN, DAM and MRFN evaluate. The equations are those of `policies/matching`, with
-padding masked or read as released; torch's own layers read the weights of our models.
+This is how the released repositories of SMN, DAM and MRFN evaluate. The equations are those of `policies/ranking/matching`,
+with padding masked or read as released; torch's own layers read the weights of our models.
 
 Shapes: B pairs, K turns, N words of a turn or reply, L letters.
 """
@@ -17,15 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from parley.envs.pairs.vocabulary import PAD_ID, UNK
-from parley.policies.lstm import LSTMCell
-from parley.policies.matching.batches import Alphabet
-from parley.policies.matching.dam import DAM
-from parley.policies.matching.matcher import BARRED, Matcher
-from parley.policies.matching.mrfn import MRFN, Attention
-from parley.policies.matching.smn import SMN
-from parley.policies.products import Linear
-from parley.policies.ranker import Pair
+from parley.envs.corpora.pairs.vocabulary import PAD_ID, UNK
+from parley.policies.core.lstm import LSTMCell
+from parley.policies.core.products import Linear
+from parley.policies.ranking.matching.batches import Alphabet
+from parley.policies.ranking.matching.dam import DAM
+from parley.policies.ranking.matching.matcher import BARRED, Matcher
+from parley.policies.ranking.matching.mrfn import MRFN, Attention
+from parley.policies.ranking.matching.smn import SMN
+from parley.policies.ranking.ranker import Pair
 
 BATCH = 100
 ModelT = TypeVar("ModelT", bound=nn.Module)

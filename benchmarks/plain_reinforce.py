@@ -1,4 +1,4 @@
-"""Reinforcement learning of one side as a plain loop, without RLlib: what `benchmarks.rllib` compares `engine/rllib` with.
+"""Reinforcement learning of one side as a plain loop, without RLlib: what `benchmarks.rllib` compares `engine/core/rllib` with.
 
 It plays the same dialogues, forms the same loss by hand and takes the same steps with the same optimiser.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.negotiation.corpora.compiled import Corpus
 from parley.envs.negotiation.dealornodeal.rules import random_scenario

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID
-from parley.policies.fitting.predictor import real_positions
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.policies.core.fitting.predictor import real_positions
 from parley.policies.seq2seq.batches import Exchanges
 from parley.policies.seq2seq.model import Memory, Seq2Seq
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from benchmarks.plain_perturbation import Draw, Knowledge, PlainNltk, Words
-from parley.engine.perturb.commands import NAMES, held_in_one
-from parley.engine.perturb.lexicon import Lexicon
-from parley.engine.perturb.nltk_lexicon import SELDOM
+from parley.engine.perturb.lexicon.lexicon import Lexicon
+from parley.engine.perturb.lexicon.nltk_lexicon import SELDOM
 from parley.engine.perturb.replies.term_counts import TermCounts
+from parley.engine.perturb.strategies.commands import NAMES, held_in_one
 
 Loop = Callable[[Sequence[Words], Words, Draw], Words]
 """A context's turns, a reply and draws: the reply as it is then."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from parley.engine.triggers.objective import TriggerObjective
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 
 

@@ -32,12 +32,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.measure import run
 from benchmarks.simulated import SEED, Computing, Simulated, SimulatedWork, trigger_row
-from parley.engine.jobs.triggers.rows import TRIGGERS
-from parley.engine.runtime.pool import Progress, run_sharded
-from parley.engine.runtime.record import record_shards
-from parley.engine.runtime.session import connect
-from parley.engine.runtime.sharding import Shard, make_shards
-from parley.engine.store.run_folder import RunFolder
+from parley.engine.core.ray.pool import Progress, run_sharded
+from parley.engine.core.ray.record import record_shards
+from parley.engine.core.ray.session import connect
+from parley.engine.core.ray.sharding import Shard, make_shards
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.triggers.verbs.rows import TRIGGERS
 
 MAX_GROWTH_MIB = 32.0
 """What the driver may hold more of at the end than after the first fifth of the items."""

@@ -22,16 +22,16 @@ import torch
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_ranking import plain_scores
-from parley.envs.candidates import load_candidates
 from parley.envs.core.errors import DataError
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.pairs.turns import Utterance
-from parley.envs.pairs.vocabulary import PairVocabulary
-from parley.policies.matching.checkpoints import build
-from parley.policies.matching.matcher import Matcher
-from parley.policies.matching.ranker import MatcherRanker
-from parley.policies.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
-from parley.policies.ranker import Pair
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.envs.ranking import load_candidates
+from parley.policies.ranking.matching.checkpoints import build
+from parley.policies.ranking.matching.matcher import Matcher
+from parley.policies.ranking.matching.ranker import MatcherRanker
+from parley.policies.ranking.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
+from parley.policies.ranking.ranker import Pair
 
 SEED = 1
 MOST_DIFFERENCE = 1e-5

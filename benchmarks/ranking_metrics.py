@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Clock, run
-from parley.engine.metrics.retrieval.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, group_metrics, recall_at
+from parley.engine.ranking.metrics.ranks import KS, MAP, MRR, PAIRWISE, PRECISION, group_metrics, recall_at
 
 SEED, SIZE = 1, 10
 _MOST_DIFFERENCE = 1e-9

@@ -25,15 +25,15 @@ from benchmarks.measure import Clock, run
 from benchmarks.perturbation import opened_lexicon
 from benchmarks.plain_perturbation import Draw
 from benchmarks.plain_rules import Loop, PlainRules
-from parley.engine.perturb.draws import uniforms
 from parley.engine.perturb.replies.catalogue import SEVEN, build_rules
 from parley.engine.perturb.replies.resources import RuleResources
 from parley.engine.perturb.replies.rule import Rule
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.resources import Resources
 from parley.engine.perturb.settings import PerturbSettings
-from parley.envs.candidates.compiled import load_candidates
-from parley.envs.candidates.groups import CandidateGroup
+from parley.engine.perturb.strategies.draws import uniforms
+from parley.envs.ranking.compiled import load_candidates
+from parley.envs.ranking.groups import CandidateGroup
 
 LEAST_S = 0.05
 """Seconds of the processor that a loop is measured for at least; clocks of some machines tick a hundred times a second."""

@@ -22,14 +22,14 @@ import torch
 from benchmarks.measure import Clock, run
 from benchmarks.plain_ranking import PLAIN, PlainBatch, plain_scores, stock
 from benchmarks.ranking import MOST_DIFFERENCE, SIZES, groups, network
-from parley.engine.perturb.lexicons import open_lexicon
+from parley.engine.perturb.lexicon.lexicons import open_lexicon
 from parley.engine.perturb.replies.language import English
-from parley.engine.retrieval.attack import RankAttack
-from parley.engine.retrieval.goals import RankGoal
-from parley.envs.candidates.groups import CandidateGroup, CandidateKind
-from parley.envs.pairs.vocabulary import PairVocabulary
-from parley.policies.matching.ranker import MatcherRanker
-from parley.policies.ranker import Pair
+from parley.engine.ranking.attacks.attack import RankAttack
+from parley.engine.ranking.attacks.goals import RankGoal
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.envs.ranking.groups import CandidateGroup, CandidateKind
+from parley.policies.ranking.matching.ranker import MatcherRanker
+from parley.policies.ranking.ranker import Pair
 
 EXAMPLES, REFERENCE = {"smn": 192, "dam": 48, "mrfn": 48}, {"smn": 400, "dam": 100, "mrfn": 100}
 QUICK, QUICK_REFERENCE = {"smn": 64, "dam": 12, "mrfn": 12}, {"smn": 100, "dam": 40, "mrfn": 40}

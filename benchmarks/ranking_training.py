@@ -24,10 +24,10 @@ from torch import Tensor, nn
 from benchmarks.measure import Clock, run
 from benchmarks.plain_ranking import PLAIN, PlainBatch, stock
 from benchmarks.ranking import MOST_DIFFERENCE, groups, network
-from parley.envs.pairs.vocabulary import PAD_ID, PairVocabulary
-from parley.policies.matching.matcher import Matcher
-from parley.policies.matching.settings import MatcherSizes, dam_small, mrfn_small, small_fit, smn_small
-from parley.policies.ranker import Pair
+from parley.envs.corpora.pairs.vocabulary import PAD_ID, PairVocabulary
+from parley.policies.ranking.matching.matcher import Matcher
+from parley.policies.ranking.matching.settings import MatcherSizes, dam_small, mrfn_small, small_fit, smn_small
+from parley.policies.ranking.ranker import Pair
 
 SIZES: dict[str, MatcherSizes] = {"smn": smn_small(), "dam": dam_small(), "mrfn": replace(mrfn_small(), dropout=0.0)}
 CONTEXTS = small_fit().batch_size // 2

@@ -33,7 +33,7 @@ from benchmarks.plain_negotiator import ENDS, PlainNegotiator, play_plainly, rea
 from benchmarks.rllib import Training, build
 from benchmarks.selfplay import deal
 from benchmarks.weights import guard_corpus, negotiator, store
-from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.envs.core.seeds import stream
 from parley.envs.negotiation.corpora.compiled import Corpus
 from parley.policies.negotiator.batches import make_batch
@@ -147,8 +147,8 @@ class PublishedLoop:
 
 def measure(options: Options) -> dict[str, Any]:
     """Learns in both ways by turns."""
-    from parley.engine.jobs.negotiation.reinforce import lewis2017
-    from parley.engine.runtime.session import connect
+    from parley.engine.core.ray.session import connect
+    from parley.engine.negotiation.verbs.reinforce import lewis2017
 
     updates, dialogues = (4, 24) if options.quick else (16, 200)
     rule = replace(lewis2017().reinforce, scenarios="random", dialogues=64 * updates)

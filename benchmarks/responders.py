@@ -23,10 +23,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from benchmarks.measure import Clock, run
 from parley.envs.core.seeds import stream
-from parley.envs.pairs.compiled import PairSplit, Ragged
-from parley.envs.pairs.vocabulary import PAD_ID, SPECIALS, PairVocabulary
-from parley.policies.fitting.loss import OutputLoss
-from parley.policies.fitting.predictor import real_positions
+from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
+from parley.envs.corpora.pairs.vocabulary import PAD_ID, SPECIALS, PairVocabulary
+from parley.policies.core.fitting.loss import OutputLoss
+from parley.policies.core.fitting.predictor import real_positions
 from parley.policies.seq2seq.batches import Exchanges, PairExamples
 from parley.policies.seq2seq.model import Memory, Seq2Seq
 from parley.policies.seq2seq.settings import Seq2SeqSizes

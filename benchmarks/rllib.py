@@ -1,10 +1,10 @@
 """What RLlib costs and gives: the same training as a plain loop, through RLlib in one process, and with env runners.
 
-An adversary learns as `parley train adversary` lets it. First `engine/rllib` in this process and the plain loop by turns: every
-call that computes with a network is clocked by itself, and so is what stands around it. Then with one env runner beside the
-process, and with two. As every random number is named by the seed, all must arrive at the same weights: with runners bit for
-bit; by the plain loop, which adds up in another order, so nearly that "relative_difference", the length of the difference by
-that of what was learned, stays below a thousandth. Single weights may differ by more than they would by rounding, which
+An adversary learns as `parley train adversary` lets it. First `engine/core/rllib` in this process and the plain loop by turns:
+every call that computes with a network is clocked by itself, and so is what stands around it. Then with one env runner beside
+the process, and with two. As every random number is named by the seed, all must arrive at the same weights: with runners bit
+for bit; by the plain loop, which adds up in another order, so nearly that "relative_difference", the length of the difference
+by that of what was learned, stays below a thousandth. Single weights may differ by more than they would by rounding, which
 "largest_difference" shows: Adam makes a whole step where a gradient is nothing but rounding. At the published size, one of
 1.6 million weights did so, in the first update.
 
@@ -32,8 +32,8 @@ import torch
 from benchmarks.measure import Clock, Spans, run
 from benchmarks.plain_reinforce import SEED, PlainLoop
 from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
-from parley.engine.negotiation.opponents import Opponent, TrainingRoster
-from parley.engine.negotiation.settings import ReinforceConfig
+from parley.engine.negotiation.attacks.opponents import Opponent, TrainingRoster
+from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.envs.negotiation.corpora.compiled import Corpus
 from parley.policies.negotiator.checkpoints import load_model
 from parley.policies.negotiator.speaker import NegotiatorAgent
@@ -92,10 +92,10 @@ def clocked_rllib() -> Iterator[Spans]:
     from ray.rllib.core.learner.learner_group import LearnerGroup
     from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
-    from parley.engine.rllib.algorithm import DialogueReinforce
-    from parley.engine.rllib.learner import DialogueLearner
-    from parley.engine.rllib.module import NegotiatorModule
-    from parley.engine.rllib.runner import DialogueEnvRunner
+    from parley.engine.negotiation.rl.algorithm import DialogueReinforce
+    from parley.engine.negotiation.rl.learner import DialogueLearner
+    from parley.engine.negotiation.rl.module import NegotiatorModule
+    from parley.engine.negotiation.rl.runner import DialogueEnvRunner
     from parley.policies.negotiator.speaker import NegotiatorSession
 
     calls: tuple[tuple[str, type, str], ...] = (
@@ -123,7 +123,7 @@ def clocked_rllib() -> Iterator[Spans]:
 
 def measure(options: Options) -> dict[str, Any]:
     """Trains in all ways and compares the weights."""
-    from parley.engine.runtime.session import connect
+    from parley.engine.core.ray.session import connect
 
     model, rule = negotiator(options.checkpoint), replace(RULE, dialogues_per_update=options.dialogues_per_update)
     corpus = guard_corpus(model, options.corpus, options.data_root)
@@ -168,7 +168,7 @@ Steps = list[dict[str, Any]]
 
 def _beside_plain(start: Path, plain: PlainLoop, options: Options) -> tuple[dict[str, Any], Steps, dict[str, torch.Tensor]]:
     """Trains through RLlib and by hand, by turns: figures of both, RLlib's updates and its weights."""
-    from parley.engine.rllib.state import learned_weights
+    from parley.engine.core.rllib.state import learned_weights
 
     algorithm = build(start, plain.rule, plain.corpus, options)
     steps: Steps = []
@@ -204,7 +204,7 @@ def _trained(
     start: Path, rule: ReinforceConfig, corpus: Corpus, options: Options, runners: int
 ) -> tuple[Steps, dict[str, torch.Tensor]]:
     """Trains with env runners: what its updates were, but for the first, and its weights."""
-    from parley.engine.rllib.state import learned_weights
+    from parley.engine.core.rllib.state import learned_weights
 
     algorithm = build(start, rule, corpus, options, runners, options.learners)
     steps = []
@@ -239,7 +239,7 @@ def build(
         learner: the checkpoint that the adversary starts from, where it is another.
         seed: of the training.
     """
-    from parley.engine.rllib.algorithm import DialogueReinforceConfig
+    from parley.engine.negotiation.rl.algorithm import DialogueReinforceConfig
 
     met = Opponent(name="target", checkpoint=str(start), reward=rule.reward, complementary=rule.complementary)
     settings = DialogueReinforceConfig().dialogues(

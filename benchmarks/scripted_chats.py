@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure import Clock, run
-from parley.envs.friends.events import Mention, Token
-from parley.envs.friends.linker import EntityLinker, Words
-from parley.envs.friends.play import play_friends
-from parley.envs.friends.schema import Entity
-from parley.envs.friends.scripted.bots import FriendsBot
-from parley.envs.friends.scripted.corpus import draw_scenarios, scripted_chats
-from parley.envs.friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.mutual_friends.events import Mention, Token
+from parley.envs.mutual_friends.linker import EntityLinker, Words
+from parley.envs.mutual_friends.play import play_friends
+from parley.envs.mutual_friends.schema import Entity
+from parley.envs.mutual_friends.scripted.bots import FriendsBot
+from parley.envs.mutual_friends.scripted.corpus import draw_scenarios, scripted_chats
+from parley.envs.mutual_friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
 
 CHATS, QUICK_CHATS = 10_000, 1_000
 PLAIN_CHATS = 300

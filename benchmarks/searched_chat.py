@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from parley.envs.core.seeds import stream
-from parley.policies.hugging_face import read_model
+from parley.policies.hugging_face.models import read_model
 
 SEED = 1
 REPLY = 5

@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.measure import Clock, run
 from benchmarks.plain_subwords import merged
 from parley.envs.core.seeds import stream
-from parley.envs.pairs.subwords import learn_pieces
-from parley.envs.pairs.vocabulary import PairVocabulary
+from parley.envs.corpora.pairs.subwords import learn_pieces
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 
 TYPES, SYLLABLES = 50_000, 2000
 EXPONENT = 1.05

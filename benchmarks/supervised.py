@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from benchmarks.measure import Clock, run
 from benchmarks.weights import EMBEDDED, pick
-from parley.engine.jobs.negotiation.negotiator import fast, lewis2017
+from parley.engine.negotiation.verbs.negotiator import fast, lewis2017
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.negotiation.corpora.compiled import Split, load_corpus
 from parley.policies.negotiator.batches import NegotiationBatch, make_batch, shuffled

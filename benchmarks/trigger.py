@@ -36,18 +36,18 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.measure import Clock, Spans, run, weight_gflop_per_s
 from benchmarks.plain_trigger import PlainTrigger
 from benchmarks.trigger_weights import SEED, Networks, networks
-from parley.engine.triggers.lstm import half_spaces
-from parley.engine.triggers.lstm.half_spaces import HalfSpaces
-from parley.engine.triggers.lstm.input import InputReader, Lookahead
-from parley.engine.triggers.lstm.scorer import LstmScorer
-from parley.engine.triggers.lstm.seq2seq import Replies, Seq2SeqReader
-from parley.engine.triggers.objective import Kind, TriggerObjective
-from parley.engine.triggers.scorer import Incumbent, Swaps, to_beat
+from parley.engine.triggers.methods.objective import Kind, TriggerObjective
+from parley.engine.triggers.scorers.lstm import half_spaces
+from parley.engine.triggers.scorers.lstm.half_spaces import HalfSpaces
+from parley.engine.triggers.scorers.lstm.input import InputReader, Lookahead
+from parley.engine.triggers.scorers.lstm.scorer import LstmScorer
+from parley.engine.triggers.scorers.lstm.seq2seq import Replies, Seq2SeqReader
+from parley.engine.triggers.scorers.scorer import Incumbent, Swaps, to_beat
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.seeds import stream
-from parley.envs.pairs.vocabulary import EOS_ID, SPECIALS
-from parley.policies.bfloat16 import multiplies_bfloat16
-from parley.policies.products import Weight, has_onednn
+from parley.envs.corpora.pairs.vocabulary import EOS_ID, SPECIALS
+from parley.policies.core.bfloat16 import multiplies_bfloat16
+from parley.policies.core.products import Weight, has_onednn
 
 CANDIDATES = 100
 RESTARTS = 16

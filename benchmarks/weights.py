@@ -13,7 +13,7 @@ import numpy as np
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.negotiation.corpora.compiled import Corpus, Split, load_corpus
-from parley.policies.checkpoint import Checkpoint
+from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.checkpoints import load_model
 from parley.policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
 from parley.policies.negotiator.model import Negotiator

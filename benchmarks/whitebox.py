@@ -33,9 +33,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.measure import Clock, Spans, gflop_per_s, run
 from benchmarks.plain_attack import PlainAttack, Target, Verdict
 from benchmarks.weights import negotiator
-from parley.engine.negotiation import replacement
-from parley.engine.negotiation.replacement import ExchangeBatch, Found, reactive
-from parley.engine.negotiation.settings import SearchConfig
+from parley.engine.negotiation.attacks import replacement
+from parley.engine.negotiation.attacks.replacement import ExchangeBatch, Found, reactive
+from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.negotiation.dealornodeal.rules import random_scenario

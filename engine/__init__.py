@@ -1,5 +1,5 @@
-"""What we do to the agents: attacks, search, training loops, metrics, run folders, Ray, jobs, reports, command line.
+"""What we do to the agents: attacks, search, training loops, metrics, verbs and pages, one folder a system.
 
-Rings, inner first: pure algorithms (`metrics` and the like, no Ray), `store`, `runtime` (plain Ray), `rllib`, `jobs`,
-`report` and `cli`. A ring imports only from rings before it. Read `jobs` first: each job is one walk through the others.
+`core` is what all systems share. In each system `verbs` holds its verbs of the command line, `metrics` its figures, `page` its
+chapter of a report and `rl` its RLlib code. Everything else is pure algorithms, without Ray. Read a system's `verbs` first.
 """

@@ -10,9 +10,9 @@ import gymnasium
 _ENTRY_POINTS = {
     "parley/Negotiation-v1": "parley.envs.negotiation.env:NegotiationEnv",
     "parley/NegotiationText-v1": "parley.envs.negotiation.text_env:NegotiationTextEnv",
-    "parley/ResponseRanking-v1": "parley.envs.candidates.ranking_env:ResponseRankingEnv",
-    "parley/MutualFriends-v1": "parley.envs.friends.env:MutualFriendsEnv",
-    "parley/Reply-v1": "parley.envs.replies.reply_env:ReplyEnv",
+    "parley/ResponseRanking-v1": "parley.envs.ranking.ranking_env:ResponseRankingEnv",
+    "parley/MutualFriends-v1": "parley.envs.mutual_friends.env:MutualFriendsEnv",
+    "parley/Reply-v1": "parley.envs.generation.reply_env:ReplyEnv",
 }
 IDS = tuple(_ENTRY_POINTS)
 """Every registered id."""

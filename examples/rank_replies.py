@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import parley
-from parley.engine.metrics.retrieval.ranks import group_metrics
-from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.lexicon.built_in import BuiltInLexicon
 from parley.engine.perturb.replies.language import English
+from parley.engine.ranking.metrics.ranks import group_metrics
 
 
 class LetterTriples:

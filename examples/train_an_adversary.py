@@ -12,7 +12,7 @@ import ray
 import torch
 
 import parley
-from parley.engine.rllib.env import ADVERSARY, TARGET
+from parley.engine.negotiation.rl.env import ADVERSARY, TARGET
 from parley.envs.negotiation.corpora.compiled import load_corpus
 
 torch.set_num_threads(1)

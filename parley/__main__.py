@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from parley.engine.cli.main import main
+from parley.engine.core.cli.main import main
 
 sys.exit(main())

@@ -7,5 +7,10 @@ from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,
-    {"load_agent": "negotiator.speaker", "load_ranker": "rankers", "load_responder": "responders", "scores_of": "ranker"},
+    {
+        "load_agent": "negotiator.speaker",
+        "load_ranker": "ranking.rankers",
+        "load_responder": "core.responders",
+        "scores_of": "ranking.ranker",
+    },
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from parley.engine.runtime.session import RaySession, connect
+from parley.engine.core.ray.session import RaySession, connect
 
 # Before torch is loaded: the networks of the tests are too small to share out, and threads that wait cost most.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

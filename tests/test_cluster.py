@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 import yaml
 
-from parley.engine.cli.flags import parse_job
-from parley.engine.cli.verbs import find_verb
-from parley.engine.jobs.catalogue import find
+from parley.engine.core.cli.flags import parse_job
+from parley.engine.core.cli.verbs import find_verb
+from parley.engine.core.verbs.catalogue import find
 from tests.test_house import PROJECT, ROOMS, ROOT, pins
 
 CLUSTER = yaml.safe_load((ROOT / "cluster.yaml").read_text())

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from parley.engine.cli.main import main
-from parley.engine.jobs.collaboration.agents import friends_agents
-from parley.engine.jobs.conformance import check_part
+from parley.engine.core.cli.main import main
+from parley.engine.core.verbs.conformance import check_part
+from parley.engine.mutual_friends.verbs.agents import friends_agents
 from parley.engine.perturb.catalogue import ENTITY, PARAPHRASED, strategies
 from parley.engine.perturb.replies.catalogue import rules
-from parley.engine.retrieval.catalogue import rank_attacks
+from parley.engine.ranking.attacks.catalogue import rank_attacks
 from parley.engine.triggers.catalogue import searches
-from parley.envs.candidates.corpora import candidate_corpora
 from parley.envs.core.errors import ConfigError
-from parley.envs.friends.corpora import EMBEDDED_FRIENDS, friend_corpora
+from parley.envs.corpora.pairs.corpora import pair_corpora
+from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS, friend_corpora
 from parley.envs.negotiation.agents import HUMAN, agents
 from parley.envs.negotiation.corpora.catalogue import corpora
-from parley.envs.pairs.corpora import pair_corpora
-from parley.policies.judges.judge import judges
-from parley.policies.rankers import rankers
+from parley.envs.ranking.corpora import candidate_corpora
+from parley.policies.generation.judges.judge import judges
+from parley.policies.ranking.rankers import rankers
 from tests.engine.triggers.made_up import tiny_victim
 
 NEED_MORE = {PARAPHRASED: "needs a trained paraphraser", **dict.fromkeys(ENTITY, "needs a table of entities")}
@@ -178,7 +178,7 @@ def test_every_registered_part_keeps_its_promises(kind: str, registry: Any, name
 
 def test_a_model_under_search_is_told_by_its_members() -> None:
     (found,) = check_part(tiny_victim())
-    assert found.kind.protocol == "parley.engine.triggers.scorer.Victim"
+    assert found.kind.protocol == "parley.engine.triggers.scorers.scorer.Victim"
     assert found.kept
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.cli.flags import parse_job
-from parley.engine.cli.verbs import JOBS, find_verb
-from parley.engine.jobs.catalogue import find
+from parley.engine.core.cli.flags import parse_job
+from parley.engine.core.cli.verbs import JOBS, find_verb
+from parley.engine.core.verbs.catalogue import find
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

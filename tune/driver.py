@@ -24,19 +24,19 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from parley.engine.jobs.job import Reporter
-from parley.engine.metrics.statistics import Estimate
-from parley.engine.runtime import logs
-from parley.engine.runtime.board import Board
-from parley.engine.runtime.record import WORK
-from parley.engine.runtime.session import TIMEOUT_VARIABLE
-from parley.engine.store.run_folder import RunFolder
+from parley.engine.core.ray import logs
+from parley.engine.core.ray.progress_board import Board
+from parley.engine.core.ray.record import WORK
+from parley.engine.core.ray.session import TIMEOUT_VARIABLE
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.verbs.job import Reporter
 from parley.envs.core.errors import ClusterError, RefusedModelError
 from parley.tune.config import SweepConfig
 from parley.tune.ledger import Ledger, values_of
-from parley.tune.news import EVERY_S
 from parley.tune.study import Study
 from parley.tune.trial import BUDGET, ENDS, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
+from parley.tune.trial_progress import EVERY_S
 
 LIVES = 3
 """Times that a trial may lose its process, to a machine that went or to want of memory, before it counts as failed."""

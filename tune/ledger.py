@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.jobs.job import Reporter
-from parley.engine.metrics.statistics import Estimate
-from parley.engine.store.run_folder import RunFolder
-from parley.engine.store.schemas import OK, error_row, ok_row
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.schemas import OK, error_row, ok_row
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.verbs.job import Reporter
 from parley.envs.core.errors import RunError
 from parley.envs.core.trust import require_trust_in
 from parley.tune.trial import Setup, trial_folder, trial_name

@@ -9,8 +9,8 @@ import shlex
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from parley.engine.jobs.catalogue import find
-from parley.engine.jobs.job import Job
+from parley.engine.core.verbs.catalogue import find
+from parley.engine.core.verbs.job import Job
 from parley.envs.core.config import assign, with_values
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry, nearest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from parley.engine.store.schemas import list_of, with_base
+from parley.engine.core.runs.schemas import list_of, with_base
 
 SWEEP_TRIALS = with_base(
     [

@@ -20,20 +20,20 @@ from typing import Any
 
 import yaml
 
-from parley.engine.jobs.catalogue import find
-from parley.engine.jobs.command import flat
-from parley.engine.jobs.job import Job, Reporter, Result, Summary
-from parley.engine.jobs.sharded import session
-from parley.engine.metrics.statistics import NOTHING, Estimate, Metric, count
-from parley.engine.runtime.session import RaySession
-from parley.engine.store.documents import write_whole
-from parley.engine.store.layout import SUMMARY
-from parley.engine.store.run_folder import RunFolder
-from parley.engine.store.schemas import OK
-from parley.engine.store.summary import reading_summary
+from parley.engine.core.ray.session import RaySession
+from parley.engine.core.runs.documents import write_whole
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.schemas import OK
+from parley.engine.core.runs.summary import reading_summary
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count
+from parley.engine.core.verbs.catalogue import find
+from parley.engine.core.verbs.command import flat
+from parley.engine.core.verbs.job import Job, Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import session
 from parley.envs.core.config import put, to_dict
 from parley.envs.core.errors import ClusterError, ParleyError, RefusedModelError, RunError
-from parley.envs.storage.places import display_path
+from parley.envs.core.storage.uris import display_path
 from parley.tune.config import RESUME_SAFE, SweepConfig
 from parley.tune.ledger import best_row, nothing_worked
 from parley.tune.plan import Plan, find_plan

@@ -18,18 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from parley.engine.jobs.job import FAILURE, Result
-from parley.engine.metrics.repeats import over_runs
-from parley.engine.metrics.statistics import NOTHING, Estimate
-from parley.engine.runtime.board import Board
-from parley.engine.store.lease import STALE_S, keeper_of
+from parley.engine.core.ray.progress_board import Board
+from parley.engine.core.runs.remote_lock import STALE_S, keeper_of
+from parley.engine.core.stats.repeats import over_runs
+from parley.engine.core.stats.statistics import NOTHING, Estimate
+from parley.engine.core.verbs.job import FAILURE, Result
 from parley.envs.core.config import with_values
 from parley.envs.core.errors import RefusedModelError, RunError
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed
-from parley.envs.storage.places import local_copy
-from parley.tune.news import TrialReporter
+from parley.envs.core.storage.uris import local_copy
 from parley.tune.plan import Plan
+from parley.tune.trial_progress import TrialReporter
 
 logger = logging.getLogger(__name__)
 

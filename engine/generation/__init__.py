@@ -12,14 +12,14 @@ from parley.envs.core.lazy import public
 __all__, __getattr__ = public(
     __name__,
     {
-        "ReplyActions": "replies",
-        "ResponseWeights": "weights",
-        "RewardSettings": "settings",
-        "RunningMean": "baselines",
-        "policy_loss": "losses",
-        "prefix_rewards": "rewards",
-        "reply_actions": "replies",
-        "reply_rewards": "rewards",
-        "rollout_rewards": "rollouts",
+        "ReplyActions": "rewards.replies",
+        "ResponseWeights": "rewards.weights",
+        "RewardSettings": "rewards.settings",
+        "RunningMean": "rewards.baselines",
+        "policy_loss": "rewards.losses",
+        "prefix_rewards": "rewards.rewards",
+        "reply_actions": "rewards.replies",
+        "reply_rewards": "rewards.rewards",
+        "rollout_rewards": "rewards.rollouts",
     },
 )

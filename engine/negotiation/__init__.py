@@ -8,5 +8,10 @@ from parley.envs.core.lazy import public
 
 __all__, __getattr__ = public(
     __name__,
-    {"Opponent": "opponents", "ReinforceConfig": "settings", "TrainingRoster": "opponents", "TransferAgent": "transfer"},
+    {
+        "Opponent": "attacks.opponents",
+        "ReinforceConfig": "attacks.settings",
+        "TrainingRoster": "attacks.opponents",
+        "TransferAgent": "attacks.transfer",
+    },
 )

@@ -21,16 +21,16 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from parley.engine.negotiation.candidates import Candidates, ExchangeBatch
-from parley.engine.negotiation.settings import DefenceConfig
+from parley.engine.negotiation.attacks.candidates import Candidates, ExchangeBatch
+from parley.engine.negotiation.attacks.settings import DefenceConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Session, Utterances, agent_errors
+from parley.envs.core.storage.copies import fetched_model
 from parley.envs.negotiation.agents import is_chat_model
 from parley.envs.negotiation.demands import Demand, last_demand
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL
 from parley.envs.negotiation.game import Agent, SideView
 from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID, UNK, UNK_ID, Vocabulary
-from parley.envs.storage.copies import fetched_model
 from parley.policies.chat import bargaining
 from parley.policies.chat.model import Message, ScoringChatModel
 from parley.policies.chat.seat import ChatSeat, chat_model

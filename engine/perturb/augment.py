@@ -5,8 +5,8 @@
     "I installed 10.04 Ubuntu from http://ubuntu.com, it but doesn't BOOT!"
 
 Around the words that change all stays as it is: capitals, blanks, addresses, punctuation (`rewriting.py`). `<eou>` and `<eot>`
-in a text tell utterances and turns apart (`envs/pairs/turns.py`), and stay too. What becomes of a text depends on the text and
-the seed alone, not on where it stands in a list; other seeds give other versions.
+in a text tell utterances and turns apart (`envs/corpora/pairs/turns.py`), and stay too. What becomes of a text depends on the
+text and the seed alone, not on where it stands in a list; other seeds give other versions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from parley.engine.perturb.catalogue import build, names
-from parley.engine.perturb.draws import seeds_of
-from parley.engine.perturb.flat import Edits
 from parley.engine.perturb.resources import Resources
 from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategies.draws import seeds_of
+from parley.engine.perturb.strategies.flat import Edits
+from parley.engine.perturb.strategies.texts import Texts
 from parley.engine.perturb.strategy import ByEdits, Strategy
-from parley.engine.perturb.texts import Texts
 from parley.envs.core.errors import ConfigError
-from parley.envs.pairs.turns import Turns
+from parley.envs.corpora.pairs.turns import Turns
 
 DEFAULT = PerturbSettings()
 

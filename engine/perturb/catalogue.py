@@ -17,20 +17,28 @@ from parley.envs.core.registry import Registry, nearest
 
 strategies = Registry("perturbation strategy", "parley.strategies")
 for _name, _summary, _target in (
-    ("random-swap", "neighbouring words change places", "swap:build"),
-    ("stopword-dropout", "stop words are left out", "stopwords:build"),
-    ("data-paraphrase", "phrases by paraphrases of a table", "paraphrase:build"),
-    ("generative-paraphrase", "utterances by paraphrases of a pointer-generator network", "generative:build"),
-    ("grammar-errors", "errors that learners make", "grammar:build"),
-    ("character-noise", "letters of words slip", "noise:build"),
-    ("misspellings", "words as people misspell them", "noise:build_misspellings"),
-    ("add-negation", "the first verb that can be is negated", "negation:build"),
-    ("antonym", "one word by its opposite", "antonym:build"),
-    ("random-inputs", "every word by a random one", "entities:build_random"),
-    ("random-inputs-kept-entities", "every word but entities by a random one", "entities:build_kept"),
-    ("confusing-entity", "entities by others of their category", "entities:build_confusing"),
+    ("random-swap", "neighbouring words change places", "parley.engine.perturb.strategies.swap:build"),
+    ("stopword-dropout", "stop words are left out", "parley.engine.perturb.strategies.stopwords:build"),
+    ("data-paraphrase", "phrases by paraphrases of a table", "parley.engine.perturb.strategies.paraphrase:build"),
+    (
+        "generative-paraphrase",
+        "utterances by paraphrases of a pointer-generator network",
+        "parley.engine.perturb.strategies.generative:build",
+    ),
+    ("grammar-errors", "errors that learners make", "parley.engine.perturb.strategies.grammar:build"),
+    ("character-noise", "letters of words slip", "parley.engine.perturb.strategies.noise:build"),
+    ("misspellings", "words as people misspell them", "parley.engine.perturb.strategies.noise:build_misspellings"),
+    ("add-negation", "the first verb that can be is negated", "parley.engine.perturb.strategies.negation:build"),
+    ("antonym", "one word by its opposite", "parley.engine.perturb.strategies.antonym:build"),
+    ("random-inputs", "every word by a random one", "parley.engine.perturb.strategies.entities:build_random"),
+    (
+        "random-inputs-kept-entities",
+        "every word but entities by a random one",
+        "parley.engine.perturb.strategies.entities:build_kept",
+    ),
+    ("confusing-entity", "entities by others of their category", "parley.engine.perturb.strategies.entities:build_confusing"),
 ):
-    strategies.register(_name, _summary, f"parley.engine.perturb.{_target}")
+    strategies.register(_name, _summary, _target)
 
 PARAPHRASED = "generative-paraphrase"
 """The one that needs a network."""

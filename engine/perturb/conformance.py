@@ -8,7 +8,7 @@ from parley.engine.perturb.resources import Resources
 from parley.engine.perturb.settings import PerturbSettings
 from parley.engine.perturb.strategy import Expectation, Strategy
 from parley.envs.core.conformance import Kind, expect, same_alone
-from parley.envs.pairs.turns import Turns, parse_turns
+from parley.envs.corpora.pairs.turns import Turns, parse_turns
 
 _CONTEXTS: list[Turns] = [
     parse_turns(line)

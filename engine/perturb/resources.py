@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.engine.perturb.settings import PerturbSettings
-from parley.envs.pairs.compiled import load_pairs
-from parley.envs.pairs.contexts import said
+from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.contexts import said
 
 if TYPE_CHECKING:
-    from parley.engine.perturb.lexicon import Lexicon
-    from parley.engine.perturb.ngrams import NGrams
+    from parley.engine.perturb.lexicon.lexicon import Lexicon
+    from parley.engine.perturb.lexicon.ngrams import NGrams
 
 ENOUGH = 500_000
 """Words of a corpus at least whose trigrams judge edits: those of less text find odd what they have not met."""
@@ -83,7 +83,7 @@ class Resources:
         Raises:
             DataError: the corpus cannot be read.
         """
-        from parley.engine.perturb.ngrams import NGrams
+        from parley.engine.perturb.lexicon.ngrams import NGrams
 
         corpus = self.settings.corpus or self.corpus
         if not corpus:
@@ -97,6 +97,6 @@ class Resources:
         Raises:
             DataError: NLTK's data are not there.
         """
-        from parley.engine.perturb.lexicons import open_lexicon
+        from parley.engine.perturb.lexicon.lexicons import open_lexicon
 
         return open_lexicon(self.settings.lexicon)

@@ -18,9 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
-from parley.engine.perturb.flat import Edits, FlatContexts
+from parley.engine.perturb.strategies.flat import Edits, FlatContexts
 from parley.envs.core.seeds import stream
-from parley.envs.pairs.turns import Turns, Utterance
+from parley.envs.corpora.pairs.turns import Turns, Utterance
 
 
 class Expectation(StrEnum):

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from parley.engine.triggers.attack import Trigger, TriggerSearch, search
-from parley.engine.triggers.batch import tasks_of
-from parley.engine.triggers.method import Method
-from parley.engine.triggers.scorer import Victim
-from parley.engine.triggers.settings import RelaxationSettings, SearchSettings
+from parley.engine.triggers.methods.method import Method
+from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
+from parley.engine.triggers.scorers.scorer import Victim
+from parley.engine.triggers.search.attack import Trigger, TriggerSearch, search
+from parley.engine.triggers.search.batch import tasks_of
 from parley.envs.core.conformance import Kind, expect, same_alone
 
 _ROWS, _REPLY = 3, 4
@@ -85,7 +85,7 @@ def _can_be_differentiated(victim: Victim) -> None:
 
 VICTIM = Kind(
     "model under trigger search",
-    "parley.engine.triggers.scorer.Victim",
+    "parley.engine.triggers.scorers.scorer.Victim",
     ("reply_logits", "searchable_V", "embedding_VE", "input_length"),
     _make,
     (_has_words_to_search, _gives_logits, _looks_at_earlier_words_alone, _is_the_same_alone, _can_be_differentiated),
@@ -180,7 +180,7 @@ def _goes_on_where_it_was_left(method: Method) -> None:
 
 METHOD = Kind(
     "method of trigger search",
-    "parley.engine.triggers.method.Method",
+    "parley.engine.triggers.methods.method.Method",
     ("search_all", "bind"),
     _make_method,
     (

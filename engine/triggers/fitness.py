@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from parley.engine.triggers.evolution import closeness
+from parley.engine.triggers.methods.evolution import closeness
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.ranges import Configuration, NonNegativeFloat
-from parley.envs.storage.copies import fetched_model
-from parley.envs.storage.places import HUGGING_FACE
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.policies.chat.addresses import absolute_address, is_local
 from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.chat.verdicts import ReplyRating
@@ -99,8 +99,8 @@ def load_fluency(settings: FitnessSettings, chat: ChatModelSettings) -> Callable
     """
     if not settings.lm:
         return lambda text: 0.0
-    from parley.policies.hugging_face import read_model
-    from parley.policies.hugging_face_judges import HuggingFaceInputModel
+    from parley.policies.hugging_face.judges import HuggingFaceInputModel
+    from parley.policies.hugging_face.models import read_model
 
     tokenizer, model = read_model(settings.lm, chat, chat.device)
     judge = HuggingFaceInputModel(model, tokenizer)

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import nearest
 

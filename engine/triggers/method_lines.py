@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION
-from parley.engine.triggers.settings import MOMENTUM_MAC
+from parley.engine.triggers.methods.settings import MOMENTUM_MAC
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import nearest
 

@@ -23,8 +23,8 @@ from typing import Literal
 
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.ranges import Configuration, NumItemsOrAll, PositiveFloat, Share
-from parley.envs.data.lines import text_lines, utf8_text
-from parley.envs.storage.places import HUGGING_FACE
+from parley.envs.core.storage.uris import HUGGING_FACE
+from parley.envs.corpora.lines import text_lines, utf8_text
 from parley.policies.chat.model import Answer
 from parley.policies.chat.verdicts import ReplyVerdict
 

@@ -4,7 +4,7 @@
     HarmBench   Behavior,...,ContextString,BehaviorID with a column of targets, or a JSON file of targets by BehaviorID
     others      prompt,target
 
-Such files are the user's own; the project ships none. Their kind is told by content and header (`envs/data/records.py`).
+Such files are the user's own; the project ships none. Their kind is told by content and header (`envs/corpora/records.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 from parley.engine.triggers.targets import Skipped, Target, TargetList, tell_repeated
 from parley.envs.core.errors import DataError
-from parley.envs.data.lines import FileLine, utf8_text
-from parley.envs.data.records import KINDS, RecordKind, read_records, record_kind, value_text
+from parley.envs.corpora.lines import FileLine, utf8_text
+from parley.envs.corpora.records import KINDS, RecordKind, read_records, record_kind, value_text
 
 PROMPTS, TARGETS = ("prompt", "goal", "behavior"), ("target",)
 """Names of columns, in any case."""

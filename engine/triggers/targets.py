@@ -25,9 +25,9 @@ import numpy as np
 
 from parley.envs.core.errors import DataError
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.data.lines import FileLine, text_lines, utf8_text
-from parley.envs.pairs.tokens import tokenise
-from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.corpora.lines import FileLine, text_lines, utf8_text
+from parley.envs.corpora.pairs.tokens import tokenise
+from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 
 if TYPE_CHECKING:
     from parley.policies.seq2seq.model import Seq2Seq

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from parley.engine.triggers.targets import outside
 from parley.envs.core.errors import DataError
-from parley.envs.pairs.turns import EOT
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, UNK_ID, PairVocabulary
+from parley.envs.corpora.pairs.turns import EOT
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, UNK_ID, PairVocabulary
 from parley.policies.seq2seq.decoding import sample_sentences
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 

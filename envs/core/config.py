@@ -1,7 +1,7 @@
 """Configuration: frozen dataclasses built from a preset, then a YAML file, then flags; unknown keys are errors.
 
 This module turns dataclasses into plain dictionaries and back, overlays a YAML file on a preset, and prints the
-difference between two configurations. Flags are read by the command line (engine/cli).
+difference between two configurations. Flags are read by the command line (engine/core/cli).
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from typing import Any
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.own_code import takes_messages
 from parley.envs.core.registry import Registry, nearest
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.core.storage.uris import CHAT_MODELS
 from parley.envs.negotiation.game import Agent
 from parley.envs.negotiation.own_agent import OwnAgent, called
 from parley.envs.negotiation.vocabulary import Vocabulary
-from parley.envs.storage.copies import fetched_model
-from parley.envs.storage.places import CHAT_MODELS
 
 HUMAN = "human"
 BUILT_IN = ("scripted", "scripted-tough", HUMAN)
@@ -27,7 +27,7 @@ agents.register("scripted", "fair-minded scripted bargainer", "parley.envs.negot
 agents.register(
     "scripted-tough", "scripted bargainer that holds out", "parley.envs.negotiation.scripted.bargainers:scripted_tough"
 )
-agents.register(HUMAN, "you, at the terminal", "parley.engine.jobs.negotiation.person:Person")
+agents.register(HUMAN, "you, at the terminal", "parley.engine.negotiation.verbs.human_player:Person")
 
 _trained = Registry("trained agent", "parley.trained-agents")
 _trained.register("checkpoint", "networks that speak", "parley.policies.negotiator.speaker:load_agent")

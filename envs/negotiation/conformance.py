@@ -9,8 +9,8 @@ import numpy as np
 from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.own_code import takes_messages
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.data.conformance import keeps_its_fingerprint
-from parley.envs.data.root import data_root
+from parley.envs.corpora.conformance import keeps_its_fingerprint
+from parley.envs.corpora.root import data_root
 from parley.envs.negotiation.agents import as_agent
 from parley.envs.negotiation.game import Agent, NegotiationGame, Rules, play
 from parley.envs.negotiation.own_agent import OwnAgent

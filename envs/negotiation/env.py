@@ -1,7 +1,7 @@
 """`parley/Negotiation-v1`: one side of the negotiation game as a Gymnasium environment, the other side a given agent.
 
 The rules are in `game.py`; this is its face for B = 1. The spaces, observations, actions, rewards and outcomes below
-are module functions because the two-sided environment of `engine/rllib` shows the same ones to both sides.
+are module functions because the two-sided environment of `engine/core/rllib` shows the same ones to both sides.
 """
 
 from __future__ import annotations

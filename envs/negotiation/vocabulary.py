@@ -18,7 +18,7 @@ from typing import ClassVar, Self
 
 from parley.envs.core.errors import DataError
 from parley.envs.core.visible import well_formed
-from parley.envs.data.words import WordList
+from parley.envs.corpora.words import WordList
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of
 
 EOS, UNK, SELECTION, PAD = "<eos>", "<unk>", "<selection>", "<pad>"

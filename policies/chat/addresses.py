@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry
-from parley.envs.storage.places import CHAT_MODELS, HUGGING_FACE, is_uri
+from parley.envs.core.storage.uris import CHAT_MODELS, HUGGING_FACE, is_uri
 
 chat_models = Registry("chat model", "parley.chat_models")
 """Chat models that installed packages bring; each as a user's own (`own.py`)."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from parley.envs.core.errors import ConfigError, RunError
-from parley.envs.storage.locks import EXCLUSIVE, lock
+from parley.envs.core.storage.locks import EXCLUSIVE, lock
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
 from parley.policies.chat.thinking import part_thinking
 from parley.policies.chat.usage import ChatUsage, RunUsage

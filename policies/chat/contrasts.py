@@ -2,7 +2,8 @@
 
     L = L_ML + alpha L_MM,    L_MM = mean over lessons of max(0, M + [NLL(g | s) - NLL(g | a)] / |g|)
 
-as in `policies/margin.py`, of Niu & Bansal 2018 (arXiv 1809.02079), section 4; s is the prompt of a lesson, a its contrast.
+as in `policies/core/margin.py`, of Niu & Bansal 2018 (arXiv 1809.02079), section 4; s is the prompt of a lesson, a its
+contrast.
 
 Choices:
   * # Paper: g is the greedy reply of the model as it is at that moment. Ours: the lesson's own reply, which is the greedy one
@@ -24,11 +25,11 @@ import torch
 from torch import Tensor
 
 from parley.policies.chat.predictor import ChatBatch, ChatLesson, ChatLessons, ChatPredictor
-from parley.policies.fitting.batches import ExtendedBatch
-from parley.policies.fitting.evaluation import evaluate, example_nll
-from parley.policies.fitting.fit import Objective
-from parley.policies.fitting.loss import OutputLoss
-from parley.policies.fitting.predictor import Loss
+from parley.policies.core.fitting.batches import ExtendedBatch
+from parley.policies.core.fitting.evaluation import evaluate, example_nll
+from parley.policies.core.fitting.fit import Objective
+from parley.policies.core.fitting.loss import OutputLoss
+from parley.policies.core.fitting.predictor import Loss
 
 _ROWS = 128
 

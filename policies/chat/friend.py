@@ -18,9 +18,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from parley.envs.friends.events import ChatEvent, Slips
-from parley.envs.friends.game import Act, FriendsView
-from parley.envs.friends.schema import chat_words
+from parley.envs.mutual_friends.events import ChatEvent, Slips
+from parley.envs.mutual_friends.game import Act, FriendsView
+from parley.envs.mutual_friends.schema import chat_words
 from parley.policies.chat.addresses import short_address
 from parley.policies.chat.bargaining import SILENCE
 from parley.policies.chat.choosing import drawn, nats_by_chat

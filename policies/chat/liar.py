@@ -1,11 +1,11 @@
 """A chat model that lies about friends: it is asked at each utterance of its side whether one of some claims is heard instead.
 
-The rules are those of any liar (`envs/friends/lies.py`): so many lies a chat, and the claims that a policy would choose among.
-It is told these, its side's table, the chat as its partner heard it and what its side means to say, and answers by one line:
-`true`, or the number of a claim. A model that gives scores chooses by how much likelier that makes each line than the question
-alone does; any other is asked, and asked once more where its answer is no such line. What cannot be read then is no lie. Nor
-is an answer that is no reply (cut in thinking, filtered, ...), for which one that draws is asked with another seed. All is
-counted (`Lying`).
+The rules are those of any liar (`envs/mutual_friends/lies.py`): so many lies a chat, and the claims that a policy would choose
+among. It is told these, its side's table, the chat as its partner heard it and what its side means to say, and answers by one
+line: `true`, or the number of a claim. A model that gives scores chooses by how much likelier that makes each line than the
+question alone does; any other is asked, and asked once more where its answer is no such line. What cannot be read then is no
+lie. Nor is an answer that is no reply (cut in thinking, filtered, ...), for which one that draws is asked with another seed.
+All is counted (`Lying`).
 
 The seed of an answer follows from the chat's seed and the events so far, so that chats do not depend on what is played side by
 side.
@@ -20,10 +20,10 @@ from typing import cast
 import numpy as np
 
 from parley.envs.core.seeds import stream
-from parley.envs.friends.events import ChatEvent, Lying
-from parley.envs.friends.game import FriendsGame
-from parley.envs.friends.lies import LieRules, LiesHeard, Occasion, lies_of
-from parley.envs.friends.linker import EntityLinker
+from parley.envs.mutual_friends.events import ChatEvent, Lying
+from parley.envs.mutual_friends.game import FriendsGame
+from parley.envs.mutual_friends.lies import LieRules, LiesHeard, Occasion, lies_of
+from parley.envs.mutual_friends.linker import EntityLinker
 from parley.policies.chat.bargaining import SILENCE
 from parley.policies.chat.choosing import drawn, nats_by_chat
 from parley.policies.chat.friend import counts_of, friends_listed

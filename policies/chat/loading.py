@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.storage.copies import fetched_model
-from parley.envs.storage.places import HUGGING_FACE, is_uri
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.core.storage.uris import HUGGING_FACE, is_uri
 from parley.policies.chat.addresses import CHAT, GGUF, OPENAI, chat_models
 from parley.policies.chat.answers import kept_answers
 from parley.policies.chat.model import ChatModel
@@ -66,8 +66,8 @@ def _found(name: str, settings: ChatModelSettings) -> ChatModel:
 def _of_run(name: str, settings: ChatModelSettings) -> ChatModel:
     from parley.policies.chat.reading import load_local
     from parley.policies.chat.responding import RespondingChatModel
-    from parley.policies.stored import is_pretrained
-    from parley.policies.trained_responders import load_trained
+    from parley.policies.core.stored import is_pretrained
+    from parley.policies.core.trained_responders import load_trained
 
     if is_pretrained(fetched_model(name)):
         return load_local(f"{HUGGING_FACE}{name}", settings)

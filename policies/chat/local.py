@@ -5,7 +5,7 @@ repetition penalty, top-p) is not applied, for a temperature says all of a `Chat
 its own seed. With `batch_size` 1 no chat is padded and nothing depends on its company; larger batches are padded at the left
 (answers) and at the right (scores), and are equal up to the rounding of their sums. Replies to the same messages, such as the
 choices of a game or the candidates of a ranking, share one reading of them. Models with a running state that cannot do so, or
-keep nothing, read whole texts; the log says so once (`policies/hugging_face_caches.py`).
+keep nothing, read whole texts; the log says so once (`policies/hugging_face/caches.py`).
 
 What a model thinks between marks of its template is parted from its reply (`thinking.py`); thinking that never ends is cut.
 
@@ -29,8 +29,8 @@ from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatT
 from parley.policies.chat.prompts import ChatPrompt, ChatPrompts
 from parley.policies.chat.thinking import is_tool_call, part_thinking
 from parley.policies.chat.usage import ChatUsage
-from parley.policies.hugging_face_caches import continues_reading, logits_of_last, pads_left, shares_reading
-from parley.policies.hugging_face_tokens import decode_marked, reply_room
+from parley.policies.hugging_face.caches import continues_reading, logits_of_last, pads_left, shares_reading
+from parley.policies.hugging_face.tokens import decode_marked, reply_room
 
 logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 64

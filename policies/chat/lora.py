@@ -20,7 +20,7 @@ from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.extras import how_to_install
 from parley.envs.core.seeds import derive_seed
 from parley.policies.chat.lora_settings import LoraSettings
-from parley.policies.hugging_face_caches import difference
+from parley.policies.hugging_face.caches import difference
 
 EXTRA = "lora"
 """The optional extra of this package."""

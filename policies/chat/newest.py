@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from parley.envs.candidates.groups import Context
-from parley.envs.pairs.turns import Utterance
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import Context
 from parley.policies.chat.answers import answers_arriving, count_lost
 from parley.policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, ReplyScore, ScoringChatModel
-from parley.policies.ranker import first_read
+from parley.policies.ranking.ranker import first_read
 
 logger = logging.getLogger(__name__)
 LEFT_OUT = "asked without the oldest turns, for the model reads no more"

@@ -20,11 +20,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from parley.envs.core.errors import DataError
-from parley.policies.fitting.batches import Tensors
-from parley.policies.fitting.loss import OutputLoss
-from parley.policies.fitting.predictor import Loss, Predictor
-from parley.policies.hugging_face_caches import continues_reading, pads_left
-from parley.policies.hugging_face_tokens import ends_of
+from parley.policies.core.fitting.batches import Tensors
+from parley.policies.core.fitting.loss import OutputLoss
+from parley.policies.core.fitting.predictor import Loss, Predictor
+from parley.policies.hugging_face.caches import continues_reading, pads_left
+from parley.policies.hugging_face.tokens import ends_of
 
 _ROWS = 8
 """Lessons read together; bounds the memory for logits."""

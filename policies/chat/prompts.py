@@ -8,7 +8,7 @@ from parley.envs.core.errors import ConfigError
 from parley.policies.chat.model import ROLES, Chat, ChatTooLongError, Message
 from parley.policies.chat.templates import role_notes, write_prompt
 from parley.policies.chat.thinking import opens_thinking
-from parley.policies.hugging_face_tokens import ends_of, longest_input
+from parley.policies.hugging_face.tokens import ends_of, longest_input
 
 _PROBE = "where-the-user-speaks"
 

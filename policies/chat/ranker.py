@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parley.envs.candidates.groups import Context
-from parley.envs.pairs.turns import Utterance
-from parley.envs.pairs.written import detokenise
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.written import detokenise
+from parley.envs.ranking.groups import Context
 from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.model import Access, Chat, ScoringChatModel, require_access
 from parley.policies.chat.newest import NewestTurns, Questions
 from parley.policies.chat.responder import chat_of_turns
-from parley.policies.ranker import LimitedRanker, Pair, Unread
+from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread
 
 EMPTY = -100.0
 """Nats a token of a reply without one: below what any model gives, so that nothing is never the answer."""

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parley.envs.candidates.groups import Context
 from parley.envs.core.errors import RankerError
-from parley.envs.pairs.turns import Utterance
-from parley.envs.pairs.written import detokenise
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.written import detokenise
+from parley.envs.ranking.groups import Context
 from parley.policies.chat.model import AnswerKind, Chat, ChatModel, Message
 from parley.policies.chat.newest import Questions, note_left_out
 from parley.policies.chat.settings import DEFAULT
 from parley.policies.chat.strict import StrictQuestion
-from parley.policies.ranker import LimitedRanker, Pair, Unread, UnscoredError
+from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread, UnscoredError
 
 logger = logging.getLogger(__name__)
 

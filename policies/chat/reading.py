@@ -8,7 +8,7 @@ from parley.envs.core.errors import CheckpointError
 from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.chat.templates import options_of, prints_date
-from parley.policies.hugging_face import read_placed
+from parley.policies.hugging_face.models import read_placed
 
 
 def load_local(name: str, settings: ChatModelSettings) -> LocalChatModel:

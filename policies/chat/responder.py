@@ -1,22 +1,22 @@
 """Chat models as response models: a context is a conversation in which the user has spoken last.
 
 Turns alternate between the user and the model, and a template wants a user's turn first: with an even number of turns the
-oldest two are one. Texts are written as people write them (`envs/pairs/written.py`), and what the model answers is read as its
-lines, each cut into words.
+oldest two are one. Texts are written as people write them (`envs/corpora/pairs/written.py`), and what the model answers is read
+as its lines, each cut into words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.envs.pairs.tokens import tokenise
-from parley.envs.pairs.turns import Turn, Turns
-from parley.envs.pairs.written import detokenise
+from parley.envs.corpora.pairs.tokens import tokenise
+from parley.envs.corpora.pairs.turns import Turn, Turns
+from parley.envs.corpora.pairs.written import detokenise
 from parley.policies.chat.model import Chat, ChatDecoding, ChatModel, Message
 from parley.policies.chat.newest import answer_newest
 from parley.policies.chat.settings import MAX_REPLY_TOKENS
-from parley.policies.decoders import GREEDY, DecoderSettings
-from parley.policies.responder import ModelReply, require_known
+from parley.policies.core.decoders import GREEDY, DecoderSettings
+from parley.policies.core.responder import ModelReply, require_known
 
 _ROLES = ("user", "assistant")
 
@@ -38,7 +38,7 @@ class ChatResponder:
         self.chat_model, self._max_tokens = chat_model, max_tokens
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Return replies, see `parley.policies.responder.Responder`; a turn without a word where there is none."""
+        """Return replies, see `parley.policies.core.responder.Responder`; a turn without a word where there is none."""
         return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
 
     def replies_with_answers(

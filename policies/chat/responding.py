@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from itertools import chain
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.pairs.turns import Turn, Turns
-from parley.envs.pairs.written import detokenise
+from parley.envs.corpora.pairs.turns import Turn, Turns
+from parley.envs.corpora.pairs.written import detokenise
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding
 from parley.policies.chat.responder import turn_of_text
 from parley.policies.chat.usage import ChatUsage
-from parley.policies.decoders import GREEDY, DecoderSettings
-from parley.policies.responder import Responder, answer
+from parley.policies.core.decoders import GREEDY, DecoderSettings
+from parley.policies.core.responder import Responder, answer
 
 
 class RespondingChatModel:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.ranges import PositiveInt
+from parley.envs.core.storage.uris import HUGGING_FACE, is_uri
 from parley.envs.negotiation.vocabulary import Vocabulary
-from parley.envs.storage.places import HUGGING_FACE, is_uri
 from parley.policies.chat.addresses import GGUF, OPENAI
 from parley.policies.chat.answers import kept_answers
 from parley.policies.chat.loading import load_chat_model

@@ -8,11 +8,11 @@ asked for what lies on this machine. What is asked, and what an answer means: `s
 
 from __future__ import annotations
 
+import socket
 import time
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from io import BufferedReader, RawIOBase
 from ipaddress import ip_address
-from socket import socket
 from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import (
@@ -77,7 +77,7 @@ class _NoRedirects(HTTPRedirectHandler):
 class _TimedReads(RawIOBase):
     """Reads a socket until the time that it has left is up."""
 
-    def __init__(self, raw: Any, sock: socket) -> None:
+    def __init__(self, raw: Any, sock: socket.socket) -> None:
         self._raw, self._sock = raw, sock
         self._deadline = time.monotonic() + (sock.gettimeout() or 0.0)
 
@@ -95,7 +95,7 @@ class _TimedReads(RawIOBase):
 
 
 class _TimedResponse(HTTPResponse):
-    def __init__(self, sock: socket, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         self.fp: Any = BufferedReader(_TimedReads(self.fp.detach(), sock))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.data.lines import utf8_text
+from parley.envs.corpora.lines import utf8_text
 from parley.policies.chat.model import AnswerKind, ChatModel, Message
 from parley.policies.chat.newest import Forms
 from parley.policies.chat.rating import REPAIR as NUMBER

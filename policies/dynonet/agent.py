@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parley.envs.friends.events import ChatEvent, Token
-from parley.envs.friends.game import Act, FriendsView
-from parley.envs.friends.linker import EntityLinker
-from parley.envs.storage.copies import CHECKPOINT, fetched_model
+from parley.envs.core.storage.copies import CHECKPOINT, fetched_model
+from parley.envs.mutual_friends.events import ChatEvent, Token
+from parley.envs.mutual_friends.game import Act, FriendsView
+from parley.envs.mutual_friends.linker import EntityLinker
 from parley.policies.dynonet.batches import TouchedNodes, heard_of, said_of, touched_of
 from parley.policies.dynonet.checkpoints import load_dynonet
 from parley.policies.dynonet.inference import DynoNetInference, GraphEdges

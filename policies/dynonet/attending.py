@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from parley.policies.lstm import advance, retreat
-from parley.policies.products import tanh_
+from parley.policies.core.lstm import advance, retreat
+from parley.policies.core.products import tanh_
 
 
 @dataclass(frozen=True)

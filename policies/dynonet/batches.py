@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from parley.envs.friends.events import FriendsChat
-from parley.envs.friends.linker import EntityLinker
+from parley.envs.mutual_friends.events import FriendsChat
+from parley.envs.mutual_friends.linker import EntityLinker
 from parley.policies.dynonet.attending import Checks, Places
 from parley.policies.dynonet.reading import NO_NODE, ChatReader, EventReading
 from parley.policies.dynonet.settings import DynoNetSizes

@@ -1,10 +1,10 @@
-"""DynoNets on disk: a folder (`policies/checkpoint.py`); `corpus` of its provenance says whose schema it knows."""
+"""DynoNets on disk: a folder (`policies/core/checkpoint.py`); `corpus` of its provenance says whose schema it knows."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from parley.policies.checkpoint import ModelFormat
+from parley.policies.core.checkpoint import ModelFormat
 from parley.policies.dynonet.model import DynoNet
 from parley.policies.dynonet.settings import DynoNetSizes
 from parley.policies.dynonet.vocabulary import FriendsVocabulary

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parley.policies.core.fitting.fit import Fit
+from parley.policies.core.fitting.loop import StepLoss
 from parley.policies.dynonet.batches import SideBatch, SideTurn
 from parley.policies.dynonet.model import ChatMemory, DynoNet
-from parley.policies.fitting.fit import Fit
-from parley.policies.fitting.loop import StepLoss
 
 
 class DynoNetFit(Fit[SideBatch]):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from parley.envs.core.errors import DataError
-from parley.envs.friends.schema import Attribute, Entity
+from parley.envs.mutual_friends.schema import Attribute, Entity
 from parley.policies.dynonet.vocabulary import ITEM_ID, PAD_ID, FriendsVocabulary
 
 NUM_SHARES = 6

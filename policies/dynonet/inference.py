@@ -1,7 +1,7 @@
 """The networks of a DynoNet as play runs through them: no gradients, and weights that are laid out once.
 
 The equations are those of `model.py` and `attending.py`; tests hold both equal. What differs is how numbers come about:
-  * Products are oneDNN's where torch brings it (`policies/products.py`). A row of theirs does not depend on how many stand
+  * Products are oneDNN's where torch brings it (`policies/core/products.py`). A row of theirs does not depend on how many stand
     beside it. Because oneDNN builds a kernel for each number of rows, rows are filled up to one of few numbers.
   * tanh(x) is 2 sigmoid(2 x) - 1, and the 2 within is part of the weights: the gates of a step are one sigmoid.
   * tanh(query + key) is 1 - 2 / (1 + exp(2 query) exp(2 key)), so that keys are exponentiated once an event and not at every
@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, linear
 
+from parley.policies.core.products import Weight
 from parley.policies.dynonet.batches import Heard
 from parley.policies.dynonet.model import DynoNet
-from parley.policies.products import Weight
 
 _MOST = 80.0
 """The largest exponent: tanh of half of it is 1 in float32, and its power is a number."""

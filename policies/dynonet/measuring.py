@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from parley.envs.friends.events import FriendsChat, Mention, Token
-from parley.envs.friends.linker import EntityLinker
-from parley.envs.friends.schema import Entity
+from parley.envs.mutual_friends.events import FriendsChat, Mention, Token
+from parley.envs.mutual_friends.linker import EntityLinker
+from parley.envs.mutual_friends.schema import Entity
+from parley.policies.core.fitting.batches import in_order
+from parley.policies.core.fitting.evaluation import Fitness
 from parley.policies.dynonet.batches import SideExamples
 from parley.policies.dynonet.model import DynoNet
 from parley.policies.dynonet.vocabulary import SELECT_ID, UNK_ID
-from parley.policies.fitting.batches import in_order
-from parley.policies.fitting.evaluation import Fitness
 
 _ROWS = 256
 

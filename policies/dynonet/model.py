@@ -30,14 +30,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy, linear
 
+from parley.policies.core.fitting.loss import OutputLoss
+from parley.policies.core.fitting.predictor import Loss, Predictor
+from parley.policies.core.products import is_mkl_whole
 from parley.policies.dynonet.attending import NodeScorer, Written, read, write
 from parley.policies.dynonet.batches import Edges, Heard, Said, SideBatch, SideTurn
 from parley.policies.dynonet.graphs import num_features, num_relations
 from parley.policies.dynonet.settings import DynoNetSizes
 from parley.policies.dynonet.vocabulary import FriendsVocabulary
-from parley.policies.fitting.loss import OutputLoss
-from parley.policies.fitting.predictor import Loss, Predictor
-from parley.policies.products import is_mkl_whole
 
 
 class NodeContexts(NamedTuple):
@@ -275,5 +275,5 @@ def _joined(edges: Edges, num_nodes: int) -> Tensor:
 
 
 def _squash(values: Tensor) -> Tensor:
-    """The hyperbolic tangent by the faster way, as `parley.policies.products.tanh_`."""
+    """The hyperbolic tangent by the faster way, as `parley.policies.core.products.tanh_`."""
     return values.tanh() if values.is_cuda or is_mkl_whole() else (2 * values).sigmoid() * 2 - 1

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
-from parley.policies.fitting.settings import FitConfig
+from parley.policies.core.fitting.settings import FitConfig
 
 RELEASED_PENALTY = math.log(2)
 

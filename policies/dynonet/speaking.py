@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parley.policies.drawing import drawn
+from parley.policies.core.drawing import drawn
 from parley.policies.dynonet.inference import DynoNetInference, NodeAttention
 from parley.policies.dynonet.reading import NO_NODE
 from parley.policies.dynonet.settings import FriendsDecoding

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from parley.envs.data.words import WordList
-from parley.envs.friends.schema import FriendsSchema
+from parley.envs.corpora.words import WordList
+from parley.envs.mutual_friends.schema import FriendsSchema
 
 SPECIALS = ("<pad>", "</s>", "<go>", "<select>", "<item>", "<unk>")
 PAD_ID, EOS_ID, GO_ID, SELECT_ID, ITEM_ID, UNK_ID = range(6)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from parley.envs.negotiation.vocabulary import PAD_ID
-from parley.policies.fitting.batches import Tensors
+from parley.policies.core.fitting.batches import Tensors
 
 if TYPE_CHECKING:
     from parley.envs.negotiation.corpora.compiled import Split

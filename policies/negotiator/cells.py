@@ -22,10 +22,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from parley.policies.gru import GRU, SUMS_ROWS, advance, runs
+from parley.policies.core.gru import GRU, SUMS_ROWS, advance, runs
+from parley.policies.core.packing import TokenPlaces
+from parley.policies.core.products import Adder, tanh_
 from parley.policies.negotiator.model import Negotiator
-from parley.policies.places import TokenPlaces
-from parley.policies.products import Adder, tanh_
 
 SHAPE_ROWS = 32
 """What the rows of products in bfloat16 are a multiple of, at least: for each new shape a kernel is made, which takes

@@ -1,9 +1,9 @@
-"""Negotiators on disk: a checkpoint folder (`policies/checkpoint.py`), or a run folder that holds one."""
+"""Negotiators on disk: a checkpoint folder (`policies/core/checkpoint.py`), or a run folder that holds one."""
 
 from __future__ import annotations
 
 from parley.envs.negotiation.vocabulary import Vocabulary
-from parley.policies.checkpoint import ModelFormat
+from parley.policies.core.checkpoint import ModelFormat
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.settings import KIND, NegotiatorSizes
 

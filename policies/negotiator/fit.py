@@ -21,12 +21,12 @@ import numpy as np
 import torch
 
 from parley.envs.core.seeds import derive_seed
-from parley.policies.fitting.loop import FULL, FittingLoop, StepLoss
+from parley.policies.core.fitting.loop import FULL, FittingLoop, StepLoss
+from parley.policies.core.training import autocast
 from parley.policies.negotiator.batches import make_batch, shuffled
 from parley.policies.negotiator.evaluation import NegotiatorFitness, evaluate
 from parley.policies.negotiator.model import Negotiator, supervised_loss, word_nll
 from parley.policies.negotiator.settings import NegotiatorFitConfig
-from parley.policies.training import autocast
 
 if TYPE_CHECKING:
     from parley.envs.negotiation.corpora.compiled import Split

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parley.policies.bfloat16 import clock_of, shortest_share
+from parley.policies.core.bfloat16 import clock_of, shortest_share
+from parley.policies.core.packing import TokenPlaces, by_step
 from parley.policies.negotiator.cells import ROWS, Attended, Cell, Products, Selection
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.screening import of_machine
-from parley.policies.places import TokenPlaces, by_step
 
 MADE_UP = 2, 256
 """Tokens and rows of the dialogues by which bfloat16 is measured."""

@@ -22,11 +22,11 @@ from torch import Tensor, nn
 
 from parley.envs.negotiation.domain import DISAGREE, DISCONNECT, REFUSALS
 from parley.envs.negotiation.vocabulary import Vocabulary
-from parley.policies.dropout import Dropout
-from parley.policies.gru import GRU, recur, recur_packed
+from parley.policies.core.dropout import Dropout
+from parley.policies.core.gru import GRU, recur, recur_packed
+from parley.policies.core.packing import TokenPlaces
+from parley.policies.core.products import dense_of_new_sizes
 from parley.policies.negotiator.settings import NegotiatorSizes
-from parley.policies.places import TokenPlaces
-from parley.policies.products import dense_of_new_sizes
 
 UNREWARDED = tuple(REFUSALS.index(token) - len(REFUSALS) for token in (DISAGREE, DISCONNECT))
 """Tokens, counted from the last, of outcomes that nobody can predict and no loss rewards."""

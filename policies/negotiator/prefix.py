@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parley.policies.core.packing import TokenPlaces, running
 from parley.policies.negotiator.cells import ROWS, Attended
 from parley.policies.negotiator.inference import Tables
-from parley.policies.places import TokenPlaces, running
 
 
 @dataclass(frozen=True)

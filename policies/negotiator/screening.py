@@ -2,7 +2,7 @@
 
 What it gains depends on two things, and neither is the name of a processor. How much faster a machine reads a network of
 these sizes in bfloat16 is measured when it is first needed: the network reads the same made-up dialogues in both precisions by
-turns, a tenth of a second long (`policies/bfloat16.py`). How many choices are left to float32 is counted as
+turns, a tenth of a second long (`policies/core/bfloat16.py`). How many choices are left to float32 is counted as
 they are made: a hastily fitted network, whose selections lie near each other, leaves nearly all of them, so that screening
 costs more than it saves on any processor.
 
@@ -21,9 +21,9 @@ from functools import cached_property
 
 import torch
 
-from parley.policies.bfloat16 import ENOUGH, cost_of_bfloat16
+from parley.policies.core.bfloat16 import ENOUGH, cost_of_bfloat16
+from parley.policies.core.products import has_onednn, is_mkl_whole
 from parley.policies.negotiator.settings import NegotiatorSizes
-from parley.policies.products import has_onednn, is_mkl_whole
 
 MARGIN = 0.005
 """How far bfloat16 may move a selection against the best, as a share of the distance from best to worst. The most that was

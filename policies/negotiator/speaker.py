@@ -21,15 +21,15 @@ from torch import Tensor
 from parley.envs.core.config import check
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.play import Utterances
+from parley.envs.core.storage.copies import CHECKPOINT, fetched_model
 from parley.envs.negotiation.domain import Domain
 from parley.envs.negotiation.game import SideView
 from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
-from parley.envs.storage.copies import CHECKPOINT, fetched_model
+from parley.policies.core.packing import TokenPlaces, by_step
 from parley.policies.negotiator.checkpoints import load_model
 from parley.policies.negotiator.inference import Tables
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.screening import MARGIN
-from parley.policies.places import TokenPlaces, by_step
 
 LOOK_EVERY = 8
 """Words that a GPU says between two looks at who has ended, for which this process waits for it; a CPU looks at each."""

@@ -1,4 +1,4 @@
-"""Rankers that are adapted, fitted by counting, or controls; `policies/rankers.py` finds them by name.
+"""Rankers that are adapted, fitted by counting, or controls; `policies/ranking/rankers.py` finds them by name.
 
 Read `controls.py` first.
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parley.envs.candidates.groups import Context
 from parley.envs.core.errors import RankerError
-from parley.envs.pairs.turns import Utterance
-from parley.policies.ranker import LimitedRanker, Pair, Ranker, Unread, outcomes_of, unread_of
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import Context
+from parley.policies.ranking.ranker import LimitedRanker, Pair, Ranker, Unread, outcomes_of, unread_of
 
 NO_CONTEXT: Context = ((),)
 """One turn without a word."""

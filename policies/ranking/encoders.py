@@ -21,13 +21,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from parley.envs.candidates.groups import Context
 from parley.envs.core.errors import CheckpointError
-from parley.envs.pairs.turns import Utterance
-from parley.envs.pairs.written import detokenise, written
-from parley.policies.hugging_face_tokens import longest_input, reply_room
-from parley.policies.ranker import LimitedRanker, Pair, Unread, first_read
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.written import detokenise, written
+from parley.envs.ranking.groups import Context
+from parley.policies.hugging_face.tokens import longest_input, reply_room
 from parley.policies.ranking.pair_text import PairTemplate, Read, require_separator, without_first_tokens
+from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread, first_read
 from parley.policies.ranking.sentence_modules import LAYERS, TOKENS, VECTOR, Pooling, SentenceModule
 
 _SIDE_BY_SIDE = 64

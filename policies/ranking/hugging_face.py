@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parley.envs.core.errors import CheckpointError
-from parley.policies.hugging_face import read_config, read_pretrained
+from parley.policies.core.stored import model_inside, reading
+from parley.policies.hugging_face.models import read_config, read_pretrained
 from parley.policies.ranking.encoders import BiEncoder, CrossEncoder
 from parley.policies.ranking.sentence_modules import (
     Pooling,
@@ -25,7 +26,6 @@ from parley.policies.ranking.sentence_modules import (
     read_settings,
     read_weights,
 )
-from parley.policies.stored import model_inside, reading
 
 _MODULES, _SETTINGS = "modules.json", "config_sentence_transformers.json"
 _LIBRARY = "sentence_transformers."

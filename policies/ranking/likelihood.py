@@ -12,14 +12,14 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from parley.envs.candidates.groups import Context
 from parley.envs.core.errors import CheckpointError
-from parley.envs.pairs.turns import Utterance
-from parley.envs.storage.copies import fetched_model
-from parley.policies.fitting.evaluation import example_nll
-from parley.policies.ranker import BatchRanker, LimitedRanker, Pair, Unread
-from parley.policies.responder import TrainableResponder
-from parley.policies.responders import load_responder
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import Context
+from parley.policies.core.fitting.evaluation import example_nll
+from parley.policies.core.responder import TrainableResponder
+from parley.policies.core.responders import load_responder
+from parley.policies.ranking.ranker import BatchRanker, LimitedRanker, Pair, Unread
 from parley.policies.seq2seq.checkpoints import load_language_model
 from parley.policies.seq2seq.scoring import WordScores
 

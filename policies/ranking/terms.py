@@ -5,7 +5,7 @@
              (Robertson & Zaragoza 2009, "The probabilistic relevance framework", section 3.4)
 
 N counts the distinct turns of the training contexts, n those that hold the word; k and b are those by which wrong replies are
-found (`envs/candidates/bm25.py`). The plain sum of BM25 weights grows with a candidate's length, the cosine does not.
+found (`envs/ranking/bm25.py`). The plain sum of BM25 weights grows with a candidate's length, the cosine does not.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Self
 
-from parley.envs.candidates.bm25 import LENGTH_SHARE, SATURATION
-from parley.envs.candidates.groups import Context
 from parley.envs.core.errors import DataError
-from parley.envs.pairs.turns import Utterance
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.bm25 import LENGTH_SHARE, SATURATION
+from parley.envs.ranking.groups import Context
 
 
 class TermCosine(ABC):

@@ -1,7 +1,7 @@
 """A decoder LSTM that attends to its source at every step, as one autograd node.
 
 The equations are those of `Seq2Seq.step` with Luong's score (`model.py`); a test holds the two equal. As in
-`policies/lstm.py`, whatever does not depend on the step before is formed for all steps at once: by the caller on the way
+`policies/core/lstm.py`, whatever does not depend on the step before is formed for all steps at once: by the caller on the way
 forward, here on the way back.
 
 Shapes: B rows, N source words, T steps, H hidden units.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from parley.policies.lstm import advance, product_dtype, retreat
+from parley.policies.core.lstm import advance, product_dtype, retreat
 
 
 class _AttendedRecurrence(torch.autograd.Function):

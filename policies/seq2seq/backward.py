@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from parley.envs.core.errors import CheckpointError
-from parley.envs.pairs.compiled import PairSplit, Ragged
-from parley.policies.fitting.evaluation import example_nll
+from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
+from parley.policies.core.fitting.evaluation import example_nll
 from parley.policies.seq2seq.batches import PairExamples
 from parley.policies.seq2seq.checkpoints import load_seq2seq
 from parley.policies.seq2seq.model import Seq2Seq

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
-from parley.policies.fitting.batches import Tensors
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
+from parley.policies.core.fitting.batches import Tensors
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 if TYPE_CHECKING:
-    from parley.envs.pairs.compiled import PairSplit, Ragged
+    from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class SentenceExamples:
     """The texts of a split, for a language model.
 
     Args:
-        utterances: of the split; for a model of several turns as `parley.envs.pairs.contexts.contexts` makes them.
+        utterances: of the split; for a model of several turns as `parley.envs.corpora.pairs.contexts.contexts` makes them.
         sizes: how long a text may be.
     """
 
@@ -108,7 +108,7 @@ class PairExamples:
 
     Args:
         split: pairs of context and reply, and their utterances; for a model of several turns as
-            `parley.envs.pairs.contexts.windows` makes them.
+            `parley.envs.corpora.pairs.contexts.windows` makes them.
         sizes: how long sources and replies may be, and which of them is predicted.
         end: the mark at the end of a source.
     """

@@ -1,6 +1,6 @@
 """Sequence-to-sequence and language models on disk, and the thresholds that their test figures set.
 
-A checkpoint is a folder (`policies/checkpoint.py`); a run folder that holds one in `checkpoint` stands for it. Its
+A checkpoint is a folder (`policies/core/checkpoint.py`); a run folder that holds one in `checkpoint` stands for it. Its
 provenance has `test_nll`, the nats per word on the test split: T_out = -test_nll of a sequence-to-sequence model,
 T_in = -test_nll of a language model (He & Glass 2018, section 4).
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from parley.envs.core.errors import CheckpointError
-from parley.envs.pairs.vocabulary import PairVocabulary
-from parley.policies.checkpoint import ModelFormat
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.policies.core.checkpoint import ModelFormat
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 from parley.policies.seq2seq.stacked import build_seq2seq

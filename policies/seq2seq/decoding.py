@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from parley.envs.core.seeds import stream
-from parley.envs.pairs.turns import EOT
-from parley.envs.pairs.vocabulary import BOS_ID, PAD_ID, SPECIALS
-from parley.policies.decoding import Charges, Hypothesis, in_blocks, likeliest, n_best, word_by_word
-from parley.policies.drawing import drawn
+from parley.envs.corpora.pairs.turns import EOT
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, PAD_ID, SPECIALS
+from parley.policies.core.decoding import Charges, Hypothesis, in_blocks, likeliest, n_best, word_by_word
+from parley.policies.core.drawing import drawn
 from parley.policies.seq2seq.batches import framed_source
 from parley.policies.seq2seq.model import LanguageModel, Memory, Seq2Seq
 
@@ -87,7 +87,7 @@ def sample(
 
 
 def beam(model: Seq2Seq, sources: Sequence[Ids], width: int, length_penalty: float = 1.0) -> list[list[int]]:
-    """The best reply that a beam finds to each source (`policies/decoding.py`).
+    """The best reply that a beam finds to each source (`policies/core/decoding.py`).
 
     Args:
         model: in evaluation mode.
@@ -103,7 +103,7 @@ def beam(model: Seq2Seq, sources: Sequence[Ids], width: int, length_penalty: flo
 
 
 def hypotheses(model: Seq2Seq, sources: Sequence[Ids], width: int, **options: Any) -> list[list[Hypothesis]]:
-    """The replies that a beam finds to each source, the best first; the options are those of `policies.decoding.n_best`."""
+    """Return the replies that a beam finds to each source, the best first, by the options of `n_best`."""
 
     def decode(rows: slice) -> list[list[Hypothesis]]:
         block = sources[rows]

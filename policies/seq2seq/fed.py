@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from parley.policies.lstm import advance, product_dtype, retreat
+from parley.policies.core.lstm import advance, product_dtype, retreat
 
 
 class _FedRecurrence(torch.autograd.Function):

@@ -22,11 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from parley.envs.pairs.vocabulary import PairVocabulary
-from parley.policies.fitting.predictor import Predictor, real_positions
-from parley.policies.lstm import LSTM, LSTMCell, recur
-from parley.policies.places import TokenPlaces
-from parley.policies.products import Linear
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.policies.core.fitting.predictor import Predictor, real_positions
+from parley.policies.core.lstm import LSTM, LSTMCell, recur
+from parley.policies.core.packing import TokenPlaces
+from parley.policies.core.products import Linear
 from parley.policies.seq2seq.attention import recur_attending
 from parley.policies.seq2seq.batches import Exchanges, Sentences
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes

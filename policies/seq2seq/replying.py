@@ -1,4 +1,4 @@
-"""The decoders of `policies/decoders.py` for a sequence-to-sequence model: one object that answers as its settings say.
+"""The decoders of `policies/core/decoders.py` for a sequence-to-sequence model: one object that answers as its settings say.
 
     mmi         (1 - weight) log p(t|s) / (|t| + 1) + weight log p(s|t) / (|s| + 1)       of the replies t that a beam ends
     mmi-antilm  log p(t|s) - weight sum_k<=words log p(t_k | t_<k)                        while a beam decodes
@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.pairs.vocabulary import BOS_ID, PAD_ID, PairVocabulary
-from parley.envs.storage.copies import fetched_model
-from parley.policies.charges import charges_on_words
-from parley.policies.decoders import DecoderSettings
-from parley.policies.decoding import Charge, Hypothesis
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, PAD_ID, PairVocabulary
+from parley.policies.core.charges import charges_on_words
+from parley.policies.core.decoders import DecoderSettings
+from parley.policies.core.decoding import Charge, Hypothesis
 from parley.policies.seq2seq.backward import BackwardModel, load_backward
 from parley.policies.seq2seq.batches import framed_source
 from parley.policies.seq2seq.checkpoints import load_language_model

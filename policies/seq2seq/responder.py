@@ -1,4 +1,4 @@
-"""A sequence-to-sequence model that is asked in words: `policies/responder.py` has the protocol.
+"""A sequence-to-sequence model that is asked in words: `policies/core/responder.py` has the protocol.
 
 A context is read as it was in training: the model's number of newest turns, words outside its vocabulary as `<unk>`, cut to
 its length. A reply is the model's words as they are, `<unk>` among them, parted into utterances at `<eou>`.
@@ -13,10 +13,10 @@ import numpy as np
 from torch import nn
 
 from parley.envs.core.errors import CheckpointError
-from parley.envs.pairs.compiled import PairSplit, Ragged
-from parley.envs.pairs.turns import Turn, Turns, context_words, turn_words
-from parley.policies.decoders import EVERYWHERE, RULES, DecoderSettings
-from parley.policies.responder import NetworkResponder
+from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
+from parley.envs.corpora.pairs.turns import Turn, Turns, context_words, turn_words
+from parley.policies.core.decoders import EVERYWHERE, RULES, DecoderSettings
+from parley.policies.core.responder import NetworkResponder
 from parley.policies.seq2seq.batches import PairExamples
 from parley.policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
 from parley.policies.seq2seq.model import Seq2Seq

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from parley.policies.seq2seq.model import LanguageModel
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from parley.envs.core.config import check
 from parley.envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
-from parley.policies.fitting.settings import FitConfig
+from parley.policies.core.fitting.settings import FitConfig
 
 Attention = Literal["none", "general", "released", "dot"]
 

@@ -20,11 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from parley.envs.pairs.vocabulary import PairVocabulary
-from parley.policies.fitting.predictor import EMBEDDING_RANGE, real_positions
-from parley.policies.lstm import LSTM, LSTMCell
-from parley.policies.places import TokenPlaces
-from parley.policies.products import Linear
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.policies.core.fitting.predictor import EMBEDDING_RANGE, real_positions
+from parley.policies.core.lstm import LSTM, LSTMCell
+from parley.policies.core.packing import TokenPlaces
+from parley.policies.core.products import Linear
 from parley.policies.seq2seq.fed import recur_fed
 from parley.policies.seq2seq.model import Memory, Seq2Seq, State
 from parley.policies.seq2seq.settings import Seq2SeqSizes

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from parley.policies.lstm import advance, product_dtype, retreat
+from parley.policies.core.lstm import advance, product_dtype, retreat
 
 
 class _FedBack(torch.autograd.Function):

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parley.envs.pairs.turns import Turn, Turns, turn_words
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, PairVocabulary
-from parley.policies.fitting.batches import Tensors
+from parley.envs.corpora.pairs.turns import Turn, Turns, turn_words
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, PairVocabulary
+from parley.policies.core.fitting.batches import Tensors
 from parley.policies.seq2seq.batches import Answered, Sentences
 from parley.policies.vhred.settings import VhredSizes
 

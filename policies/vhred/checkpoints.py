@@ -1,9 +1,9 @@
-"""VHRED on disk: a folder (`policies/checkpoint.py`) of kind `vhred`; a run folder that has one stands for it."""
+"""VHRED on disk: a folder (`policies/core/checkpoint.py`) of kind `vhred`; a run folder that has one stands for it."""
 
 from __future__ import annotations
 
-from parley.envs.pairs.vocabulary import PairVocabulary
-from parley.policies.checkpoint import ModelFormat
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.policies.core.checkpoint import ModelFormat
 from parley.policies.vhred.model import VHRED
 from parley.policies.vhred.settings import VhredSizes
 

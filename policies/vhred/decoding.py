@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.policies.decoding import beam_search, in_blocks, likeliest, word_by_word
+from parley.policies.core.decoding import beam_search, in_blocks, likeliest, word_by_word
 from parley.policies.vhred.batches import Context, side_by_side
 from parley.policies.vhred.model import VHRED, VhredMemory
 
@@ -32,7 +32,7 @@ def greedy(model: VHRED, contexts: Sequence[Context]) -> list[list[int]]:
 
 
 def beam(model: VHRED, contexts: Sequence[Context], width: int, length_penalty: float = 1.0) -> list[list[int]]:
-    """The best reply that a beam finds to each context (`policies/decoding.py`).
+    """The best reply that a beam finds to each context (`policies/core/decoding.py`).
 
     Args:
         model: in evaluation mode.

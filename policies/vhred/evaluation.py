@@ -1,11 +1,11 @@
-"""How much the latent variable of a VHRED is used. What it predicts is measured by `policies/fitting/evaluation.py`."""
+"""How much the latent variable of a VHRED is used. What it predicts is measured by `policies/core/fitting/evaluation.py`."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from parley.policies.fitting.batches import in_order
+from parley.policies.core.fitting.batches import in_order
 from parley.policies.vhred.batches import DialogueExamples
 from parley.policies.vhred.model import VHRED
 

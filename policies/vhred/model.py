@@ -27,7 +27,7 @@ Departures:
     than the longest of the batch. Ours: the state at the newest turn that is there.
   * # Released: turns are read newest first, and those before the last two enter without a gradient. Ours: oldest first, `turns`
     of them, all with their gradients; examples then do not depend on the order of a dialogue's windows.
-  * # Released: LSTM cells with peepholes. Ours: without, because they share the fast recurrence of `policies/lstm.py`.
+  * # Released: LSTM cells with peepholes. Ours: without, because they share the fast recurrence of `policies/core/lstm.py`.
   * # Released: no output bias, and `<unk>` is no target. Ours: a bias, and `<unk>` is a word like others, as in the
     sequence-to-sequence model, so that perplexities compare.
   * # Released: replies are drawn with z from the prior. Ours: with its mean, because a reply to a changed context must differ
@@ -45,11 +45,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from parley.envs.pairs.vocabulary import EOS_ID, EOU_ID, UNK_ID, PairVocabulary
-from parley.policies.fitting.loss import OutputLoss
-from parley.policies.fitting.predictor import Loss, Predictor, real_positions
-from parley.policies.lstm import LSTM
-from parley.policies.places import TokenPlaces
+from parley.envs.corpora.pairs.vocabulary import EOS_ID, EOU_ID, UNK_ID, PairVocabulary
+from parley.policies.core.fitting.loss import OutputLoss
+from parley.policies.core.fitting.predictor import Loss, Predictor, real_positions
+from parley.policies.core.lstm import LSTM
+from parley.policies.core.packing import TokenPlaces
 from parley.policies.vhred.attention import recur_fed_back
 from parley.policies.vhred.batches import DialogueBatch, Dialogues
 from parley.policies.vhred.settings import VhredSizes

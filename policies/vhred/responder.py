@@ -1,4 +1,4 @@
-"""VHRED asked in words: the `TrainableResponder` of `policies/responder.py`."""
+"""VHRED asked in words: the `TrainableResponder` of `policies/core/responder.py`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 
 from torch import nn
 
-from parley.envs.pairs.turns import Turn, Turns
-from parley.policies.decoders import GREEDY, DecoderSettings
-from parley.policies.responder import NetworkResponder
+from parley.envs.corpora.pairs.turns import Turn, Turns
+from parley.policies.core.decoders import GREEDY, DecoderSettings
+from parley.policies.core.responder import NetworkResponder
 from parley.policies.vhred.batches import DialogueExamples, context_ids
 from parley.policies.vhred.checkpoints import FORMAT, load_model
-from parley.policies.vhred.decoding import beam as search
-from parley.policies.vhred.decoding import greedy
+from parley.policies.vhred.decoding import beam, greedy
 from parley.policies.vhred.model import VHRED
 
 
@@ -29,7 +28,7 @@ class VhredResponder(NetworkResponder[VHRED]):
 
     def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
         ids = [context_ids(context, self.model.vocabulary, self.model.sizes) for context in contexts]
-        return greedy(self.model, ids) if decoder == GREEDY else search(self.model, ids, decoder.beam, decoder.length)
+        return greedy(self.model, ids) if decoder == GREEDY else beam(self.model, ids, decoder.beam, decoder.length)
 
     def examples(self, contexts: Sequence[Turns], replies: Sequence[Turn]) -> DialogueExamples:
         """What `Fit` and `evaluate` work on: replies to be predicted from contexts, in the given order."""

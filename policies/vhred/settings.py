@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from parley.envs.core.ranges import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
-from parley.policies.fitting.settings import FitConfig
+from parley.policies.core.fitting.settings import FitConfig
 
 VhredAttention = Literal["words", "turns"]
 

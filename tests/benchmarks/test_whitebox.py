@@ -10,8 +10,8 @@ import torch
 
 from benchmarks.plain_attack import PlainAttack, Target
 from benchmarks.whitebox import Comparison, compare, states
-from parley.engine.negotiation.replacement import ExchangeBatch, Found, ReplacementStep, reactive
-from parley.engine.negotiation.settings import SearchConfig
+from parley.engine.negotiation.attacks.replacement import ExchangeBatch, Found, ReplacementStep, reactive
+from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from parley.policies.negotiator.speaker import NegotiatorAgent

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from parley.policies.chat.predictor import greedy_replies
-from parley.policies.hugging_face import read_pretrained
+from parley.policies.hugging_face.models import read_pretrained
 
 WORDS = (
     *("the", "a", "cat", "dog", "bird", "sees", "eats", "hears", "fish", "bread", "song"),

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from parley.policies.hugging_face_seq2seq import HuggingFaceSeq2Seq
-from parley.policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceVictim
+from parley.policies.hugging_face.seq2seq import HuggingFaceSeq2Seq
+from parley.policies.hugging_face.victims import HuggingFaceCausal, HuggingFaceVictim
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra hugging-face is not installed")

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from torch import nn
 
-from parley.envs.pairs.turns import Turns
-from parley.policies.decoders import DecoderSettings
-from parley.policies.fitting.evaluation import evaluate
-from parley.policies.pointer_generator.decoding import paraphrases
-from parley.policies.pointer_generator.settings import BeamConfig
+from parley.envs.corpora.pairs.turns import Turns
+from parley.policies.core.decoders import DecoderSettings
+from parley.policies.core.fitting.evaluation import evaluate
+from parley.policies.paraphraser.decoding import paraphrases
+from parley.policies.paraphraser.settings import BeamConfig
 from parley.policies.seq2seq.responder import Seq2SeqResponder
 from parley.policies.vhred.responder import VhredResponder
 from tests.devices import CLOSE, SHARE, on_each_device
-from tests.policies.pointer_generator.made_up import network
+from tests.policies.paraphraser.made_up import network
 from tests.policies.seq2seq import made_up as pairs
 from tests.policies.vhred import made_up as dialogues
 

@@ -12,21 +12,21 @@ import torch
 from torch import nn
 
 from parley.envs.core.errors import CheckpointError
-from parley.policies.checkpoint import ModelFormat
-from parley.policies.choosing_settings import ChoiceSizes
-from parley.policies.discriminator.checkpoints import DISCRIMINATOR
+from parley.policies.core.checkpoint import ModelFormat
+from parley.policies.core.choosing_settings import ChoiceSizes
 from parley.policies.dynonet.checkpoints import DYNONET
-from parley.policies.liar import LIAR, new_liar
-from parley.policies.matching.checkpoints import FORMATS
+from parley.policies.dynonet.liar import LIAR, new_liar
+from parley.policies.generation.discriminator.checkpoints import DISCRIMINATOR
 from parley.policies.negotiator.checkpoints import NEGOTIATOR
-from parley.policies.pointer_generator.checkpoints import FORMAT as POINTER_GENERATOR
+from parley.policies.paraphraser.checkpoints import FORMAT as POINTER_GENERATOR
+from parley.policies.ranking.matching.checkpoints import FORMATS
 from parley.policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ
 from parley.policies.vhred.checkpoints import FORMAT as VHRED
-from tests.policies.discriminator.made_up import network as discriminator
 from tests.policies.dynonet.chats import tiny
-from tests.policies.matching.made_up import KINDS, matcher
+from tests.policies.generation.discriminator.made_up import network as discriminator
 from tests.policies.negotiator.made_up import negotiator
-from tests.policies.pointer_generator.made_up import network as pointer_generator
+from tests.policies.paraphraser.made_up import network as pointer_generator
+from tests.policies.ranking.matching.made_up import KINDS, matcher
 from tests.policies.seq2seq.made_up import ATTENTIONS, language_model, seq2seq
 from tests.policies.vhred.made_up import vhred
 

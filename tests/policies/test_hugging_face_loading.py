@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.triggers.causal import reader
-from parley.engine.triggers.causal.reader import CausalReader
-from parley.engine.triggers.causal.scorer import CausalScorer, is_causal
-from parley.engine.triggers.objective import TriggerObjective
-from parley.engine.triggers.scorer import PlainScorer
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.scorers.causal import reader
+from parley.engine.triggers.scorers.causal.reader import CausalReader
+from parley.engine.triggers.scorers.causal.scorer import CausalScorer, is_causal
+from parley.engine.triggers.scorers.scorer import PlainScorer
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.policies.chat.settings import Precision, WeightSettings
-from parley.policies.hugging_face import load_hugging_face
-from parley.policies.hugging_face_victims import HuggingFaceCausal, HuggingFaceVictim
+from parley.policies.hugging_face.models import load_hugging_face
+from parley.policies.hugging_face.victims import HuggingFaceCausal, HuggingFaceVictim
 from tests.policies.small_hugging_face import (
     LENGTH,
     MODELS,

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from parley.policies.hugging_face_tokens import readable_tokens
+from parley.policies.hugging_face.tokens import readable_tokens
 from tests.policies.byte_pairs import byte_model
 
 

@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from parley.envs.pairs.turns import Turns
-from parley.envs.pairs.vocabulary import EOS_ID, PAD_ID, SPECIALS, PairVocabulary
-from parley.policies.reranking import ExamplesByContext
+from parley.envs.corpora.pairs.turns import Turns
+from parley.envs.corpora.pairs.vocabulary import EOS_ID, PAD_ID, SPECIALS, PairVocabulary
+from parley.policies.core.reranking import ExamplesByContext
+from parley.policies.core.speaking import Spoken
 from parley.policies.seq2seq.model import Seq2Seq
 from parley.policies.seq2seq.responder import Seq2SeqResponder
 from parley.policies.seq2seq.settings import Seq2SeqSizes
-from parley.policies.speaking import Spoken
 
 THREE = PairVocabulary((*SPECIALS, "a", "b", "c"))
 WAYS = 3

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from parley.engine.jobs.job import Silent
-from parley.engine.metrics.statistics import Estimate
-from parley.engine.store.run_folder import RunFolder
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.verbs.job import Silent
 from parley.envs.core.errors import RunError
 from parley.tune.config import SweepConfig
 from parley.tune.ledger import HOPELESS, PROPOSED, Ledger, best_row

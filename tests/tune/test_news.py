@@ -10,16 +10,16 @@ import pytest
 import ray
 from ray.tune.experiment import Trial
 
-from parley.engine.jobs.job import Silent
-from parley.engine.metrics.statistics import Estimate
-from parley.engine.runtime import ray_internals
-from parley.engine.runtime.board import Board
-from parley.engine.runtime.session import RaySession
+from parley.engine.core.ray import ray_internals
+from parley.engine.core.ray.progress_board import Board
+from parley.engine.core.ray.session import RaySession
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.verbs.job import Silent
 from parley.tune.driver import SHOWN, _Results
 from parley.tune.ledger import Ledger
-from parley.tune.news import EVERY_S, TrialReporter
 from parley.tune.study import Study
 from parley.tune.trial import BUDGET, HIGH, LOW, NUM, OBJECTIVE
+from parley.tune.trial_progress import EVERY_S, TrialReporter
 from tests.tune.test_ledger import PLAN, SAMPLES, opened, setup_of
 
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parley.engine.jobs.job import Silent
-from parley.engine.jobs.retrieval.matcher import TRAIN_MATCHER
-from parley.engine.runtime.session import RaySession
-from parley.engine.store.run_folder import RunFolder
+from parley.engine.core.ray.session import RaySession
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.job import Silent
+from parley.engine.ranking.verbs.matcher import TRAIN_MATCHER
 from parley.envs.core.config import assign
-from parley.envs.data.root import CACHE_VARIABLE, DATA_VARIABLE
+from parley.envs.corpora.root import CACHE_VARIABLE, DATA_VARIABLE
 from parley.tune.plan import Plan, find_plan
 from parley.tune.space import corners
 from parley.tune.sweep import SWEEP
 from parley.tune.trial import Setup, measure
-from tests.engine.jobs import made_up
-from tests.engine.jobs.perturb import robust
-from tests.engine.jobs.triggers import searches
+from tests.engine.core.verbs import made_up
+from tests.engine.perturb.verbs import robust
+from tests.engine.triggers.verbs import searches
 
 DESK = "corpus=helpdesk perturb.lexicon=built-in"
 RULE = "dialogues_per_update=6 {0}.supervised_batch=4 {0}.max_turns=4"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.methods.settings import SearchSettings
 from parley.envs.core.config import put, with_values
 from parley.envs.core.errors import ConfigError
 from parley.tune.config import SweepConfig

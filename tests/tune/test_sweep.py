@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.cli.flags import parse_job
-from parley.engine.cli.verbs import find_verb
-from parley.engine.jobs.job import Silent
-from parley.engine.jobs.negotiation.match import SELFPLAY
-from parley.engine.jobs.status import INTERRUPTED, run_status
-from parley.engine.report.collect import collect_run
-from parley.engine.runtime.session import TIMEOUT_VARIABLE, RaySession
-from parley.engine.store.run_folder import RunFolder
+from parley.engine.core.cli.flags import parse_job
+from parley.engine.core.cli.verbs import find_verb
+from parley.engine.core.page.collect import collect_run
+from parley.engine.core.ray.session import TIMEOUT_VARIABLE, RaySession
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.job import Silent
+from parley.engine.core.verbs.status import INTERRUPTED, run_status
+from parley.engine.negotiation.verbs.match import SELFPLAY
 from parley.envs.core.errors import CheckpointError, ClusterError, ConfigError, RunError
 from parley.tune.config import SweepConfig
 from parley.tune.sweep import AGAIN, BEST, SWEEP
 from parley.tune.trial import TRIALS
-from tests.engine.runtime.apart import survives
+from tests.engine.core.ray.apart import survives
 
 PLANS = Path(__file__).with_name("plans.py")
 ROOT = PLANS.parents[2]
@@ -111,8 +111,8 @@ def test_a_trial_needs_room(tmp_path: Path, ray_session: RaySession) -> None:
 _TWO_CPUS = """
 import sys
 from pathlib import Path
-from parley.engine.jobs.job import Silent
-from parley.engine.runtime.session import connect
+from parley.engine.core.verbs.job import Silent
+from parley.engine.core.ray.session import connect
 from parley.tune.config import SweepConfig
 from parley.tune.sweep import SWEEP
 with connect(num_cpus=2):
@@ -123,10 +123,10 @@ with connect(num_cpus=2):
 _LOSES_A_MACHINE = """
 import sys
 from pathlib import Path
-from parley.engine.runtime.session import TIMEOUT_VARIABLE
+from parley.engine.core.ray.session import TIMEOUT_VARIABLE
 from parley.envs.core.errors import ClusterError
-from tests.engine.jobs.made_up import Notes, rows
-from tests.engine.runtime.apart import start_cluster
+from tests.engine.core.verbs.made_up import Notes, rows
+from tests.engine.core.ray.apart import start_cluster
 from tests.tune.test_sweep import asked
 from parley.tune.sweep import SWEEP
 folder = Path(sys.argv[1])

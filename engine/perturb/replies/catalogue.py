@@ -15,21 +15,29 @@ from parley.envs.core.registry import Registry, nearest
 
 rules = Registry("reply rule", "parley.rules")
 for _name, _summary, _target in (
-    ("iiw", "the three weightiest words of the context replace words of wrong replies", "insertion:build"),
-    ("iiw-training", "random words of the context, one for nine, replace words of wrong replies", "insertion:build_training"),
-    ("rsw", "words of right replies by synonyms", "replacement:build"),
-    ("sow", "words of right replies in a random order", "shapes:build_sow"),
-    ("rlw-half", "half of the words of right replies twice", "shapes:build_rlw_half"),
-    ("rlw-1", "one word of right replies many times", "shapes:build_rlw_1"),
-    ("rnpv", "nouns, pronouns and verbs of right replies alone", "shapes:build_rnpv"),
-    ("ngr", "a generic reply for right replies", "stand_ins:build_ngr"),
-    ("copy-1", "a turn of the context for a wrong reply", "stand_ins:build_copy_1"),
-    ("copy-2", "two turns of the context for wrong replies", "stand_ins:build_copy_2"),
-    ("copy-3", "three turns of the context for wrong replies", "stand_ins:build_copy_3"),
-    ("typos", "letters of right replies slip", "strategies:build_typos"),
-    ("negation", "right replies say no where they said yes", "strategies:build_negation"),
+    (
+        "iiw",
+        "the three weightiest words of the context replace words of wrong replies",
+        "parley.engine.perturb.replies.insertion:build",
+    ),
+    (
+        "iiw-training",
+        "random words of the context, one for nine, replace words of wrong replies",
+        "parley.engine.perturb.replies.insertion:build_training",
+    ),
+    ("rsw", "words of right replies by synonyms", "parley.engine.perturb.replies.replacement:build"),
+    ("sow", "words of right replies in a random order", "parley.engine.perturb.replies.shapes:build_sow"),
+    ("rlw-half", "half of the words of right replies twice", "parley.engine.perturb.replies.shapes:build_rlw_half"),
+    ("rlw-1", "one word of right replies many times", "parley.engine.perturb.replies.shapes:build_rlw_1"),
+    ("rnpv", "nouns, pronouns and verbs of right replies alone", "parley.engine.perturb.replies.shapes:build_rnpv"),
+    ("ngr", "a generic reply for right replies", "parley.engine.perturb.replies.stand_ins:build_ngr"),
+    ("copy-1", "a turn of the context for a wrong reply", "parley.engine.perturb.replies.stand_ins:build_copy_1"),
+    ("copy-2", "two turns of the context for wrong replies", "parley.engine.perturb.replies.stand_ins:build_copy_2"),
+    ("copy-3", "three turns of the context for wrong replies", "parley.engine.perturb.replies.stand_ins:build_copy_3"),
+    ("typos", "letters of right replies slip", "parley.engine.perturb.replies.strategies:build_typos"),
+    ("negation", "right replies say no where they said yes", "parley.engine.perturb.replies.strategies:build_negation"),
 ):
-    rules.register(_name, _summary, f"parley.engine.perturb.replies.{_target}")
+    rules.register(_name, _summary, _target)
 
 SEVEN = ("iiw", "rsw", "sow", "rlw-half", "rlw-1", "rnpv", "ngr")
 """Those of the paper's tables 3 and 4."""

@@ -9,7 +9,7 @@ of a Chinese compound stands last.
   * # Paper: WordNet from NLTK, which has no Chinese. Ours: the Chinese Open Wordnet. It does not order senses, so
     that under rule "careful" only words of one sense have synonyms.
 
-Not here: how text is cut into words (`envs/pairs/chinese.py`).
+Not here: how text is cut into words (`envs/corpora/pairs/chinese.py`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from parley.engine.perturb.flat import FlatContexts
 from parley.engine.perturb.replies.language import Tagged, WordClass, is_word
 from parley.engine.perturb.replies.settings import SynonymChoice
+from parley.engine.perturb.strategies.flat import FlatContexts
 from parley.envs.core.errors import DataError
-from parley.envs.data.lines import broken_rule, located, read_lines, require_utf8
-from parley.envs.data.root import data_root
-from parley.envs.pairs.chinese import cutter
-from parley.envs.pairs.turns import Utterance
+from parley.envs.corpora.lines import broken_rule, located, read_lines, require_utf8
+from parley.envs.corpora.pairs.chinese import cutter
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.root import data_root
 
 FOLDER, FILE = "chinese_wordnet", "wn-data-cmn.tab"
 _STOPWORDS = """

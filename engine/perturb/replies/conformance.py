@@ -9,8 +9,8 @@ from parley.engine.perturb.replies.rule import Attacks, Rule
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.resources import Resources
 from parley.engine.perturb.settings import PerturbSettings
-from parley.envs.candidates.groups import CandidateGroup, CandidateKind
 from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.envs.ranking.groups import CandidateGroup, CandidateKind
 
 
 def _group(key: str, context: str, *replies: str, fixed: int | None = None) -> CandidateGroup:

@@ -32,15 +32,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parley.engine.perturb.draws import uniforms
-from parley.engine.perturb.flat import Edits, FlatContexts
 from parley.engine.perturb.replies.language import ReplyLanguage
 from parley.engine.perturb.replies.resources import RuleResources
 from parley.engine.perturb.replies.rule import OnReplies
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.term_counts import TermCounts
-from parley.envs.candidates.groups import CandidateGroup, Context
-from parley.envs.pairs.turns import Utterance
+from parley.engine.perturb.strategies.draws import uniforms
+from parley.engine.perturb.strategies.flat import Edits, FlatContexts
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import CandidateGroup, Context
 
 Word = tuple[str, tuple[str, ...]]
 """A word of a context, and the tags that it has there."""

@@ -12,14 +12,14 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from parley.engine.perturb.commands import NAMES, in_commands
-from parley.engine.perturb.flat import FlatContexts
-from parley.engine.perturb.lexicon import Lexicon
+from parley.engine.perturb.lexicon.lexicon import Lexicon
+from parley.engine.perturb.lexicon.synonyms import BASE_TAGS, PARTS_OF_SPEECH, fits_article
 from parley.engine.perturb.replies.settings import SynonymChoice
-from parley.engine.perturb.synonyms import BASE_TAGS, PARTS_OF_SPEECH, fits_article
-from parley.envs.pairs.tokens import PATH, UNKNOWN, URL
-from parley.envs.pairs.turns import Utterance
-from parley.envs.pairs.written import CLITICS
+from parley.engine.perturb.strategies.commands import NAMES, in_commands
+from parley.engine.perturb.strategies.flat import FlatContexts
+from parley.envs.corpora.pairs.tokens import PATH, UNKNOWN, URL
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.written import CLITICS
 
 WordClass = Literal["noun", "pronoun", "verb", "modal", "adjective", "adverb", "name", "other"]
 """What tags are sorted into; a name is a noun too, but stays where synonyms enter."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.term_counts import TermCounts
 from parley.engine.perturb.resources import Resources
-from parley.envs.candidates.groups import Context
 from parley.envs.core.errors import ConfigError
+from parley.envs.ranking.groups import Context
 
 if TYPE_CHECKING:
     from parley.engine.perturb.replies.language import ReplyLanguage

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from parley.engine.perturb.flat import Edits, FlatContexts
-from parley.envs.candidates.groups import CandidateGroup
-from parley.envs.pairs.turns import Utterance
+from parley.engine.perturb.strategies.flat import Edits, FlatContexts
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import CandidateGroup
 
 Attacks = Literal["negatives", "positives", "context"]
 """What of a group a rule edits."""

@@ -22,14 +22,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parley.engine.perturb.draws import uniforms
-from parley.engine.perturb.flat import Edits, FlatContexts, running
 from parley.engine.perturb.replies.language import ReplyLanguage, is_word
 from parley.engine.perturb.replies.resources import RuleResources
 from parley.engine.perturb.replies.rule import OnReplies
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.envs.candidates.groups import CandidateGroup
-from parley.envs.pairs.turns import Utterance
+from parley.engine.perturb.strategies.draws import uniforms
+from parley.engine.perturb.strategies.flat import Edits, FlatContexts, running
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import CandidateGroup
 
 _KEPT = ("noun", "name", "pronoun", "verb")
 

@@ -18,15 +18,15 @@ from itertools import compress
 
 import numpy as np
 
-from parley.engine.perturb.draws import uniforms
-from parley.engine.perturb.flat import Edits, FlatContexts
 from parley.engine.perturb.replies.resources import RuleResources
 from parley.engine.perturb.replies.rule import OnReplies
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.envs.candidates.groups import CandidateGroup
+from parley.engine.perturb.strategies.draws import uniforms
+from parley.engine.perturb.strategies.flat import Edits, FlatContexts
 from parley.envs.core.errors import ConfigError
-from parley.envs.pairs.tokens import tokenise
-from parley.envs.pairs.turns import Utterance
+from parley.envs.corpora.pairs.tokens import tokenise
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import CandidateGroup
 
 SEVERAL = "several"
 """Stands for the replies of the language."""

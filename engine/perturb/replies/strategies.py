@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parley.engine.perturb.catalogue import build as build_strategies
-from parley.engine.perturb.flat import Edits, FlatContexts
 from parley.engine.perturb.replies.resources import RuleResources
 from parley.engine.perturb.replies.rule import OnReplies
+from parley.engine.perturb.strategies.flat import Edits, FlatContexts
 from parley.engine.perturb.strategy import ByEdits, Expectation
-from parley.envs.candidates.groups import CandidateGroup
 from parley.envs.core.errors import ConfigError
+from parley.envs.ranking.groups import CandidateGroup
 
 
 class PerturbedReplies(OnReplies):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from parley.envs.candidates.groups import Context
+from parley.envs.ranking.groups import Context
 
 
 @dataclass(frozen=True)

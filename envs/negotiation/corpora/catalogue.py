@@ -15,9 +15,9 @@ from typing import Protocol
 
 from parley.envs.core.errors import DataError
 from parley.envs.core.registry import Registry
-from parley.envs.data.lines import ReadText, data_command, read_lines
-from parley.envs.data.root import UNNAMED, missing_files, read_file, require_files
-from parley.envs.data.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint, named_source
+from parley.envs.corpora.lines import ReadText, data_command, read_lines
+from parley.envs.corpora.root import UNNAMED, missing_files, read_file, require_files
+from parley.envs.corpora.sources import SPLITS, CorpusFile, Described, Source, content_digest, fingerprint, named_source
 from parley.envs.negotiation.corpora.dealornodeal import READER_VERSION, DialogueRecord, parse_lines, parse_scenarios
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL
 from parley.envs.negotiation.scenario import Scenario

@@ -1,6 +1,6 @@
 """Compiled corpora: text turned once into memory-mapped Arrow files, so that every worker reads the same pages.
 
-A compiled corpus is a folder as `envs/data/arrow.py` keeps them; its key names the versions of compiler and reader, the
+A compiled corpus is a folder as `envs/corpora/arrow.py` keeps them; its key names the versions of compiler and reader, the
 content of the source and the vocabulary's threshold.
 
     train.arrow, val.arrow, test.arrow   context (2K int64), partner_values (K int64), output (H int64), tokens (list of int16)
@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from parley.envs.core.errors import DataError
-from parley.envs.data.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from parley.envs.data.lines import corpus_named
-from parley.envs.data.root import data_root as resolve_data_root
-from parley.envs.data.sources import SPLITS
+from parley.envs.corpora.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
+from parley.envs.corpora.lines import corpus_named
+from parley.envs.corpora.root import data_root as resolve_data_root
+from parley.envs.corpora.sources import SPLITS
 from parley.envs.negotiation.corpora.catalogue import CorpusSource, CorpusText, find_negotiations
 from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord
 from parley.envs.negotiation.domain import Domain
@@ -105,8 +105,8 @@ def load_corpus(name: str, data_root: Path | None = None, *, cache: Path | None 
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
-        data_root: where the corpora lie; see `parley.envs.data.root.data_root` for the default.
-        cache: where compiled corpora lie; see `parley.envs.data.root.cache_root` for the default.
+        data_root: where the corpora lie; see `parley.envs.corpora.root.data_root` for the default.
+        cache: where compiled corpora lie; see `parley.envs.corpora.root.cache_root` for the default.
         threshold: words of the training split that occur more often than this are kept; the corpus' own by default.
 
     Raises:

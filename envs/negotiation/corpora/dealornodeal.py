@@ -22,7 +22,7 @@ from functools import cache
 from typing import NamedTuple
 
 from parley.envs.core.errors import DataError, ParleyError
-from parley.envs.data.lines import broken_rule, located, require_utf8
+from parley.envs.corpora.lines import broken_rule, located, require_utf8
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, DISAGREE, Domain, Numbers, domain_of
 from parley.envs.negotiation.scenario import Scenario
 from parley.envs.negotiation.vocabulary import EOS, SELECTION, SPECIALS, THEM, YOU

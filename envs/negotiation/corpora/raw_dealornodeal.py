@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from parley.envs.core.errors import DataError, ParleyError
-from parley.envs.data.lines import located
+from parley.envs.corpora.lines import located
 from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_line, parse_context, parse_turns
 from parley.envs.negotiation.dealornodeal.domain import DIVISION
 from parley.envs.negotiation.dealornodeal.rules import (

@@ -1,7 +1,7 @@
 """Embedded corpora: dialogues of scripted agents in the line format of the published Deal-or-No-Deal files.
 
 It makes every verb work on a fresh machine, offline. Dialogue i depends on the seed and i alone, so that a larger corpus
-begins with the smaller one. Reading corpora is done in `envs/data`.
+begins with the smaller one. Reading corpora is done in `envs/corpora`.
 """
 
 from __future__ import annotations

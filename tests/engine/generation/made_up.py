@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import torch
 
-from parley.engine.generation.replies import ReplyActions, reply_actions
+from parley.engine.generation.rewards.replies import ReplyActions, reply_actions
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID, SPECIALS, PairVocabulary
-from parley.policies.discriminator.batches import context_batch
-from parley.policies.discriminator.model import Discriminator
-from parley.policies.discriminator.reader import ContextMemory
-from parley.policies.discriminator.settings import DiscriminatorSizes
-from parley.policies.fitting.predictor import Predictor
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID, SPECIALS, PairVocabulary
+from parley.policies.core.fitting.predictor import Predictor
+from parley.policies.generation.discriminator.batches import context_batch
+from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.generation.discriminator.reader import ContextMemory
+from parley.policies.generation.discriminator.settings import DiscriminatorSizes
 from parley.policies.seq2seq.decoding import read, sample
 from parley.policies.seq2seq.model import Memory, Seq2Seq
 from parley.policies.seq2seq.settings import Seq2SeqSizes

@@ -19,15 +19,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.engine.generation.baselines import RunningMean, baseline_values, critic_loss
-from parley.engine.generation.losses import action_batch, action_nll, forcing_loss, forcing_rewards, policy_loss
-from parley.engine.generation.replies import ReplyActions, reply_actions
-from parley.engine.generation.rewards import reply_rewards, rewards
-from parley.engine.generation.settings import Baseline, RewardSettings
+from parley.engine.generation.rewards.baselines import RunningMean, baseline_values, critic_loss
+from parley.engine.generation.rewards.losses import action_batch, action_nll, forcing_loss, forcing_rewards, policy_loss
+from parley.engine.generation.rewards.replies import ReplyActions, reply_actions
+from parley.engine.generation.rewards.rewards import reply_rewards, rewards
+from parley.engine.generation.rewards.settings import Baseline, RewardSettings
 from parley.envs.core.seeds import derive_seed
-from parley.envs.pairs.vocabulary import EOS_ID, UNK_ID
-from parley.policies.fitting.fit import Fit
-from parley.policies.fitting.settings import FitConfig
+from parley.envs.corpora.pairs.vocabulary import EOS_ID, UNK_ID
+from parley.policies.core.fitting.fit import Fit
+from parley.policies.core.fitting.settings import FitConfig
 from parley.policies.seq2seq.batches import PairExamples
 from parley.policies.seq2seq.decoding import sample
 from tests.engine.generation.made_up import Pair, Said, heard, pair

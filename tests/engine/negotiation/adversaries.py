@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.negotiation import adversary
-from parley.engine.negotiation.adversary import AttackLog, Attempt, SearchAgent
-from parley.engine.negotiation.candidates import ExchangeBatch, Found
-from parley.engine.negotiation.settings import AttackKind, SearchConfig
+from parley.engine.negotiation.attacks import adversary
+from parley.engine.negotiation.attacks.adversary import AttackLog, Attempt, SearchAgent
+from parley.engine.negotiation.attacks.candidates import ExchangeBatch, Found
+from parley.engine.negotiation.attacks.settings import AttackKind, SearchConfig
 from parley.envs.core.play import play_sessions
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.negotiation.dealornodeal.rules import random_scenario

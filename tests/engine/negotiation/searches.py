@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parley.engine.negotiation import replacement
-from parley.engine.negotiation.replacement import ExchangeBatch
-from parley.engine.negotiation.settings import SearchConfig
+from parley.engine.negotiation.attacks import replacement
+from parley.engine.negotiation.attacks.replacement import ExchangeBatch
+from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.core.seeds import stream
 from parley.envs.negotiation.dealornodeal.rules import complement, random_scenario, selection_table
 from parley.envs.negotiation.scenario import points

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.negotiation.adversary import AttackLog, Attempt
-from parley.engine.negotiation.candidates import Found, ReplacementStep
-from parley.engine.negotiation.settings import AttackKind
+from parley.engine.negotiation.attacks.adversary import AttackLog, Attempt
+from parley.engine.negotiation.attacks.candidates import Found, ReplacementStep
+from parley.engine.negotiation.attacks.settings import AttackKind
 from parley.envs.core.play import Utterances
 from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from tests.engine.negotiation.adversaries import (

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from parley.engine.negotiation.candidates import Candidates
+from parley.engine.negotiation.attacks.candidates import Candidates
+from parley.engine.negotiation.attacks.replacement import preemptive, reactive
+from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.engine.negotiation.defences import DefendedAgent, HeardView, PerplexityFilter, admissible
-from parley.engine.negotiation.replacement import preemptive, reactive
-from parley.engine.negotiation.settings import SearchConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Utterances, play_sessions
 from parley.envs.negotiation.dealornodeal.rules import selection_index

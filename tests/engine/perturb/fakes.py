@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from parley.engine.perturb.ngrams import NGrams
+from parley.engine.perturb.lexicon.ngrams import NGrams
 from parley.engine.perturb.resources import ENOUGH
 
 _TAGS = {

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.perturb.commands import held_in_one, in_commands
-from parley.engine.perturb.flat import FlatContexts
-from parley.engine.perturb.noise import CharacterNoise
 from parley.engine.perturb.resources import Resources
 from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.perturb.stopwords import StopwordDropout
+from parley.engine.perturb.strategies.commands import held_in_one, in_commands
+from parley.engine.perturb.strategies.flat import FlatContexts
+from parley.engine.perturb.strategies.noise import CharacterNoise
+from parley.engine.perturb.strategies.stopwords import StopwordDropout
+from parley.engine.perturb.strategies.swap import RandomSwap
 from parley.engine.perturb.strategy import Strategy
-from parley.engine.perturb.swap import RandomSwap
-from parley.envs.pairs.turns import Turns, Utterance
+from parley.envs.corpora.pairs.turns import Turns, Utterance
 
 WORDS = ["no", "not", "do", "n't", "can", "without", "'s", "disk", "the", "big", "new", "i", "old", "runs", "a", "few", "of"]
 WORDS += [",", ".", "...", ":)", ";-d", ":", "d", "-", "#", "sudo", "vim", "on", "in", "plug", "10.04", "runtime", "conf"]

@@ -9,9 +9,9 @@ import pytest
 
 from parley.engine.perturb import augment, perturb_text, perturb_texts
 from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.perturb.swap import RandomSwap
+from parley.engine.perturb.strategies.swap import RandomSwap
 from parley.envs.core.errors import ConfigError
-from parley.envs.pairs.turns import parse_turns
+from parley.envs.corpora.pairs.turns import parse_turns
 
 TEXTS = ["i tried to install the package again", "", "ok <eou> is it a new disk , or do you run the old one ?"]
 

@@ -19,10 +19,12 @@ from parley.engine.perturb.resources import Resources
 from parley.engine.perturb.settings import PerturbSettings
 from parley.engine.perturb.strategy import Expectation, Strategy
 from parley.envs.core.errors import ConfigError
-from parley.envs.pairs.turns import Turns, parse_turns
+from parley.envs.corpora.pairs.turns import Turns, parse_turns
 from tests.engine.perturb.fakes import WORDS
 
-NEED_A_MODEL = {"generative-paraphrase": "needs a trained paraphraser; tests/engine/perturb/test_generative.py makes one"}
+NEED_A_MODEL = {
+    "generative-paraphrase": "needs a trained paraphraser; tests/engine/perturb/strategies/test_generative.py makes one"
+}
 NAMES = [
     pytest.param(name, marks=pytest.mark.skip(reason=NEED_A_MODEL[name])) if name in NEED_A_MODEL else name
     for name in strategies

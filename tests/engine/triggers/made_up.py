@@ -15,16 +15,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.engine.triggers.batch import Outcome, Stepwise, Task
-from parley.engine.triggers.batch_finder import BatchFinder
 from parley.engine.triggers.catalogue import searches
-from parley.engine.triggers.goal import Goal, Initial, Satisfied
 from parley.engine.triggers.hits import Reading
-from parley.engine.triggers.method import Method, WordMethod
-from parley.engine.triggers.objective import TriggerObjective
-from parley.engine.triggers.scorer import PlainScorer, Scorer
-from parley.engine.triggers.settings import SearchSettings
-from parley.engine.triggers.side_by_side import run_searches
+from parley.engine.triggers.methods.goal import Goal, Initial, Satisfied
+from parley.engine.triggers.methods.method import Method, WordMethod
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.methods.settings import SearchSettings
+from parley.engine.triggers.scorers.scorer import PlainScorer, Scorer
+from parley.engine.triggers.search.batch import Outcome, Stepwise, Task
+from parley.engine.triggers.search.batch_finder import BatchFinder
+from parley.engine.triggers.search.side_by_side import run_searches
 
 NUM_WORDS, LENGTH, EMBED, HIDDEN = 12, 4, 6, 8
 NUM_SPECIALS = 5

@@ -8,17 +8,17 @@ from functools import cache
 import pytest
 import torch
 
-from parley.engine.triggers.batch import Outcome, Task
 from parley.engine.triggers.catalogue import searches
 from parley.engine.triggers.hits import HitType, Thresholds
-from parley.engine.triggers.lstm.scorer import LstmScorer
-from parley.engine.triggers.scorer import PlainScorer, Scorer
-from parley.engine.triggers.settings import SearchSettings
+from parley.engine.triggers.methods.settings import SearchSettings
+from parley.engine.triggers.scorers.lstm.scorer import LstmScorer
+from parley.engine.triggers.scorers.scorer import PlainScorer, Scorer
+from parley.engine.triggers.search.batch import Outcome, Task
 from parley.engine.triggers.victims import Seq2SeqVictim
-from parley.envs.pairs.vocabulary import EOS_ID
+from parley.envs.corpora.pairs.vocabulary import EOS_ID
 from tests.devices import CLOSE, SHARE, on_each_device
-from tests.engine.triggers.lstm.judge import LmInputModel
 from tests.engine.triggers.made_up import bound, searched
+from tests.engine.triggers.scorers.lstm.judge import LmInputModel
 from tests.policies.seq2seq.made_up import FIRST, VOCABULARY, language_model, seq2seq
 
 THRESHOLDS = Thresholds(t_out=-2.5, t_in=-3.0)

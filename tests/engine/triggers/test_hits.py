@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.engine.triggers.hits import HitType, Reading, Thresholds
-from parley.engine.triggers.objective import TriggerObjective
+from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.envs.core.errors import ConfigError
 
 THRESHOLDS = Thresholds(t_out=-2.0, t_in=-3.0)

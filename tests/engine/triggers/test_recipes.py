@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from parley.engine.triggers.arca import Arca
-from parley.engine.triggers.attack import TriggerSearch
-from parley.engine.triggers.autoprompt import AutoPrompt
-from parley.engine.triggers.batch import Task
-from parley.engine.triggers.beast import Beast
-from parley.engine.triggers.objective import TriggerObjective
-from parley.engine.triggers.pez import Pez
-from parley.engine.triggers.settings import PezSettings, SearchSettings, arca, autoprompt, beast, pez
+from parley.engine.triggers.methods.arca import Arca
+from parley.engine.triggers.methods.autoprompt import AutoPrompt
+from parley.engine.triggers.methods.beast import Beast
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.methods.pez import Pez
+from parley.engine.triggers.methods.settings import PezSettings, SearchSettings, arca, autoprompt, beast, pez
+from parley.engine.triggers.search.attack import TriggerSearch
+from parley.engine.triggers.search.batch import Task
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, bound, every_input, scorer, tiny_victim

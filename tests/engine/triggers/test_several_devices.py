@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.triggers.attack import TriggerSearch
-from parley.engine.triggers.batch import Outcome, tasks_of
 from parley.engine.triggers.catalogue import make_method, searches
-from parley.engine.triggers.causal.scorer import is_causal
-from parley.engine.triggers.objective import TriggerObjective
-from parley.engine.triggers.settings import SearchSettings
-from parley.engine.triggers.universal import UniversalVictim
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.methods.settings import SearchSettings
+from parley.engine.triggers.scorers.causal.scorer import is_causal
+from parley.engine.triggers.search.attack import TriggerSearch
+from parley.engine.triggers.search.batch import Outcome, tasks_of
+from parley.engine.triggers.search.universal import UniversalVictim
 from tests.imitated_devices import device_of, imitated_devices
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
 import transformers
 
-from parley.policies.hugging_face_judges import HuggingFaceInputModel
-from parley.policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.hugging_face.judges import HuggingFaceInputModel
+from parley.policies.hugging_face.victims import HuggingFaceCausal
 from tests.policies.byte_pairs import byte_model, byte_tokenizer
 
 TEMPLATE = "<|begin|>user\n{prompt} {}<|turn|>\n<|begin|>assistant\n"

@@ -21,8 +21,8 @@ from parley.engine.triggers.targets import (
 )
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.errors import DataError
-from parley.envs.pairs.tokens import tokenise
-from parley.envs.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
+from parley.envs.corpora.pairs.tokens import tokenise
+from parley.envs.corpora.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
 from parley.policies.seq2seq.decoding import greedy
 from parley.policies.seq2seq.model import Seq2Seq
 from parley.policies.seq2seq.settings import Seq2SeqSizes

@@ -7,7 +7,7 @@ import torch
 
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.errors import DataError
-from parley.envs.pairs.vocabulary import EOS, EOS_ID
+from parley.envs.corpora.pairs.vocabulary import EOS, EOS_ID
 from tests.policies.seq2seq.made_up import VOCABULARY, language_model, seq2seq
 
 FIRST, SECOND = VOCABULARY.words[-2:]

@@ -14,23 +14,23 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from parley.envs.candidates.edit_game import EditRules
-from parley.envs.candidates.goals import RankGoal
-from parley.envs.friends.game import FriendsRules
-from parley.envs.friends.linker import EntityLinker
-from parley.envs.friends.scenario import ScenarioOptions
-from parley.envs.friends.task import ChatTask
+from parley.envs.generation.reply_env import reply_action, words_of
+from parley.envs.mutual_friends.game import FriendsRules
+from parley.envs.mutual_friends.linker import EntityLinker
+from parley.envs.mutual_friends.scenario import ScenarioOptions
+from parley.envs.mutual_friends.task import ChatTask
 from parley.envs.negotiation.dealornodeal.rules import complement, selection_index
 from parley.envs.negotiation.env import choose_action, speak_action
 from parley.envs.negotiation.game import SPEAK, Rules
 from parley.envs.negotiation.scenario import Scenario
-from parley.envs.replies.reply_env import reply_action, words_of
-from tests.envs.candidates.made_up import DESK, Listed
-from tests.envs.friends.made_up import SCENARIO as FRIENDLY
-from tests.envs.friends.made_up import SCHEMA, Reciter
+from parley.envs.ranking.edit_game import EditRules
+from parley.envs.ranking.goals import RankGoal
+from tests.envs.generation.made_up import EXAMPLES, Asks
+from tests.envs.generation.made_up import RULES as OF_REPLIES
+from tests.envs.mutual_friends.made_up import SCENARIO as FRIENDLY
+from tests.envs.mutual_friends.made_up import SCHEMA, Reciter
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
-from tests.envs.replies.made_up import EXAMPLES, Asks
-from tests.envs.replies.made_up import RULES as OF_REPLIES
+from tests.envs.ranking.made_up import DESK, Listed
 
 FOLDER = Path(__file__).parent
 MIN_RUN = 4

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.triggers.causal.scorer import CausalScorer, is_causal
-from parley.engine.triggers.objective import TriggerObjective
-from parley.engine.triggers.scorer import PlainScorer
-from parley.envs.pairs.tokens import tokenise
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.scorers.causal.scorer import CausalScorer, is_causal
+from parley.engine.triggers.scorers.scorer import PlainScorer
+from parley.envs.corpora.pairs.tokens import tokenise
 from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.model import Chat, ChatDecoding, Message
 from parley.policies.chat.predictor import greedy_replies
 from parley.policies.chat.reading import load_local
 from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS
-from parley.policies.decoders import DecoderSettings
-from parley.policies.hugging_face_caches import continues_reading, pads_left, shares_reading
-from parley.policies.hugging_face_judges import HuggingFaceInputModel, reply_nats
-from parley.policies.hugging_face_responder import HuggingFaceResponder
-from parley.policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.core.decoders import DecoderSettings
+from parley.policies.hugging_face.caches import continues_reading, pads_left, shares_reading
+from parley.policies.hugging_face.judges import HuggingFaceInputModel, reply_nats
+from parley.policies.hugging_face.responder import HuggingFaceResponder
+from parley.policies.hugging_face.victims import HuggingFaceCausal
 from tests.policies.chat.architectures import CONFIGS, SHARING, WITHOUT_CACHE, drawn_model
 
 CHATS: list[Chat] = [
@@ -118,7 +118,7 @@ def test_hardening_measures_the_replies_of_a_plain_reading(kind: str) -> None:
 @every_kind
 def test_what_a_model_can_do_is_tried_and_what_it_cannot_is_said_once(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     model, _ = drawn_model(kind)
-    with caplog.at_level(logging.WARNING, "parley.policies.hugging_face_caches"):
+    with caplog.at_level(logging.WARNING, "parley.policies.hugging_face.caches"):
         found = [(shares_reading(model), continues_reading(model), pads_left(model)) for _ in range(2)]
     assert found[0] == found[1]
     shares, continues, _ = found[0]

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.triggers.causal.scorer import CausalScorer, is_causal
-from parley.engine.triggers.objective import TriggerObjective
-from parley.engine.triggers.scorer import PlainScorer
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.scorers.causal.scorer import CausalScorer, is_causal
+from parley.engine.triggers.scorers.scorer import PlainScorer
 from parley.envs.core.errors import CheckpointError
 from parley.policies.chat.model import ChatDecoding, Message
 from parley.policies.chat.reading import load_local
 from parley.policies.chat.settings import ChatModelSettings
-from parley.policies.hugging_face import load_hugging_face
-from parley.policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.hugging_face.models import load_hugging_face
+from parley.policies.hugging_face.victims import HuggingFaceCausal
 from tests.policies.byte_pairs import END_ID, byte_tokenizer
 from tests.policies.small_hugging_face import transformers
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from parley.envs.core.seeds import stream
-from parley.envs.friends.compiled import load_friends
-from parley.envs.friends.corpora import EMBEDDED_FRIENDS
-from parley.envs.friends.events import FriendsChat, Slips
-from parley.envs.friends.play import play_friends
-from parley.envs.friends.scenario import FriendsScenario, random_friends
-from parley.envs.friends.scripted.bots import FriendsBot
+from parley.envs.mutual_friends.compiled import load_friends
+from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.mutual_friends.events import FriendsChat, Slips
+from parley.envs.mutual_friends.play import play_friends
+from parley.envs.mutual_friends.scenario import FriendsScenario, random_friends
+from parley.envs.mutual_friends.scripted.bots import FriendsBot
 from parley.policies.chat.friend import SELECT, ChatFriend
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, NoReplyError, ReplyScore
 

@@ -8,12 +8,12 @@ import pytest
 
 from parley.envs.core.errors import ModelError
 from parley.envs.core.play import AgentError
-from parley.envs.friends.compiled import load_friends
-from parley.envs.friends.corpora import EMBEDDED_FRIENDS
-from parley.envs.friends.events import FriendsChat, Lying, Mention
-from parley.envs.friends.lies import LieRules, LyingHearing, by_chance
-from parley.envs.friends.play import Channel, play_friends
-from parley.envs.friends.scripted.bots import FriendsBot
+from parley.envs.mutual_friends.compiled import load_friends
+from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.mutual_friends.events import FriendsChat, Lying, Mention
+from parley.envs.mutual_friends.lies import LieRules, LyingHearing, by_chance
+from parley.envs.mutual_friends.play import Channel, play_friends
+from parley.envs.mutual_friends.scripted.bots import FriendsBot
 from parley.policies.chat.liar import ChatLies, read_choice
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
 from tests.policies.chat.test_friend import scenario

@@ -19,9 +19,9 @@ from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, Message, ReplyScore, require_access
 from parley.policies.chat.settings import ChatModelSettings
-from parley.policies.hugging_face import read_model
-from parley.policies.hugging_face_caches import continues_reading, shares_reading
-from parley.policies.responders import load_responder
+from parley.policies.core.responders import load_responder
+from parley.policies.hugging_face.caches import continues_reading, shares_reading
+from parley.policies.hugging_face.models import read_model
 from tests.policies.chat.tiny import saved, tiny_chat
 from tests.policies.small_hugging_face import EOS_ID, VOCABULARY
 from tests.real_models import smollm2

@@ -12,10 +12,10 @@ from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.model import AnswerKind, ChatDecoding, Message
 from parley.policies.chat.reading import load_local
 from parley.policies.chat.settings import ChatModelSettings
-from parley.policies.hugging_face_caches import continues_reading
-from parley.policies.hugging_face_responder import HuggingFaceResponder
-from parley.policies.hugging_face_tokens import decode_marked
-from parley.policies.hugging_face_victims import HuggingFaceCausal
+from parley.policies.hugging_face.caches import continues_reading
+from parley.policies.hugging_face.responder import HuggingFaceResponder
+from parley.policies.hugging_face.tokens import decode_marked
+from parley.policies.hugging_face.victims import HuggingFaceCausal
 from tests.policies.byte_pairs import CHAT, END_ID, byte_model
 from tests.policies.small_hugging_face import tokenizers
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.envs.candidates.groups import Context
 from parley.envs.core.play import AgentError
-from parley.envs.pairs.replied import RepliedPair
-from parley.envs.pairs.turns import Utterance
+from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import Context
 from parley.policies.chat.answers import kept_answers, usage_of
 from parley.policies.chat.choosing import nats_by_chat
 from parley.policies.chat.model import Access, Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message, ReplyScore
@@ -22,10 +22,10 @@ from parley.policies.chat.responder import ChatResponder
 from parley.policies.chat.seated import SeatedChatModel
 from parley.policies.chat.strict import StrictQuestion
 from parley.policies.chat.usage import ChatUsage
-from parley.policies.judges.asked import REPAIR, AskedSides
-from parley.policies.ranker import Unread, outcomes_of, scores_of, unread_of
-from parley.policies.rankers import load_ranker
-from parley.policies.responder import replies_of
+from parley.policies.core.responder import replies_of
+from parley.policies.generation.judges.asked import REPAIR, AskedSides
+from parley.policies.ranking.ranker import Unread, outcomes_of, scores_of, unread_of
+from parley.policies.ranking.rankers import load_ranker
 from tests.policies.chat.fake_server import Said, completion, serving
 from tests.policies.chat.tiny import saved
 

@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.jobs.conformance import check_part
+from parley.engine.core.verbs.conformance import check_part
 from parley.envs.core.errors import ConfigError
-from parley.envs.pairs.replied import RepliedPair
-from parley.envs.pairs.turns import parse_turns
+from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.turns import parse_turns
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, Message
 from parley.policies.chat.rating import REPAIR as RATE_AGAIN
 from parley.policies.chat.rating import UNRATED, RatingRanker
 from parley.policies.chat.responder import ChatResponder, chat_of_turns
 from parley.policies.chat.seat import chat_model
 from parley.policies.chat.settings import DEFAULT
-from parley.policies.decoders import DecoderSettings
-from parley.policies.judges.asked import REPAIR, AskedJudge, AskedSides, question_of, side_of
-from parley.policies.judges.judge import Answering, JudgeSettings, Parsing, scores_by
-from parley.policies.judges.makers import judge_maker
-from parley.policies.judges.remembered import Remembered
-from parley.policies.ranker import UnscoredError, outcomes_of, scores_of
-from parley.policies.rankers import load_ranker
-from parley.policies.responders import load_responder
+from parley.policies.core.decoders import DecoderSettings
+from parley.policies.core.responders import load_responder
+from parley.policies.generation.judges.asked import REPAIR, AskedJudge, AskedSides, question_of, side_of
+from parley.policies.generation.judges.judge import Answering, JudgeSettings, Parsing, scores_by
+from parley.policies.generation.judges.makers import judge_maker
+from parley.policies.generation.judges.remembered import Remembered
+from parley.policies.ranking.ranker import UnscoredError, outcomes_of, scores_of
+from parley.policies.ranking.rankers import load_ranker
 from tests.policies.chat.fake_server import Said, completion, serving
 from tests.policies.chat.tiny import saved
 

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 from parley.envs.core.seeds import stream
-from parley.envs.friends.events import ChatEvent, FriendsChat, Token
-from parley.envs.friends.linker import EntityLinker
-from parley.envs.friends.scenario import FriendsScenario, ScenarioOptions, random_friends
+from parley.envs.mutual_friends.events import ChatEvent, FriendsChat, Token
+from parley.envs.mutual_friends.linker import EntityLinker
+from parley.envs.mutual_friends.scenario import FriendsScenario, ScenarioOptions, random_friends
 from parley.policies.dynonet.model import DynoNet
 from parley.policies.dynonet.settings import DynoNetSizes
 from parley.policies.dynonet.vocabulary import FriendsVocabulary
-from tests.envs.friends.made_up import SCHEMA
+from tests.envs.mutual_friends.made_up import SCHEMA
 
 WORDS = ("i", "have", "two", "friends", "from", "who", "like", "?", "no", "yes")
 LINKER = EntityLinker(SCHEMA)

@@ -6,11 +6,11 @@ import torch
 
 from benchmarks.plain_collaboration import PlainDynoNetAgent
 from parley.envs.core.errors import DataError
-from parley.envs.friends.events import ChatEvent, Mention
-from parley.envs.friends.game import FriendsGame
-from parley.envs.friends.play import play_friends
-from parley.envs.friends.scenario import FriendsScenario
-from parley.envs.friends.schema import Attribute
+from parley.envs.mutual_friends.events import ChatEvent, Mention
+from parley.envs.mutual_friends.game import FriendsGame
+from parley.envs.mutual_friends.play import play_friends
+from parley.envs.mutual_friends.scenario import FriendsScenario
+from parley.envs.mutual_friends.schema import Attribute
 from parley.policies.dynonet.agent import DynoNetAgent
 from parley.policies.dynonet.batches import SideExamples
 from parley.policies.dynonet.settings import DynoNetSizes, FriendsDecoding

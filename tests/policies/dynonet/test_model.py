@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from benchmarks.plain_dynonet import PlainSide, plain_turn_loss
-from parley.envs.friends.play import play_friends
+from parley.envs.mutual_friends.play import play_friends
 from parley.policies.dynonet.agent import DynoNetAgent
 from parley.policies.dynonet.batches import SideExamples
 from parley.policies.dynonet.fit import turn_loss

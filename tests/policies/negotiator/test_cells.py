@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from parley.policies import products
-from parley.policies.gru import GRU
+from parley.policies.core import products
+from parley.policies.core.gru import GRU
 from parley.policies.negotiator.cells import CELL_ROWS, Cell, Products
 
 WORDS, EMBED, READ, HIDDEN, ROWS = 7, 5, 3, 4, CELL_ROWS + 9

@@ -19,7 +19,7 @@ from parley.policies.negotiator.evaluation import evaluate
 from parley.policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
 from parley.policies.negotiator.model import Negotiator, word_nll
 from parley.policies.negotiator.settings import NegotiatorFitConfig
-from tests.policies.fitting.killed import assert_equal, goes_on, ignore, weights
+from tests.policies.core.fitting.killed import assert_equal, goes_on, ignore, weights
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues
 
 TRAIN, VALIDATION = dialogues(40, seed=1), dialogues(20, seed=2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from parley.engine.negotiation.objective import Values
+from parley.engine.negotiation.attacks.objective import Values
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.seeds import stream
 from parley.envs.negotiation.dealornodeal.domain import DIVISION

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from parley.envs.negotiation.vocabulary import PAD_ID
+from parley.policies.core.packing import by_step
 from parley.policies.negotiator.batches import make_batch
 from parley.policies.negotiator.cells import ROWS
 from parley.policies.negotiator.inference import Tables
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.settings import NegotiatorSizes
-from parley.policies.places import by_step
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues, negotiator
 
 

@@ -14,10 +14,10 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, NO_AGREEMENT_ID
 from parley.envs.negotiation.domain import domain_of, domains
 from parley.envs.negotiation.vocabulary import PAD_ID, SPECIALS, Vocabulary
+from parley.policies.core.packing import TokenPlaces
 from parley.policies.negotiator.batches import NegotiationBatch, by_length, make_batch, shuffled
 from parley.policies.negotiator.model import Negotiator, num_weighing, selection_loss, supervised_loss, word_nll
 from parley.policies.negotiator.settings import NegotiatorSizes
-from parley.policies.places import TokenPlaces
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues, negotiator, row
 
 

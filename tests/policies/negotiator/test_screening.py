@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from parley.envs.data.root import CACHE_VARIABLE
-from parley.policies import bfloat16
-from parley.policies.bfloat16 import shortest_share, total_share
+from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.policies.core import bfloat16
+from parley.policies.core.bfloat16 import shortest_share, total_share
 from parley.policies.negotiator.inference import Tables
 from parley.policies.negotiator.screening import FIRST, Screening, of_machine
 from tests.policies.negotiator.made_up import TINY, negotiator

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from parley.envs.candidates.groups import Context
 from parley.envs.core.errors import DataError, RankerError
-from parley.envs.pairs.turns import Utterance
-from parley.policies.ranker import Ranker, scores_of
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import Context
 from parley.policies.ranking.controls import NO_CONTEXT, Constant, Longest, ResponseOnly, Shortest, WordOverlap
+from parley.policies.ranking.ranker import Ranker, scores_of
 from parley.policies.ranking.terms import Bm25, TermCosine, TfIdf
 
 CONTEXT: Context = (("a", "b"), ("b", "c", "d"))

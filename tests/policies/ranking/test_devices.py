@@ -10,15 +10,15 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from parley.policies.matching.ranker import MatcherRanker
-from parley.policies.ranker import Pair, Ranker, SlopedRanker, scores_of
 from parley.policies.ranking.encoders import BiEncoder, CrossEncoder
 from parley.policies.ranking.likelihood import ReplyLikelihood, UtteranceLikelihood
+from parley.policies.ranking.matching.ranker import MatcherRanker
+from parley.policies.ranking.ranker import Pair, Ranker, SlopedRanker, scores_of
 from parley.policies.seq2seq.responder import Seq2SeqResponder
 from parley.policies.seq2seq.scoring import WordScores
 from tests.devices import CLOSE, on_each_device
-from tests.policies.matching.made_up import KINDS, matcher, pairs
 from tests.policies.ranking.folders import WORDS, bert, tokenizer
+from tests.policies.ranking.matching.made_up import KINDS, matcher, pairs
 from tests.policies.seq2seq.made_up import language_model, seq2seq
 
 MADE: dict[str, Callable[[str], Ranker]] = {

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.envs.candidates.groups import Context
 from parley.envs.core.errors import RankerError
-from parley.envs.pairs.turns import Utterance
-from parley.policies.ranker import Pair, outcomes_of, scores_of
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import Context
+from parley.policies.ranking.ranker import Pair, outcomes_of, scores_of
 
 PAIRS: list[Pair] = [
     ((("hello",), ("my", "screen", "is", "black")), [("is", "it", "on", "?"), (), ("thanks",)]),

@@ -12,17 +12,17 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parley.envs.candidates.groups import Context
 from parley.envs.core.errors import CheckpointError, ConfigError, RankerError
-from parley.envs.pairs.turns import Utterance
-from parley.policies.fitting.evaluation import example_nll
-from parley.policies.matching.checkpoints import format_of
-from parley.policies.ranker import Pair, Ranker, compared_scores, scores_of
-from parley.policies.rankers import load_ranker, rankers
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import Context
+from parley.policies.core.fitting.evaluation import example_nll
+from parley.policies.ranking.matching.checkpoints import format_of
+from parley.policies.ranking.ranker import Pair, Ranker, compared_scores, scores_of
+from parley.policies.ranking.rankers import load_ranker, rankers
 from parley.policies.seq2seq.checkpoints import save_model
 from parley.policies.vhred.checkpoints import FORMAT
 from tests.policies.chat.fake_server import Said, completion, serving
-from tests.policies.matching.made_up import KINDS, matcher
+from tests.policies.ranking.matching.made_up import KINDS, matcher
 from tests.policies.seq2seq.made_up import language_model, seq2seq
 from tests.policies.vhred.made_up import vhred
 
@@ -202,7 +202,7 @@ def test_a_score_depends_on_context_and_candidate_alone(ranker: Ranker, pairs: l
 
 @pytest.mark.parametrize("name", ["seq2seq", "vhred"])
 def test_a_response_model_scores_by_the_mean_likelihood_of_a_replys_words(tmp_path: Path, name: str) -> None:
-    from parley.policies.responders import load_responder
+    from parley.policies.core.responders import load_responder
 
     called = MADE[name](tmp_path)
     responder: Any = load_responder(called.removeprefix("seq2seq:"))

@@ -8,8 +8,8 @@ from typing import TypeVar
 import numpy as np
 from torch import nn
 
-from parley.envs.pairs.compiled import PairSplit, Ragged
-from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
+from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 from parley.policies.seq2seq.settings import Attention, LanguageModelSizes, Seq2SeqSizes
 from tests.policies.large_weights import with_large_weights

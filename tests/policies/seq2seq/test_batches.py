@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from parley.envs.pairs.compiled import PairSplit
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
-from parley.policies.fitting.batches import epoch_order, in_order
+from parley.envs.corpora.pairs.compiled import PairSplit
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
+from parley.policies.core.fitting.batches import epoch_order, in_order
 from parley.policies.seq2seq.batches import PairExamples, SentenceExamples, framed_source
 from tests.policies.seq2seq.made_up import LM_SIZES, ragged, sizes, split
 

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 import torch
 
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
-from parley.policies import decoding as module
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
+from parley.policies.core import decoding as module
 from parley.policies.seq2seq.decoding import beam, greedy
 from parley.policies.seq2seq.model import Seq2Seq
 from parley.policies.seq2seq.settings import Attention, Seq2SeqSizes

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.envs.pairs.contexts import with_eot
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID
-from parley.policies import decoding
+from parley.envs.corpora.pairs.contexts import with_eot
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID
+from parley.policies.core import decoding
 from parley.policies.seq2seq.decoding import greedy, sample, sample_sentences
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 from parley.policies.seq2seq.settings import Attention

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.envs.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID
-from parley.policies.fitting.predictor import Predictor
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID
+from parley.policies.core.fitting.predictor import Predictor
 from parley.policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples, Sentences
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
 from parley.policies.seq2seq.settings import Attention

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
-from parley.policies import decoding as module
-from parley.policies.charges import Repetition, charges_on_words
-from parley.policies.decoders import DecoderSettings
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
+from parley.policies.core import decoding as module
+from parley.policies.core.charges import Repetition, charges_on_words
+from parley.policies.core.decoders import DecoderSettings
 from parley.policies.seq2seq.checkpoints import load_language_model, load_seq2seq, save_model
 from parley.policies.seq2seq.decoding import greedy, sample
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq

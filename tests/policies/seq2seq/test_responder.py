@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from parley.envs.pairs.contexts import with_eot
-from parley.envs.pairs.turns import Turns
-from parley.envs.pairs.vocabulary import EOU_ID, UNK_ID
-from parley.policies.decoders import DecoderSettings
-from parley.policies.fitting.evaluation import evaluate
+from parley.envs.corpora.pairs.contexts import with_eot
+from parley.envs.corpora.pairs.turns import Turns
+from parley.envs.corpora.pairs.vocabulary import EOU_ID, UNK_ID
+from parley.policies.core.decoders import DecoderSettings
+from parley.policies.core.fitting.evaluation import evaluate
 from parley.policies.seq2seq.decoding import greedy
 from parley.policies.seq2seq.model import Seq2Seq
 from parley.policies.seq2seq.responder import Seq2SeqResponder, load_responder

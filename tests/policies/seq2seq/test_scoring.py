@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID, UNK_ID
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, UNK_ID
 from parley.policies.seq2seq.scoring import WordScores
 from tests.policies.seq2seq.made_up import language_model
 

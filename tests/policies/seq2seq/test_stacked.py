@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from parley.envs.core.errors import OutOfRangeError
-from parley.envs.pairs.vocabulary import BOS_ID, EOU_ID
-from parley.policies.fitting.fit import Fit
-from parley.policies.fitting.settings import FitConfig
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOU_ID
+from parley.policies.core.fitting.fit import Fit
+from parley.policies.core.fitting.settings import FitConfig
 from parley.policies.seq2seq.batches import PairExamples
 from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
 from parley.policies.seq2seq.decoding import beam, greedy, read, sample

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from parley.envs.pairs.turns import Turn, Turns
-from parley.envs.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.envs.corpora.pairs.turns import Turn, Turns
+from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from parley.policies.vhred.batches import Context, DialogueExamples, context_ids
 from parley.policies.vhred.model import VHRED
 from parley.policies.vhred.settings import VhredAttention, VhredSizes

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from parley.envs.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID
 from parley.policies.vhred.batches import Context, side_by_side
 from parley.policies.vhred.decoding import beam, greedy
 from parley.policies.vhred.model import VHRED

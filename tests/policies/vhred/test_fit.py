@@ -11,17 +11,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from parley.envs.pairs.turns import Turn, Turns
-from parley.policies.decoders import DecoderSettings
-from parley.policies.fitting.evaluation import evaluate
-from parley.policies.fitting.fit import Epoch, Fit
-from parley.policies.fitting.settings import FitConfig
+from parley.envs.corpora.pairs.turns import Turn, Turns
+from parley.policies.core.decoders import DecoderSettings
+from parley.policies.core.fitting.evaluation import evaluate
+from parley.policies.core.fitting.fit import Epoch, Fit
+from parley.policies.core.fitting.settings import FitConfig
 from parley.policies.vhred.batches import DialogueBatch, DialogueExamples
 from parley.policies.vhred.evaluation import divergences
 from parley.policies.vhred.model import VHRED
 from parley.policies.vhred.responder import VhredResponder
 from parley.policies.vhred.settings import VhredAttention
-from tests.policies.fitting.killed import goes_on, ignore
+from tests.policies.core.fitting.killed import goes_on, ignore
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, examples, sizes
 
 CONFIG = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, patience=3, decay_epochs=1, precision="float32")

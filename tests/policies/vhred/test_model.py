@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from parley.envs.pairs.vocabulary import BOS_ID
-from parley.policies.fitting.loss import OutputLoss
+from parley.envs.corpora.pairs.vocabulary import BOS_ID
+from parley.policies.core.fitting.loss import OutputLoss
 from parley.policies.vhred.batches import DialogueBatch, DialogueExamples
 from parley.policies.vhred.model import VHRED, Gaussians, divergence
 from parley.policies.vhred.settings import VhredAttention

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from parley.envs.pairs.turns import Turn, turn_of
-from parley.policies.decoders import DecoderSettings
+from parley.envs.corpora.pairs.turns import Turn, turn_of
+from parley.policies.core.decoders import DecoderSettings
 from parley.policies.vhred.decoding import greedy
 from parley.policies.vhred.responder import VhredResponder, load_vhred
 from parley.policies.vhred.settings import VhredAttention

@@ -8,7 +8,7 @@ from parley.engine.perturb.replies.rule import Rule
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.resources import Resources
 from parley.engine.perturb.settings import PerturbSettings
-from parley.envs.candidates.groups import CandidateGroup, CandidateKind, Context
+from parley.envs.ranking.groups import CandidateGroup, CandidateKind, Context
 
 CONTEXTS: list[Context] = [
     (("how", "do", "i", "start", "the", "machine", "?"), ("which", "disk", "do", "you", "use")),

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.lexicon.built_in import BuiltInLexicon
 from parley.engine.perturb.replies.insertion import ImportantWords
 from parley.engine.perturb.replies.language import English
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.term_counts import TermCounts
-from parley.envs.candidates.groups import CandidateGroup
+from parley.envs.ranking.groups import CandidateGroup
 from tests.engine.perturb.replies.groups import built_in, group
 from tests.engine.perturb.replies.test_rules import batches
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.perturb.nltk_lexicon import NltkLexicon
+from parley.engine.perturb.lexicon.nltk_lexicon import NltkLexicon
 from parley.engine.perturb.replies.language import English
 from parley.engine.perturb.replies.replacement import Synonymous
 from parley.engine.perturb.replies.settings import CAREFUL, PLAIN, ReplySettings

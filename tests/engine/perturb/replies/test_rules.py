@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.jobs.conformance import check_part
+from parley.engine.core.verbs.conformance import check_part
 from parley.engine.perturb.replies.catalogue import SEVEN, build_rules, rule_names, rules
 from parley.engine.perturb.replies.resources import RuleResources
 from parley.engine.perturb.replies.rule import Attacked
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.resources import Resources
 from parley.engine.perturb.settings import PerturbSettings
-from parley.envs.candidates.groups import CandidateGroup
 from parley.envs.core.errors import ConfigError
+from parley.envs.ranking.groups import CandidateGroup
 from tests.engine.perturb.replies.groups import CONTEXTS, built_in, group
 
 LINE = "i you the old disk disks works install installed packages very slowly can n't , ? 10.04 zzyzx <url> 'm e big begins"

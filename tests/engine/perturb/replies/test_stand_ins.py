@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from parley.engine.perturb.built_in import BuiltInLexicon
+from parley.engine.perturb.lexicon.built_in import BuiltInLexicon
 from parley.engine.perturb.replies.language import English
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.envs.candidates.groups import CandidateGroup
 from parley.envs.core.errors import ConfigError
+from parley.envs.ranking.groups import CandidateGroup
 from tests.engine.perturb.replies.groups import built_in, group
 
 

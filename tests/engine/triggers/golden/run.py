@@ -10,7 +10,7 @@ from typing import Any
 
 from parley.engine.triggers.catalogue import searches
 from parley.engine.triggers.hits import HitType, Thresholds
-from parley.engine.triggers.settings import RelaxationSettings, SearchSettings
+from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
 from tests.engine.triggers.made_up import bound, scorer, searched, tasks
 
 FOLDER = Path(__file__).parent

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import DataError
-from parley.envs.data.lines import corpus_named
-from parley.envs.data.sources import CorpusFile
+from parley.envs.corpora.lines import corpus_named
+from parley.envs.corpora.sources import CorpusFile
 from parley.envs.negotiation.corpora.catalogue import GeneratedCorpus, corpora
-from tests.envs.data.made_up import SOURCE, contents, write
+from tests.envs.corpora.made_up import SOURCE, contents, write
 
 
 @pytest.mark.parametrize("name", sorted(corpora))

@@ -16,7 +16,7 @@ from parley.envs.negotiation.corpora import compiled
 from parley.envs.negotiation.corpora.compiled import Corpus, load_corpus, open_corpus
 from parley.envs.negotiation.corpora.dealornodeal import parse_lines, parse_scenarios
 from parley.envs.negotiation.vocabulary import UNK
-from tests.envs.data.made_up import SOURCE, contents, write
+from tests.envs.corpora.made_up import SOURCE, contents, write
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from parley.envs.core.errors import DataError
 from parley.envs.core.seeds import stream
-from parley.envs.data.lines import FileLine, read_lines
+from parley.envs.corpora.lines import FileLine, read_lines
 from parley.envs.negotiation.corpora.dealornodeal import (
     DialogueRecord,
     Turn,
@@ -19,7 +19,7 @@ from parley.envs.negotiation.corpora.dealornodeal import (
     parse_scenarios,
 )
 from parley.envs.negotiation.dealornodeal.rules import DISAGREE_ID, random_scenario, selection_table
-from tests.envs.data.made_up import LINE, SCENARIO
+from tests.envs.corpora.made_up import LINE, SCENARIO
 
 OUTPUT = "item0=0 item1=2 item2=0 item0=1 item1=0 item2=3"
 TAGS = [f"<{slash}{tag}>" for tag in ("input", "dialogue", "output", "partner_input") for slash in ("", "/")]

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from parley.envs.core.errors import DataError
-from parley.envs.data.lines import FileLine
+from parley.envs.corpora.lines import FileLine
 from parley.envs.negotiation.corpora.dealornodeal import parse_line
 from parley.envs.negotiation.corpora.raw_dealornodeal import rebuild_train
-from tests.envs.data.made_up import LINE
+from tests.envs.corpora.made_up import LINE
 
 OWN = "1 1 2 3 3 1 YOU: both hats for me ? <eos> THEM: fine , the rest is mine <eos> YOU: <selection>"
 PARTNER = "1 4 2 0 3 2 THEM: both hats for me ? <eos> YOU: fine , the rest is mine <eos> THEM: <selection>"

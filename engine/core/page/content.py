@@ -1,0 +1,255 @@
+"""What a report shows, as plain values that know no system: verdicts, figures, items, and the chapters that make them.
+
+A chapter says which jobs are its own, reads their runs (`collect`) and shows what it read (`render`). `chapters.py` lists them;
+`collect.py` makes a `Report` of a run folder, and `page.py` and `picture.py` show it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+
+from markupsafe import Markup
+
+from parley.engine.core.page.figure import Figure
+from parley.engine.core.page.runs import Run
+from parley.engine.core.runs.schemas import OK
+from parley.engine.core.stats.rows import Row, finished
+from parley.engine.core.stats.statistics import Estimate, Metric
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.verbs.job import ATTACK
+from parley.envs.core.visible import visible
+
+_MAX_REASONS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a chapter comes to.
+
+    Args:
+        sentence: the answer, with its numbers.
+        metric: what the marks measure.
+        marks: the estimates behind the sentence, by label; drawn on one axis.
+        minor: whether it is worth a reader's first look only where no other chapter has one.
+    """
+
+    sentence: str
+    metric: Metric
+    marks: Mapping[str, Estimate]
+    minor: bool = False
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Items of a run that ended in an error, and the most frequent reasons."""
+
+    name: str
+    what: str
+    failed: int
+    total: int
+    reasons: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownRun:
+    """One run as a chapter has read it; chapters add what they know of theirs.
+
+    Args:
+        name: a short heading, such as "adversary vs target".
+        metrics: estimates by metric name.
+        legend: what the names mean; names that it lacks are shown as they are.
+        description: one sentence for a reader who does not know the run.
+        rows: its items, in any order.
+        attack: the parts of the attack that it is, in words, where it tells them.
+    """
+
+    unit: ClassVar[str] = "items"
+    """What the items are, in the plural."""
+    name: str
+    metrics: Mapping[str, Estimate] = field(default_factory=dict)
+    legend: Mapping[str, Metric] = field(default_factory=dict)
+    description: str = ""
+    rows: Sequence[Row] = ()
+    attack: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run, **more: Any) -> Self:
+        """What every run of a folder has; `more` is what a chapter adds, or has it otherwise."""
+        read: dict[str, Any] = {name: getattr(run, name) for name in ("metrics", "legend", "description", "rows")}
+        attack = {name: visible(str(text)) for name, text in run.summary.get(ATTACK, {}).items()}
+        return cls(name=run.heading, **read | {"attack": attack} | more)
+
+    @property
+    def done(self) -> list[Row]:
+        """The rows of items that worked."""
+        return finished(self.rows)
+
+    @property
+    def failures(self) -> list[Failures]:
+        """The items that ended in an error; none where nothing failed."""
+        failed = [row for row in self.rows if row["status"] != OK]
+        reasons = Counter(str(row["error"]).splitlines()[0] for row in failed)
+        frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
+        return [Failures(self.name, self.unit, len(failed), len(self.rows), frequent)] if failed else []
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Words of a text; `change` is "before" or "after" for those that only that side has, else empty."""
+
+    text: str
+    change: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One dialogue, trigger or example of the viewer.
+
+    Args:
+        kind: what it is, in one word.
+        key: its key in the run; the address on the page is made of it.
+        group: the run that it comes from, and more where that holds several sorts of items.
+        summary: one line.
+        tags: what the viewer filters by.
+        values: what the viewer sorts by, by name.
+        body: all of it, as HTML.
+    """
+
+    kind: str
+    key: str
+    group: str
+    summary: Markup
+    tags: Sequence[str]
+    values: Mapping[str, float]
+    body: Markup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A chapter as the page shows it: a dozen numbers at first sight, the rest folded away.
+
+    Args:
+        notes: sentences below the heading.
+        tables: tables with their headings.
+        measured: the runs whose metrics and failures are shown.
+        figures: drawings.
+        lists: longer lists of (what, remark), by heading; always folded.
+        items: for the viewer.
+        chosen: items worth a look, by what they are; each an element of `items`.
+    """
+
+    notes: Sequence[str] = ()
+    tables: Sequence[tuple[str, TextTable]] = ()
+    measured: Sequence[ShownRun] = ()
+    figures: Sequence[Figure] = ()
+    lists: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    items: Sequence[Item] = ()
+    chosen: Mapping[str, Item] = field(default_factory=dict)
+
+
+def tables_of(runs: Sequence[tuple[str, Mapping[str, TextTable]]]) -> list[tuple[str, TextTable]]:
+    """The tables of some runs, each with its heading and, where there are several runs, the name of its own."""
+    return [(f"{title}, {name}" if len(runs) > 1 else title, table) for name, tables in runs for title, table in tables.items()]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """How the stages of a run that holds others are shown.
+
+    Args:
+        names: short headings by stage, or by path of a stage of a stage, which the run's summary may decide; the title of the
+            whole run says the rest.
+        others: what becomes of stages without one.
+    """
+
+    names: Mapping[str, str] | Callable[[Mapping[str, Any]], Mapping[str, str]] = field(default_factory=dict)
+    others: Literal["by title", "by folder", "hidden"] = "by title"
+
+    def of(self, summary: Mapping[str, Any]) -> Mapping[str, str]:
+        """The headings in a run with a summary; the summary of one that is not finished is empty."""
+        return self.names(summary) if callable(self.names) else self.names
+
+
+Found = TypeVar("Found")
+
+
+class Chapter(ABC, Generic[Found]):
+    """One system on the page; a subclass says all of it.
+
+    Attributes:
+        name: the address of the chapter on the page.
+        title: its heading.
+        jobs: names of those whose runs are its own, where `owns` says nothing else.
+        stages: how the stages of its composite runs are shown, by job.
+        terms: the glossary: what a word of the chapter means, by a regular expression that finds it in any case.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    jobs: ClassVar[Collection[str]] = ()
+    stages: ClassVar[Mapping[str, Stages]] = {}
+    terms: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def owns(self, job: str) -> bool:
+        """Whether runs of a job are this chapter's; a run goes to the first chapter that says so."""
+        return job in self.jobs
+
+    @abstractmethod
+    def collect(self, runs: Sequence[Run]) -> Found | None:
+        """What its runs hold; None where that is nothing."""
+
+    @abstractmethod
+    def verdict(self, found: Found) -> Verdict | None:
+        """What it comes to; None where nothing was measured."""
+
+    @abstractmethod
+    def render(self, found: Found) -> Section:
+        """What the page shows of it, drawings and all."""
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One run of a folder of runs: its short name, job and state, what came of it, and its own page if there is one."""
+
+    name: str
+    job: str
+    state: str
+    outcome: str
+    page: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A whole report.
+
+    Args:
+        title: the heading of the page.
+        lead: one or two sentences under it.
+        state: how a run stands that is not finished; empty for others.
+        warnings: sentences on answers of chat models that are no reply.
+        found: what each chapter has read, by its name, in the order of the page.
+        overview: the runs of a folder that is no run itself.
+        commands: what to type to get the same figures again.
+        runs: (folder, title) of the runs shown.
+        jobs: names of their jobs.
+        files: (path, what it is) of the files beside the report.
+        config: settings by dotted name.
+        environment: versions, device and the like by name.
+    """
+
+    title: str
+    lead: str = ""
+    state: str = ""
+    warnings: Sequence[str] = ()
+    found: Mapping[str, Any] = field(default_factory=dict)
+    overview: Sequence[RunLine] = ()
+    commands: Sequence[str] = ()
+    runs: Sequence[tuple[str, str]] = ()
+    jobs: Sequence[str] = ()
+    files: Sequence[tuple[str, str]] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,281 @@
+"""How the report draws: one style, and the drawings that every chapter has a use for.
+
+Every figure is drawn once, in the colours of the light page. The SVG form then exchanges each colour for a variable of
+the page's style sheet, so that the same drawing follows a reader's dark mode.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import itertools
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator, NullLocator
+
+from parley.engine.core.page.figure import Curve
+from parley.engine.core.stats.statistics import Estimate, Points
+from parley.envs.core.visible import visible
+
+INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
+SERIES = ("#b8460e", "#1f5fbf", "#0f7b6c", "#8a3ffc")
+"""Colours of series in order; the adversary takes the first and the target the second wherever both are shown."""
+TINT, GOOD, DULL = "#9db4d6", "#0f7b6d", "#b9a6a0"
+VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--line",
+    PAPER: "--card",
+    **{colour: f"--series-{i}" for i, colour in enumerate(SERIES)},
+    TINT: "--tint",
+    GOOD: "--good",
+    DULL: "--dull",
+}
+
+STYLE: dict[Any, Any] = {
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "figure.dpi": 160.0,
+    "font.family": ["DejaVu Sans"],
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "svg.fonttype": "none",
+    # Names come from users and configuration files, where a dollar sign is a dollar sign.
+    "text.parse_math": False,
+    "xtick.color": MUTED,
+    "xtick.labelsize": 9,
+    "ytick.color": MUTED,
+    "ytick.labelsize": 9,
+}
+_LONGEST_LABEL = 36
+_MANY, _MOST_TICKS = 32, 9
+_MANY_LINES = 6
+_LINES = ("-", "--")
+"""Lines of series, so that twice as many can be told apart as there are colours."""
+
+
+def curve_svg(curve: Curve) -> str:
+    """A training curve as SVG text."""
+    return svg((5.4, 3.2), f"{curve.title}, {curve.y_label} per {curve.x_label}", lambda axes: draw_curve(axes, curve))
+
+
+def budget_svg(title: str, x_label: str, series: Mapping[str, Points], y_label: str = "adversary's points ahead") -> str:
+    """What attacks gain within a budget, as SVG text (see `draw_budget`)."""
+    return svg((5.4, 3.2), title, lambda axes: draw_budget(axes, x_label, series, y_label))
+
+
+def dots_svg(
+    title: str, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]], unit: float = 1.0
+) -> str:
+    """Estimates by row and series as SVG text (see `draw_dots`)."""
+    height = 1.2 + 0.2 * len(names) * (1 + len(series))
+    return svg((5.4, height), title, lambda axes: draw_dots(axes, x_label, names, series, unit))
+
+
+def heat_svg(
+    title: str,
+    lines: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[tuple[float, str] | None]],
+    axis_labels: tuple[str, str],
+) -> str:
+    """A table of tinted cells as SVG text (see `draw_heat`); `axis_labels` are of the columns and of the lines."""
+    height = 1.4 + (0.9 if len(lines) < _MANY_LINES else 0.42) * len(lines)
+    return svg((2.2 + 0.9 * len(columns), height), title, lambda axes: draw_heat(axes, lines, columns, cells, axis_labels))
+
+
+def draw_curve(axes: Axes, curve: Curve) -> None:
+    """Draws every series of a curve, its 95 % interval as a band where there is one.
+
+    A smoothed one is drawn as faint points with its moving average in front.
+
+    Args:
+        axes: where to draw.
+        curve: at least one series; a value that is not finite leaves a gap.
+    """
+    axes.grid(True, axis="y")
+    axes.set_axisbelow(True)
+    for (name, points), colour in zip(curve.series.items(), itertools.cycle(SERIES)):
+        steps, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
+        marker = "o" if len(steps) <= 40 and not curve.smoothed else None
+        if curve.smoothed:
+            axes.plot(steps, values, color=colour, alpha=0.28, linewidth=1.0)
+            values = moving_average(values)
+        axes.plot(steps, values, color=colour, linewidth=1.9, marker=marker, markersize=3.2, label=short(name))
+        if name in curve.bands:
+            at, low, high = np.array(curve.bands[name], dtype=np.float64).reshape(-1, 3).T
+            axes.fill_between(at, low, high, color=colour, alpha=0.16, linewidth=0)
+    axes.set(xlabel=short(curve.x_label), ylabel=short(curve.y_label))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.margins(x=0.02)
+    if len(curve.series) > 1:
+        axes.legend()
+
+
+def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label: str) -> None:
+    """Draws a mean against a budget with its 95 % interval as a band; budgets in the hundreds on a logarithmic axis.
+
+    A series over fewer units than `FEW` says so in its name.
+
+    Args:
+        axes: where to draw.
+        x_label: the budget.
+        series: points by name, each in the order of its budgets.
+        y_label: the quantity.
+    """
+    axes.grid(True, axis="y")
+    axes.set_axisbelow(True)
+    few = False
+    for (name, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
+        budgets = [budget for budget, _ in points]
+        low, value, high = np.array([[each.low, each.value, each.high] for _, each in points]).T
+        thin = points[0][1].flagged
+        few |= thin
+        label = short(name) + (f" (few: n = {points[0][1].n})" if thin else "")
+        axes.fill_between(budgets, low, high, color=colour, alpha=0.16, linewidth=0)
+        axes.plot(budgets, value, color=colour, linestyle=line, linewidth=1.9, marker="o", markersize=3.6, label=label)
+    ticks = sorted({budget for points in series.values() for budget, _ in points})
+    if ticks[-1] >= _MANY and ticks[0] > 0:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks[:: math.ceil(len(ticks) / _MOST_TICKS)], minor=False)
+    axes.xaxis.set_major_formatter(lambda budget, _: f"{budget:,.0f}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xlabel=short(x_label), ylabel=short(y_label))
+    axes.margins(x=0.04)
+    if len(series) > len(SERIES):
+        axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
+    elif len(series) > 1 or few:
+        axes.legend()
+
+
+def draw_dots(
+    axes: Axes, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]], unit: float = 1.0
+) -> None:
+    """Draws estimates as dots with their 95 % intervals: one row per strategy or attack, the dots of its series in lanes.
+
+    Args:
+        axes: where to draw.
+        x_label: the quantity.
+        names: the rows, from top to bottom.
+        series: an estimate by row, by the name of the series; an empty one keeps its colour from the others.
+        unit: what figures are multiplied by; 100 for shares in percent.
+    """
+    axes.grid(True, axis="x")
+    axes.set_axisbelow(True)
+    drawn = [label for label, points in series.items() if points]
+    lanes = dict(zip(drawn, np.linspace(-0.3, 0.3, len(drawn)) if len(drawn) > 1 else [0.0], strict=True))
+    for (label, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
+        if not points:
+            continue
+        lane = lanes[label]
+        places = [names.index(name) + lane for name in points]
+        low, value, high = unit * np.array([[each.low, each.value, each.high] for each in points.values()]).T
+        axes.hlines(places, low, high, color=colour, linewidth=1.9, linestyle=line)
+        axes.plot(value, places, color=colour, marker="o", linestyle="", markersize=4.2, label=short(label))
+    axes.set_yticks(range(len(names)), [short(name) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set(xlabel=x_label)
+    if len(drawn) > 1:
+        axes.figure.legend(loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1.4)
+
+
+def draw_heat(
+    axes: Axes,
+    lines: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[tuple[float, str] | None]],
+    axis_labels: tuple[str, str],
+) -> None:
+    """Draws a table of tinted cells with their figures.
+
+    Args:
+        axes: where to draw.
+        lines: their names, from top to bottom.
+        columns: their names.
+        cells: of each line a tint from 0 to 1 and the figure for each column; none where there is none.
+        axis_labels: of the columns and of the lines.
+    """
+    for row, line in enumerate(cells):
+        for column, cell in enumerate(line):
+            tint, text = (0.08 + 0.72 * cell[0], cell[1]) if cell else (0.0, "\N{EN DASH}")
+            axes.add_patch(Rectangle((column - 0.48, row - 0.48), 0.96, 0.96, color=TINT, alpha=tint, linewidth=0))
+            axes.text(column, row, text, ha="center", va="center", color=INK, fontsize=9)
+    across, down = ([short(name) for name in names] for names in (columns, lines))
+    axes.set_xlim(-0.5, len(across) - 0.5)
+    axes.set_ylim(len(down) - 0.5, -0.5)
+    axes.set_xticks(range(len(across)), across, rotation=30 if max(map(len, across)) > 9 else 0)
+    axes.set_yticks(range(len(down)), down)
+    axes.tick_params(length=0)
+    axes.set(xlabel=axis_labels[0], ylabel=axis_labels[1])
+
+
+def moving_average(values: np.ndarray) -> np.ndarray:
+    """A centred mean over about a tenth of the steps, over fewer near the ends.
+
+    Args:
+        values: (n,) float; values that are not finite are left out of the means.
+
+    Returns:
+        (n,) float64; NaN where no value of the window is finite.
+    """
+    half = max(1, round(len(values) * 0.1 / 2))
+    known = np.isfinite(values)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(known)])
+    start = np.maximum(np.arange(len(values)) - half, 0)
+    stop = np.minimum(np.arange(len(values)) + half + 1, len(values))
+    with np.errstate(invalid="ignore"):
+        return (sums[stop] - sums[start]) / (counts[stop] - counts[start])
+
+
+def short(label: str) -> str:
+    """A label as axes and legends have room for: visible, and long ones without their middle, as their ends tell runs apart."""
+    label = visible(label)
+    # A longer one would leave no room for the axes.
+    half = _LONGEST_LABEL // 2
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: half - 1]}\N{HORIZONTAL ELLIPSIS}{label[-half:]}"
+
+
+def svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> str:
+    """A drawing as SVG text in the colours of the page.
+
+    Args:
+        size: width and height in inches.
+        label: what it shows, for those who cannot see it.
+        draw: draws it.
+    """
+    # The salt names clip paths and markers: different figures on one page must not share those names.
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": label}):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.subplots())
+        buffer = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    view = text.split('viewBox="', 1)[1].split('"', 1)[0]
+    # The first <defs> is a style rule for everything on the page; names of groups would repeat from figure to figure.
+    body = text.split("</defs>", 1)[1].replace("xlink:href=", "href=")
+    body = re.sub(r'<g id="[^"]*"', "<g", body)
+    for colour, variable in VARIABLES.items():
+        body = body.replace(colour, f"var({variable})")
+    return f'<svg role="img" aria-label="{html.escape(label)}" viewBox="{view}">{body.strip()}'

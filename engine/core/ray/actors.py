@@ -1,0 +1,390 @@
+"""A pool of Ray actors, fed so that none waits and none floods, and kept alive while workers and machines die.
+
+* At most two shards are in flight per worker: one runs, the next is there when it ends. A worker that works in turns holds as
+  many as it has room for; after a turn others take the place of those that have ended, but no more than its share of the rest.
+* A worker that dies, by itself or with its machine, is restarted by Ray where there is room. Its shards are tried again,
+  each alone on whichever worker is free, so that one that kills its workers does not take others along; after three deaths
+  it fails. A result is handed over once.
+* A machine that is gone, or that cannot be reached, is no fault of the work: what died with it is not counted. The other
+  workers go on; the run ends when no worker has been up for a set time.
+* A worker that dies three times in a row while it starts, on machines that are there, is given up, and the run ends when
+  that was the last one. A worker that cannot be built ends the run: its error would be everybody's. So does one whose machine
+  has other code than this process: its rows would differ from the others'.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic
+
+from parley.engine.core.ray import identity, logs, ray_internals, session, workplace
+from parley.engine.core.ray.machines import listed, machines_up, require_room
+from parley.engine.core.ray.sharding import ItemT, Shard
+from parley.engine.core.ray.shares import Reserved
+from parley.engine.core.ray.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
+from parley.envs.core.errors import ClusterError
+from parley.envs.core.trust import worker_variables
+
+logger = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 2
+MAX_DEATHS = 3
+MAX_LOSSES = 10
+"""Workers that a shard may lose with their machines: it might be what fells them."""
+LOOK_S = 5.0
+"""Seconds without a result after which it is looked whether the workers that have work are up."""
+TURN_S, TURNS_PER_S = 1.0, 50
+"""Seconds of a worker's turn, longer where so many workers would end more turns in a second than the driver can take in."""
+MORE_S = 0.2
+"""Seconds after which it is looked whether more shards have come, where more may."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""What says how many threads to compute with; each goes before the first, and an actor would inherit the driver's."""
+RETRY_S = 1.0
+"""Seconds after which a worker that did not start is asked again; Ray hears of a lost machine only after some of them."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A worker, up or not.
+
+    Args:
+        actor: that holds it.
+        machines: that were there when it was last looked at.
+        machine: that it is on.
+        is_up: whether it is built, as far as is known here.
+        ask_at: when to ask it again to start, after it did not; on the clock of `time.monotonic`.
+        error: of its last start that failed.
+        num_restarts: of the actor, when it was last looked at.
+        num_failures: starts in a row in which it died, on machines that were there afterwards.
+        held: what it holds between turns, by name, and whether that is a suspect.
+    """
+
+    actor: Any
+    machines: frozenset[str]
+    machine: str = ""
+    is_up: bool = False
+    ask_at: float | None = None
+    error: Exception | None = None
+    num_restarts: int = 0
+    num_failures: int = 0
+    held: dict[str, Shard[Any]] = field(default_factory=dict)
+    alone: bool = False
+
+
+class ActorPool(Generic[ItemT, ResultT]):
+    """Actors that hold one worker each.
+
+    Args:
+        worker_class: makes a worker.
+        worker_args: its arguments.
+        num_workers: how many actors, at least 1.
+        num_cpus: CPUs that each reserves, above 0; also its threads, at least 1.
+        num_gpus: GPUs that each reserves; with 0 it sees none.
+        room: shards that each holds, if it works in turns; 0 if not.
+        places: what is reserved for each and for actors of its own, in the place of CPUs and GPUs as above.
+
+    Raises:
+        ClusterError: there is no session, or one that cannot grow has too little room.
+    """
+
+    def __init__(
+        self,
+        worker_class: Callable[..., ShardWorker[ItemT, ResultT] | TurnWorker[ItemT, ResultT]],
+        worker_args: Sequence[Any],
+        *,
+        num_workers: int,
+        num_cpus: float,
+        num_gpus: float,
+        room: int = 0,
+        places: Reserved | None = None,
+    ) -> None:
+        import ray
+
+        if not ray.is_initialized():
+            raise ClusterError("there is no Ray session", fix="put `with connect(address):` around the work")
+        self._wanted = f"{num_workers} workers of {num_cpus:g} CPUs and {num_gpus:g} GPUs each"
+        if places is None:
+            require_room(self._wanted, num_workers, num_cpus, num_gpus)
+        else:
+            num_cpus, num_gpus = places.share.own
+        num_threads = max(1, int(num_cpus))
+        variables = {**dict.fromkeys(_THREADS, str(num_threads)), **worker_variables()}
+        if not num_gpus and not (places and places.share.has_gpus):
+            # Ray leaves this alone for actors without GPUs, which then use all of them; those that they make inherit it.
+            variables["CUDA_VISIBLE_DEVICES"] = ""
+        # A machine with another Parley, or with none, must be able to say so.
+        for module in (identity, workplace):
+            ray.cloudpickle.register_pickle_by_value(module)
+        sizes = {"num_cpus": num_cpus, "num_gpus": num_gpus}
+        options: dict[str, Any] = sizes | {
+            "max_restarts": -1,
+            # Makes calls wait while an actor restarts. Each call turns the retries themselves off, because Ray would repeat
+            # the shards in flight together, and bind them to this actor even when its machine is gone.
+            "max_task_retries": MAX_DEATHS,
+            "runtime_env": {"env_vars": variables},
+        }
+        where = [{}] * num_workers if places is None else places.options(num_workers)
+        actors = [ray.remote(workplace.WorkerActor).options(**options, **each) for each in where]
+        # Once in the object store, and given with the calls: Ray cannot restart an actor whose own arguments hold references.
+        spec: workplace.WorkerSpec = (worker_class, worker_args, logs.settings())
+        self._spec = ray.put(spec)
+        self._identity = identity.own_identity()
+        machines = machines_up()
+        self._workers = [_Worker(each.remote(num_threads), machines) for each in actors]
+        self._deaths: defaultdict[str, list[str]] = defaultdict(list)
+        """The machines of the workers that died at a shard."""
+        self._waiting: deque[Shard[ItemT]] = deque()
+        self._suspects: deque[Shard[ItemT]] = deque()
+        self._starting: dict[Any, _Worker] = {}
+        self._running: dict[Any, tuple[_Worker, tuple[Shard[ItemT], ...], bool]] = {}
+        self._room, self._turn_s = room, max(TURN_S, num_workers / TURNS_PER_S)
+
+    def work(
+        self, more: Callable[[], Sequence[Shard[ItemT]] | None], start_timeout_s: float
+    ) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]:
+        """Shards with what came of them in order of completion, and how many workers are up; ends the actors at the end.
+
+        Of workers that work in turns also how shards stand that have not ended.
+
+        What came of a shard that was given up, because its workers died or it cannot travel, is a failure alone.
+
+        Args:
+            more: gives shards that have come since it was last asked; None when none will come any more.
+            start_timeout_s: seconds without any worker after which the run ends, unless one is being built.
+
+        Raises:
+            ClusterError: for that long no worker was up or had a place, all died while they started, or a machine has other
+                code.
+            Exception: what building a worker raised.
+        """
+        import ray
+
+        is_open = True
+        try:
+            for worker in self._workers:
+                self._start(worker)
+            up_at = time.monotonic()
+            while True:
+                if is_open:
+                    come = more()
+                    is_open = come is not None
+                    self._waiting.extend(come or ())
+                    if come:
+                        self._feed()
+                held = any(worker.held for worker in self._workers)
+                if not (is_open or self._waiting or self._suspects or self._running or held):
+                    break
+                if self._num_up():
+                    up_at = time.monotonic()
+                left_s = up_at + start_timeout_s - time.monotonic()
+                if left_s <= 0:
+                    self._require_place(start_timeout_s)
+                    up_at, left_s = time.monotonic(), start_timeout_s
+                patience_s = min(left_s, RETRY_S if self._ask_again() else LOOK_S, MORE_S if is_open else LOOK_S)
+                calls = [*self._starting, *self._running]
+                if not calls:
+                    time.sleep(patience_s)
+                    continue
+                back, _ = ray.wait(calls, timeout=patience_s)
+                if not back:
+                    self._take_back()
+                for ref in back:
+                    if ref in self._starting:
+                        self._welcome(ref)
+                    else:
+                        for shard, outcome in self._collect(ref):
+                            yield shard, outcome, self._num_up()
+                self._feed()
+        finally:
+            for worker in self._workers:
+                ray.kill(worker.actor)
+
+    def _num_up(self) -> int:
+        return sum(worker.is_up for worker in self._workers)
+
+    def _start(self, worker: _Worker) -> None:
+        """Has the worker built; where it is being built already, nothing more."""
+        worker.ask_at, worker.held, worker.alone = None, {}, False
+        if worker.is_up:
+            worker.is_up = False
+            logger.warning("a worker is lost: %d of %d workers are up", self._num_up(), len(self._workers))
+        if worker not in self._starting.values():
+            call = worker.actor.start.options(max_task_retries=0)
+            self._starting[call.remote(self._identity, [self._spec])] = worker
+
+    def _welcome(self, ref: Any) -> None:
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        worker = self._starting.pop(ref)
+        try:
+            found = ray.get(ref)
+        except RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, Exception) else error) from error
+        except RayError as error:
+            worker.error, worker.ask_at = error, time.monotonic() + RETRY_S
+            return
+        if found is not None:
+            raise identity.refusal(self._identity, *found)
+        state = ray_internals.actor_state(worker.actor)
+        worker.is_up, worker.num_failures = True, 0
+        worker.num_restarts, worker.machine, worker.machines = state.num_restarts, state.machine, machines_up()
+
+    def _ask_again(self) -> bool:
+        """Asks workers again that did not start a while ago; returns whether there are any that did not.
+
+        Raises:
+            ClusterError: all workers die while they start.
+        """
+        absent = [worker for worker in self._workers if worker.ask_at is not None]
+        for worker in absent:
+            if worker.ask_at is not None and worker.ask_at <= time.monotonic():
+                self._judge(worker)
+        return bool(absent)
+
+    def _judge(self, worker: _Worker) -> None:
+        """Starts a worker again, unless it has died too often while it started, on machines that are still there."""
+        import ray
+
+        state, machines = ray_internals.actor_state(worker.actor), machines_up()
+        died = state.is_dead or state.num_restarts > worker.num_restarts
+        # Otherwise it cannot be reached, or went with its machine.
+        worker.num_failures += died and machines >= worker.machines
+        worker.num_restarts, worker.machines = state.num_restarts, machines
+        if worker.num_failures < MAX_DEATHS:
+            self._start(worker)
+            return
+        self._workers.remove(worker)
+        ray.kill(worker.actor)
+        if not self._workers:
+            fix = "run with 0 workers to see it fail in this process"
+            raise ClusterError("a worker dies while it starts", got=str(worker.error), fix=fix) from worker.error
+        what = "a worker died %d times while it started: work goes on with %d others"
+        logger.warning(what, MAX_DEATHS, len(self._workers))
+
+    def _feed(self) -> None:
+        """Gives every worker that is up what it has room for; suspects only when nothing else is left, and alone."""
+        in_flight = Counter(worker for worker, _, _ in self._running.values())
+        busy = {worker for worker, _, alone in self._running.values() if alone}
+        for worker in self._workers:
+            if worker in busy or not worker.is_up:
+                continue
+            if self._room:
+                if not in_flight[worker]:
+                    self._next_turn(worker)
+                continue
+            # A second shard waits at a worker only when the others, those that are starting included, have one each.
+            idle = sum(not in_flight[other] for other in self._workers if other is not worker)
+            while self._waiting and in_flight[worker] < (MAX_IN_FLIGHT if len(self._waiting) > idle else 1):
+                self._give(worker, self._waiting.popleft(), alone=False)
+                in_flight[worker] += 1
+            if self._suspects and not self._waiting and not in_flight[worker]:
+                self._give(worker, self._suspects.popleft(), alone=True)
+
+    def _give(self, worker: _Worker, shard: Shard[ItemT], alone: bool) -> None:
+        ref = worker.actor.run.options(max_task_retries=0).remote(shard)
+        self._running[ref] = (worker, (shard,), alone)
+
+    def _next_turn(self, worker: _Worker) -> None:
+        """Lets a worker go on with what it holds, and with its share of what waits."""
+        num = 0 if worker.alone else min(self._room - len(worker.held), -(-len(self._waiting) // len(self._workers)))
+        joining = [self._waiting.popleft() for _ in range(num)]
+        if self._suspects and not self._waiting and not worker.held and not joining:
+            joining, worker.alone = [self._suspects.popleft()], True
+        worker.held |= {shard.name: shard for shard in joining}
+        if worker.held:
+            ref = worker.actor.turn.options(max_task_retries=0).remote(joining, self._turn_s)
+            self._running[ref] = (worker, tuple(worker.held.values()), worker.alone)
+
+    def _take_back(self) -> None:
+        """Takes work back from workers that are down.
+
+        What was given to one after its death, before that was known here, waits for Ray to restart it: for ever, where its
+        machine is gone and no other has room.
+        """
+        busy = {worker for worker, _, _ in self._running.values()}
+        down = {worker for worker in busy if not ray_internals.actor_state(worker.actor).is_alive}
+        for ref, (worker, shards, alone) in list(self._running.items()):
+            if worker in down:
+                del self._running[ref]
+                self._put_back(worker, shards, alone)
+
+    def _put_back(self, worker: _Worker, shards: Sequence[Shard[ItemT]], alone: bool) -> None:
+        """For work that nobody has begun; its worker must have come up before it is given more."""
+        self._start(worker)
+        (self._suspects if alone else self._waiting).extendleft(reversed(shards))
+
+    def _collect(self, ref: Any) -> Iterator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay]]:
+        """Shards and what became of them, but for those that are to be tried again."""
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        worker, shards, alone = self._running.pop(ref)
+        try:
+            tried = ray.get(ref)
+        except RayTaskError as error:
+            # Not from the work, which `attempt` answers for: shard or result cannot travel.
+            failure = ShardFailure(f"{type(error.cause).__name__}: {error.cause}", str(error))
+            worker.held = {}
+            yield from ((shard, failure) for shard in shards)
+        except RayError as error:
+            # Its worker must have come up again before it is given more.
+            self._start(worker)
+            for shard in shards:
+                if (given_up := self._lost(worker, shard, error)) is not None:
+                    yield shard, given_up
+        else:
+            if tried is None:
+                self._put_back(worker, shards, alone)
+            elif isinstance(tried, TurnResult):
+                yield from self._turned(worker, tried)
+            else:
+                yield shards[0], tried
+
+    def _turned(
+        self, worker: _Worker, turn: TurnResult[ShardAttempt[ResultT]]
+    ) -> Iterator[tuple[Shard[ItemT], ShardAttempt[ResultT] | UnderWay]]:
+        """What came of a turn; the worker holds what has not ended, with what it can be gone on from."""
+        for name in worker.held.keys() & turn.ended.keys():
+            yield worker.held.pop(name), turn.ended[name]
+        for name in worker.held.keys() & turn.under_way.keys():
+            stands = turn.under_way[name]
+            if stands.kept is not None:
+                worker.held[name] = replace(worker.held[name], kept=stands.kept)
+            yield worker.held[name], stands
+        worker.alone = worker.alone and bool(worker.held)
+
+    def _lost(self, worker: _Worker, shard: Shard[ItemT], error: Exception) -> ShardFailure | None:
+        """Why a shard whose worker died is given up; None when it is to be tried again."""
+        deaths, there = self._deaths[shard.name], machines_up()
+        deaths.append(worker.machine)
+        num_deaths = sum(machine in there for machine in deaths)
+        if num_deaths == MAX_DEATHS or len(deaths) == MAX_LOSSES:
+            return ShardFailure(f"{type(error).__name__}: its worker died {len(deaths)} times", str(error))
+        logger.warning("shard %s lost its worker: it is tried again, alone", shard.name, extra={"shard": shard.name})
+        self._suspects.append(shard)
+        return None
+
+    def _require_place(self, waited_s: float) -> None:
+        """Lets workers that have their places be built, however long that takes: a large model is not loaded in minutes.
+
+        Raises:
+            ClusterError: none has one.
+        """
+        import ray
+
+        num = sum(ray_internals.actor_state(worker.actor).is_alive for worker in self._starting.values())
+        if num:
+            logger.warning("%d of %d workers have been built for %g s, and are waited for", num, len(self._workers), waited_s)
+            return
+        started = any(worker.machine for worker in self._workers)
+        raise ClusterError(
+            f"no worker {'has been up for' if started else 'could start within'} {waited_s:g} s",
+            got=f"{self._wanted}; in all {listed(ray.cluster_resources())}, free {listed(ray.available_resources())}",
+            fix="ask for fewer or smaller workers, end what holds the resources, or add machines; "
+            f"{session.TIMEOUT_VARIABLE} says how many seconds are waited",
+        )

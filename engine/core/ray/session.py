@@ -1,0 +1,257 @@
+"""Reaching Ray: a session on this machine, or a cluster at an address, quietly and without hanging.
+
+Whether tokens are used follows the cluster: a local session has one (Ray's default), a cluster is asked first
+(`probe.py`), and this process uses the token of RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or Ray's own file when it wants one.
+RAY_AUTH_MODE, where it is set, is taken at its word.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import parley
+from parley.engine.core.ray import logs, ray_internals
+from parley.engine.core.ray.identity import own_identity
+from parley.engine.core.ray.probe import wants_token
+from parley.envs.core.errors import ClusterError, ConfigError
+from parley.envs.core.trust import worker_variables
+
+_ROOT = Path(parley.__file__).resolve().parents[1]
+_CHATTY = (
+    *ray_internals.CHATTY,
+    "ray.rllib",
+    "ray.rllib.algorithms.algorithm_config",
+    # Recommends a package for watching GPUs each time an algorithm is built.
+    "ray.tune.utils.util",
+)
+_WORKERS_LOGGERS = "RAY_LOGGER_LEVEL"
+"""The variable by which Ray's own loggers are set in workers."""
+TIMEOUT_VARIABLE = "PARLEY_WORKER_TIMEOUT_S"
+"""The variable that says after how many seconds without any worker a run ends."""
+ADDRESS_VARIABLE = "RAY_ADDRESS"
+"""The variable that names a cluster where no address is given."""
+
+
+@dataclass(frozen=True)
+class RaySession:
+    """How this process reaches Ray.
+
+    Args:
+        address: "local", the cluster's address, or "joined" when the process had a session before `connect`.
+    """
+
+    address: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the session lives on this machine alone and cannot grow."""
+        return self.address == "local"
+
+    @property
+    def start_timeout_s(self) -> float:
+        """Seconds without any worker after which a run ends.
+
+        PARLEY_WORKER_TIMEOUT_S sets them. The default is 120 s on this machine, and 1200 s on a cluster, where a machine may
+        have to be started and set up.
+
+        Raises:
+            ConfigError: the variable holds no positive number.
+        """
+        asked = os.environ.get(TIMEOUT_VARIABLE)
+        if asked is None:
+            return 120.0 if self.is_local else 1200.0
+        try:
+            seconds = float(asked)
+        except ValueError:
+            seconds = math.nan
+        if not 0 < seconds < math.inf:
+            raise ConfigError("this is no number of seconds", where=TIMEOUT_VARIABLE, got=asked, fix=f"{TIMEOUT_VARIABLE}=600")
+        return seconds
+
+
+_current: RaySession | None = None
+
+
+def current() -> RaySession | None:
+    """The session that `connect` made and has not ended."""
+    return _current
+
+
+def can_grow() -> bool:
+    """Whether anything adds machines to the session's cluster: a launcher or KubeRay, who name the type of each machine.
+
+    Nothing does in a local session, nor where machines were started by hand.
+    """
+    if _current is not None and _current.is_local:
+        return False
+    return ray_internals.has_launcher()
+
+
+@contextmanager
+def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_s: float = 10.0) -> Iterator[RaySession]:
+    """A Ray session for the length of a `with` block; where this process already has one, that one, left open.
+
+    Args:
+        address: host:port of a cluster's head, or "auto" for the cluster that this machine is part of. When not given,
+            RAY_ADDRESS (set inside submitted jobs), else a new session on this machine.
+        num_cpus: logical CPUs of a new session on this machine, all its cores when not given; a cluster has its own.
+        timeout_s: seconds within which an address must answer.
+
+    Raises:
+        ClusterError: nothing answers at the address, it is not a Ray head, or tokens do not fit.
+    """
+    global _current
+    import ray
+
+    if ray.is_initialized():
+        with logs.quiet(_CHATTY, logging.ERROR):
+            yield _current or RaySession("joined")
+        return
+    address = address or None
+    session = RaySession(address or os.environ.get(ADDRESS_VARIABLE) or "local")
+    # What workers are compared with is read before files are edited.
+    own_identity()
+    # Ray comments on its own defaults and deprecations through these; errors still come through.
+    with logs.quiet(_CHATTY, logging.ERROR):
+        try:
+            with _own_sigterm():
+                if session.is_local:
+                    _start(num_cpus)
+                elif address is None:
+                    _join_of_environment(session.address, timeout_s)
+                else:
+                    _join(session.address, timeout_s)
+            _current = session
+            yield session
+        finally:
+            _current = None
+            ray.shutdown()
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keeps this process' own answer to SIGTERM: `ray.init` replaces it by one that prints a C++ stack.
+
+    What comes in between is answered at the end of the `with` block.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Python takes answers from the main thread alone.
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        # None is an answer that Python did not install.
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _start(num_cpus: int | None) -> None:
+    import ray
+
+    try:
+        with ray_internals.started_apart():
+            folder = ray_internals.temporary_folder()
+            ray.init("local", num_cpus=num_cpus, include_dashboard=False, **folder, **_options())
+    except Exception as error:
+        # On a machine that is too busy to start it in time Ray raises a bare Exception.
+        fix = "try again when the machine is less busy; what is saved is not done twice"
+        if isinstance(error, UnicodeError) or "AF_UNIX" in str(error):
+            fix = f"set {ray_internals.TEMPORARY_VARIABLE} to a folder of a short path in ASCII, such as /tmp"
+        raise ClusterError("Ray cannot be started on this machine", got=f"{type(error).__name__}: {error}", fix=fix) from error
+    ray_internals.hide_token()
+
+
+def _join_of_environment(address: str, timeout_s: float) -> None:
+    """Join the cluster that the environment names; an error says where the address comes from."""
+    try:
+        _join(address, timeout_s)
+    except ClusterError as error:
+        where = f"{ADDRESS_VARIABLE}={address}"
+        fix = f"unset {ADDRESS_VARIABLE} to work on this machine alone; or {error.fix}"
+        raise ClusterError(error.what, where=where, got=error.got, fix=fix) from error
+
+
+def _join(address: str, timeout_s: float) -> None:
+    import ray
+    from ray.exceptions import RayError
+
+    try:
+        head = ray_internals.head_of_this_machine() if address == "auto" else address
+    except ConnectionError as error:
+        raise ClusterError("this machine is part of no cluster", got=error, fix="give host:port of the head") from error
+    token_wanted = wants_token(head, timeout_s)
+    if token_wanted is not None:
+        _settle_tokens(head, token_wanted)
+    try:
+        ray.init(head, **_options())
+    except (RayError, RuntimeError, ValueError, OSError) as error:
+        if "Version mismatch" in str(error):
+            raise _other_versions(head, str(error)) from error
+        raise ClusterError(
+            "the cluster does not let this process in",
+            where=head,
+            got=f"{type(error).__name__}: {error}",
+            fix="run this on a machine of the cluster, or with ray job submit, and, where it has one, with its token in "
+            "RAY_AUTH_TOKEN",
+        ) from error
+
+
+def _other_versions(head: str, reported: str) -> ClusterError:
+    """What Ray says when its own or Python's version differs, in one line: its message lists the cluster's, then ours."""
+    rays, pythons = (re.findall(rf"{name}: (\S+)", reported) for name in ("Ray", "Python"))
+    return ClusterError(
+        "the cluster runs another Ray or Python than this process",
+        where=head,
+        got=f"Ray {rays[0]} and Python {pythons[0]} there, Ray {rays[1]} and Python {pythons[1]} here",
+        fix="start the cluster with the versions of here, or run this with those of there, as ray job submit does",
+    )
+
+
+def _settle_tokens(head: str, wanted: bool) -> None:
+    """Makes this process use a token exactly if the cluster does; Ray itself would fail late, or silently."""
+    mode = os.environ.get("RAY_AUTH_MODE")
+    if not wanted and mode == "token":
+        raise ClusterError(
+            "the cluster uses no token and this process does",
+            where=head,
+            got="RAY_AUTH_MODE=token",
+            fix="set RAY_AUTH_MODE=disabled",
+        )
+    if wanted and not ray_internals.use_token():
+        raise ClusterError(
+            "the cluster wants a token and this process has none",
+            where=head,
+            got=f"RAY_AUTH_MODE={mode}" if mode else "no token",
+            fix="unset RAY_AUTH_MODE and put the cluster's token (on its head: ray get-auth-token) into RAY_AUTH_TOKEN",
+        )
+
+
+def _options() -> dict[str, Any]:
+    variables = worker_variables()
+    # A submitted job brings its own code and environment. Ray adds to it what it does not set, and refuses the rest.
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
+        # Errors of Ray's own loggers alone, unless a user asks for more; what a worker raises is not theirs.
+        variables |= code_path() | {_WORKERS_LOGGERS: os.environ.get(_WORKERS_LOGGERS, "error")}
+    return {"logging_level": logging.WARNING, "runtime_env": {"env_vars": variables}}
+
+
+def code_path() -> dict[str, str]:
+    """The variable that makes this project's packages importable in workers: none where they are installed for good."""
+    # site-packages in front of the standard library would let stray packages in it shadow standard modules.
+    if "site-packages" in _ROOT.parts:
+        return {}
+    return {"PYTHONPATH": os.pathsep.join((str(_ROOT), "${PYTHONPATH}"))}

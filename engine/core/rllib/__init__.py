@@ -1,0 +1,5 @@
+"""What the RLlib algorithms of all systems share. Read `reproducible.py` first, then `action_reinforce.py`."""
+
+from parley.envs.core.lazy import public
+
+__all__, __getattr__ = public(__name__, {"ChoiceReinforce": "action_reinforce", "ChoiceReinforceConfig": "action_reinforce"})

@@ -1,0 +1,178 @@
+"""Algorithms whose examples are shared out among env runners, in this process or in actors, whoever of them dies.
+
+Which runner an item of an iteration goes to decides nothing of it. A runner that dies costs a replay of its share, and an
+update is never made on fewer items than it asks for, nor on items of a runner with old weights.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from threading import Thread
+from typing import Any
+
+import ray
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
+
+from parley.engine.core.ray import ray_internals, session
+from parley.engine.core.ray.machines import capacity
+from parley.engine.core.ray.model_broadcast import CarriedModels
+from parley.engine.core.rllib.reproducible import ExactAlgorithm, ExactRunner
+from parley.envs.core.errors import ClusterError, ConfigError
+
+logger = logging.getLogger(__name__)
+
+Begun = Future[list[dict[str, Any]]]
+"""What runners make of items while something else is done."""
+MAX_REPLAYS = 5
+"""Times the missing items of one iteration are played again before giving up."""
+RUNNERS_S = 10.0
+"""Seconds after which it is looked whether there is still room for env runners that are not up."""
+
+
+class SharedOutAlgorithm(ExactAlgorithm):
+    """An exact algorithm whose runners take items by `sample(dealt=...)`.
+
+    A runner returns a dict that says the `index` of each item that it has played and the number of the `weights` that it played
+    with, beside what the algorithm wants to know.
+    """
+
+    items = "dialogues"
+    """What is dealt."""
+    shares_learning = False
+    """Whether several learners can share an update."""
+
+    def setup(self, config: AlgorithmConfig) -> None:
+        """RLlib's set-up, but for the env runners: it makes none, and they join its group as soon as that is there."""
+        if config.num_learners > 1 and not self.shares_learning:
+            raise ConfigError(
+                f"{type(self).__name__} has one learner", got=f"num_learners={config.num_learners}", fix="num_learners=0 or 1"
+            )
+        self._num_runners, self._group = config.num_env_runners, None
+        self.config = config.copy(copy_frozen=False)
+        if config.num_env_runners or config.num_learners:
+            self.config.carried = CarriedModels.put(self.models())
+        self.config.num_env_runners = 0
+        super().setup(self.config)
+
+    def models(self) -> set[str]:
+        """Names of the checkpoints that runners and learners load by `fetched_model`."""
+        specs = self.config.rl_module_spec.rl_module_specs.values()
+        return {spec.model_config["checkpoint"] for spec in specs if "checkpoint" in spec.model_config}
+
+    @property
+    def env_runner_group(self) -> Any:
+        """RLlib's group of env runners."""
+        return self._group
+
+    @env_runner_group.setter
+    def env_runner_group(self, group: Any) -> None:
+        """Takes the group from RLlib, before there is a learner, and adds the runners, with their configuration itself."""
+        self._group = group
+        if group is not None and self._num_runners:
+            ray_internals.add_env_runners(group, self._num_runners)
+            self._await_runners()
+
+    def _await_runners(self) -> None:
+        """Waits for the env runners, and goes on without those that no machine has room for any more."""
+        here = session.current() or session.RaySession("joined")
+        deadline = time.monotonic() + here.start_timeout_s
+        while absent := ray_internals.absent_runners(self._group, RUNNERS_S):
+            room = capacity(ray.nodes(), self.config.num_cpus_per_env_runner, self.config.num_gpus_per_env_runner)
+            is_full = self._num_runners - len(absent) >= room and not session.can_grow()
+            if is_full or time.monotonic() > deadline:
+                logger.warning("%d of %d env runners have no place: training goes on without", len(absent), self._num_runners)
+                ray_internals.remove_runners(self._group, absent)
+                return
+
+    def gather(self, items: Mapping[int, Any], begun: Begun | None = None) -> list[dict[str, Any]]:
+        """What whatever runners are alive make of items.
+
+        Args:
+            items: what a runner is dealt, by index.
+            begun: what `begin` gave for them, where it was called.
+
+        Raises:
+            ClusterError: runners keep failing.
+        """
+        done: list[dict[str, Any]] = []
+        missing = dict(items)
+        for _ in range(MAX_REPLAYS):
+            parts, begun = (begun.result() if begun else self._dispatch(missing)), None
+            # A runner that died and was restarted unnoticed speaks with the weights that training started from.
+            done += [part for part in parts if part["weights"] == self.env_runner.weights_seq_no()]
+            here = {int(index) for part in done for index in (*part["index"], *part.get("lost", ()))}
+            missing = {index: item for index, item in items.items() if index not in here}
+            if not missing:
+                return done
+            self.restore_env_runners(self.env_runner_group)
+            # The learner may be ahead of them.
+            self._send(self.env_runner)
+        raise ClusterError(
+            "env runners keep failing",
+            got=f"{len(missing)} of {len(items)} {self.items} unplayed after {MAX_REPLAYS} attempts",
+            fix="read the workers' logs, or train with fewer env runners",
+        )
+
+    def begin(self, items: Mapping[int, Any]) -> Begun | None:
+        """Has remote runners, if there are any, work on items while this process goes on; `gather` waits for them."""
+        if not self.env_runner_group.num_healthy_remote_workers():
+            return None
+        begun: Begun = Future()
+
+        def work() -> None:
+            try:
+                begun.set_result(self._dispatch(items))
+            except BaseException as error:  # raised where the result is asked for
+                begun.set_exception(error)
+
+        # Were it waited for when this process is interrupted, that would take as long as they play.
+        Thread(target=work, daemon=True).start()
+        return begun
+
+    def _dispatch(self, items: Mapping[int, Any]) -> list[dict[str, Any]]:
+        group, dealt = self.env_runner_group, list(items.values())
+        workers = group.healthy_worker_ids() if group.num_remote_workers() else []
+        if not workers:
+            return [self.env_runner.sample(dealt=dealt)]
+        shares = [dealt[place :: len(workers)] for place in range(len(workers))]
+        busy = [(worker, share) for worker, share in zip(workers, shares, strict=True) if share]
+        parts = group.foreach_env_runner(
+            [partial(_sample, dealt=share) for _, share in busy],
+            local_env_runner=False,
+            remote_worker_ids=[worker for worker, _ in busy],
+        )
+        for part in parts:
+            if isinstance(part, Exception):
+                raise part
+        return parts
+
+    def send_weights(self, roles: Sequence[str] | None = None) -> None:
+        """Puts the learner's weights, of all modules or some, into every runner with older ones."""
+        if self.env_runner_group.num_remote_workers():
+            self._send(self.learner_group, roles)
+            return
+        # RLlib would put them into Ray's object store for nobody.
+        modules = [COMPONENT_RL_MODULE] if roles is None else [f"{COMPONENT_RL_MODULE}/{role}" for role in roles]
+        components = [f"{COMPONENT_LEARNER}/{module}" for module in modules]
+        self.env_runner.set_state(self.learner_group.get_state(components, inference_only=True)[COMPONENT_LEARNER])
+
+    def _send(self, source: Any, roles: Sequence[str] | None = None) -> None:
+        self.env_runner_group.sync_weights(
+            from_worker_or_learner_group=source, policies=roles, inference_only=True, timeout_seconds=None
+        )
+
+
+def _sample(runner: ExactRunner, dealt: Sequence[Any]) -> dict[str, Any] | Exception:
+    """The runner's items, or what went wrong: raised there, RLlib would let the runner sleep, die and try for ever."""
+    try:
+        played: dict[str, Any] = runner.sample(dealt=dealt)
+        return played
+    except Exception as error:
+        error.add_note(f"In the env runner:\n{traceback.format_exc()}")
+        return error

@@ -1,0 +1,440 @@
+"""Estimates with 95 % intervals: Wilson for shares and their differences, a t-interval over clusters for means and ratios.
+
+Sources:
+  * Wilson score interval: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
+  * Difference of paired rates: Newcombe 1998, "Improved confidence intervals for the difference between binomial proportions
+    based on paired data", method 10; for clusters as by Zou & Donner 2008, "Construction of confidence limits about effect
+    measures: a general approach".
+  * Means and ratios: Student's t over clusters (dialogues), because the words of one dialogue are not independent, with the
+    skewness corrected by Hall 1992, "On the removal of skewness by transformation", or, of clusters of unequal size, their pull
+    by MacKinnon & White 1985, "Some heteroskedasticity-consistent covariance matrix estimators". The percentile bootstrap that
+    stood here covered .87 at 8 clusters and .90 at 15; `tests/engine/core/stats/test_coverage.py` measures this one.
+  * Cross-fitted judges: Nadeau & Bengio 2003, "Inference for the generalization error".
+  * Paired bootstrap test: Hall & Wilson 1991, "Two guidelines for bootstrap hypothesis testing": resamples about the measured
+    mean, each by its own standard error. The shift method (Noreen 1989), which stood here, finds p < .05 in 11 % of tests of
+    8 equal pairs, and in 8 % of 20; `tests/engine/core/stats/test_coverage.py` measures this one.
+
+What belongs here: numbers in, `Estimate` out. Which numbers a task looks at is in the module of that task.
+
+Shapes: V values, G clusters, R resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from parley.envs.core.seeds import stream
+
+FOR_ADVERSARY = "higher: adversary"
+FOR_TARGET = "higher: target"
+FOR_BOTH = "higher: both"
+LOWER_FOR_BOTH = "lower: both"
+LOWER_FOR_ADVERSARY = "lower: adversary"
+LOWER_FOR_TARGET = "lower: target"
+NEITHER = "neither"
+
+NUM_TEST_RESAMPLES = 100_000
+FEW = 30
+"""An estimate from fewer independent units than this is flagged."""
+INTERVAL_Z = 1.959963984540054
+"""Standard errors on either side of a 95 % interval."""
+_DRAWS_PER_CHUNK = 1 << 18
+_DRAWS_PER_TEST_CHUNK = 1 << 16
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and how far to trust it.
+
+    Args:
+        value: the estimate; NaN when there was nothing to estimate it from.
+        low: lower end of the 95 % interval; NaN when there is none.
+        high: upper end of it.
+        n: independent units behind it, clusters where values come in clusters.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def flagged(self) -> bool:
+        """Whether too few units stand behind the number to lean on it."""
+        return self.n < FEW
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """The four parts as JSON types; NaN becomes null."""
+        return {"value": _finite(self.value), "low": _finite(self.low), "high": _finite(self.high), "n": self.n}
+
+    @classmethod
+    def from_json(cls, parts: Mapping[str, Any]) -> Estimate:
+        """The estimate that `to_json` wrote."""
+        value, low, high = (math.nan if parts[key] is None else float(parts[key]) for key in ("value", "low", "high"))
+        return cls(value, low, high, int(parts["n"]))
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return f"none (n={self.n})"
+        interval = "" if math.isnan(self.low) else f" [{self.low:.4g}, {self.high:.4g}]"
+        return f"{self.value:.4g}{interval} (n={self.n}{', few' if self.flagged else ''})"
+
+
+NOTHING = Estimate(math.nan, math.nan, math.nan, 0)
+"""The estimate from no data."""
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Whether two systems differ on the same items.
+
+    Args:
+        difference: mean of after minus before, with its interval.
+        p_value: two-sided; NaN where fewer than two items stand behind it.
+    """
+
+    difference: Estimate
+    p_value: float
+
+
+class Metric(NamedTuple):
+    """What a metric is called and how to read it."""
+
+    title: str
+    direction: str
+    """Which way is better, and for whom."""
+    definition: str
+    """One line; the denominator is named in it."""
+    form: Literal["number", "rate", "share", "count", "perplexity"] = "number"
+    """How its value is written: with decimals, as percent (share), or as a whole number; pages draw a rate and a share on a
+    scale from 0 to 1, other metrics each on its own. Of perplexities a mean over trainings is taken in nats."""
+    main: bool = False
+    """Whether a reader looks for it first; pages fold the others away."""
+
+
+def count(value: float, n: int) -> Estimate:
+    """A number that is counted, not estimated: no interval."""
+    return Estimate(float(value), math.nan, math.nan, n) if n else NOTHING
+
+
+def rate(successes: int, n: int) -> Estimate:
+    """A share with its Wilson score interval.
+
+    Args:
+        successes: 0..n.
+        n: independent trials; with none, the value is NaN.
+    """
+    assert 0 <= successes <= n, f"{successes} successes in {n} trials"
+    return _wilson(successes / n, n, n) if n else NOTHING
+
+
+def clustered_rate(
+    hits: ArrayLike, clusters: ArrayLike | None = None, trials: ArrayLike | None = None, *, spread: float = 1.0
+) -> Estimate:
+    """Estimate a share with its Wilson score interval, where trials come in clusters or are themselves from 0 to 1.
+
+    The interval is that of as many independent trials as would make the share vary as much (Korn & Graubard 1998, "Confidence
+    intervals for proportions with small expected number of positive counts", with their correction for few clusters). Of
+    trials that are 0 or 1 those are no more than there are; where all trials end alike, as many as there are clusters.
+    # Theirs: the correction alone. Ours: it leaves as many trials as there are clusters, because these are independent.
+
+    Args:
+        hits: (V,) whether each trial was a success, a number from 0 to 1, or how many of some trials were.
+        clusters: (V,) what it belongs to, such as a dialogue; every value is its own cluster when not given.
+        trials: (V,) how many those are; one when not given.
+        spread: how many times as large the standard error is as clusters show (`refit_spread`).
+
+    Returns:
+        The estimate; n is the number of clusters.
+    """
+    values = np.asarray(hits, dtype=np.float64)
+    tops, sizes = _sum_by_cluster(values, np.ones_like(values) if trials is None else trials, clusters)
+    num, total = len(tops), float(sizes.sum())
+    if not total:
+        return NOTHING
+    share = float(tops.sum()) / total
+    variance = float(np.square(tops - share * sizes).sum()) / total**2
+    if not 0 < share < 1 or num == 1:
+        return _wilson(share, num / spread**2, num)
+    if not np.array_equal(values, np.round(values)):
+        # Trials that are shares themselves vary less than coins, by an amount that is itself estimated.
+        size = share * (1 - share) / variance * (num - 1) / num if variance > 0 else total
+        return _wilson(share, size * (INTERVAL_Z / _student(num - 1)) ** 2 / spread**2, num)
+    size = min(share * (1 - share) / variance, total) if variance > 0 else total
+    few = (_student(total - 1) / _student(num - 1)) ** 2 if total > num else 1.0
+    return _wilson(share, max(size * few, min(size, num)) / spread**2, num)
+
+
+def refit_spread(num_folds: int) -> float:
+    """Return how many times as large a cross-fitted figure's standard error is as its test items alone show.
+
+    Models of two folds share most of what they were fitted on, and are fitted on each other's test items. Nadeau & Bengio's
+    corrected variance is s^2 (1 / K + n_test / n_train), for K folds s^2 / K (1 + K / (K - 1)).
+
+    Args:
+        num_folds: K; 1 for a model that was fitted on other items.
+    """
+    return math.sqrt(1 + num_folds / (num_folds - 1)) if num_folds > 1 else 1.0
+
+
+def _student(freedom: float) -> float:
+    """Standard errors on either side of a 95 % interval, where the error itself is estimated."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.975))
+
+
+def rate_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, *, spread: float = 1.0) -> Estimate:
+    """The share of `a` less that of `b` over pairs, by the intervals of both shares and how far they go together.
+
+    So it has a width where all differences are equal, which a bootstrap of them has not.
+
+    Args:
+        a: (V,) whether each trial of the first system was a success, or the share of several that were.
+        b: (V,) the same of the second system on the same items, in the same order.
+        clusters: (V,) as of `clustered_rate`.
+        spread: as of `clustered_rate`.
+
+    Returns:
+        The estimate, from -1 to 1; n is the number of clusters.
+    """
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    assert first.shape == second.shape, f"pairs need equal lengths, got {first.shape} and {second.shape}"
+    one, other = (clustered_rate(each, clusters, spread=spread) for each in (first, second))
+    if not one.n:
+        return NOTHING
+    off_a, off_b = (_sum_by_cluster(each - each.mean(), np.ones_like(each), clusters)[0] for each in (first, second))
+    scale = math.sqrt(float(off_a @ off_a) * float(off_b @ off_b))
+    # Half an independent trial less, as in method 10: few that go together by chance prove nothing.
+    worth = _trials_as_one(first, off_a) * _trials_as_one(second, off_b)
+    product = float(off_a @ off_b)
+    product = min(product, max(0.0, product - worth / 2))
+    together = product / scale if scale > 0 else 0.0
+
+    def half(out: float, back: float) -> float:
+        return math.sqrt(max(0.0, out * out + back * back - 2 * together * out * back))
+
+    difference = one.value - other.value
+    low = difference - half(one.value - one.low, other.high - other.value)
+    high = difference + half(one.high - one.value, other.value - other.low)
+    return Estimate(difference, max(-1.0, low), min(1.0, high), one.n)
+
+
+def _trials_as_one(values: np.ndarray, off: np.ndarray) -> float:
+    """How many trials vary together as one that is independent: 1 where clusters do not matter.
+
+    Args:
+        values: (V,) of the trials.
+        off: (G,) sums by cluster of how far they are from their mean.
+    """
+    alone = float(np.square(values - values.mean()).sum())
+    return max(1.0, float(off @ off) / alone) if alone > 0 else 1.0
+
+
+def _wilson(share: float, size: float, n: int) -> Estimate:
+    """The interval of a share of `size` independent trials."""
+    z2 = INTERVAL_Z * INTERVAL_Z
+    centre = (share + z2 / (2 * size)) / (1 + z2 / size)
+    half = INTERVAL_Z / (1 + z2 / size) * math.sqrt(share * (1 - share) / size + z2 / (4 * size * size))
+    # Where all trials end alike the exact ends are 0 and 1; rounding must not push them past the share itself.
+    return Estimate(share, min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)), n)
+
+
+def mean(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+    """Estimate a mean with its interval over clusters; a mean of numbers from 0 to 1 is a `clustered_rate`.
+
+    Args:
+        values: (V,) finite numbers.
+        clusters: (V,) the dialogue that each value belongs to; every value is its own cluster when not given.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    return ratio_of_sums(numbers, np.ones_like(numbers), clusters)
+
+
+def mean_count(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+    """Estimate a mean of what cannot be below 0, such as words or queries; its interval does not leave that range.
+
+    Args:
+        values: (V,) finite numbers, at least 0.
+        clusters: (V,) as in `mean`.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    assert (numbers >= 0).all(), "counts are not below 0"
+    estimate = mean(numbers, clusters)
+    return replace(estimate, low=max(0.0, estimate.low)) if estimate.low < 0 else estimate
+
+
+def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+    """Estimate the mean of `a - b` over pairs; shares have `rate_difference`.
+
+    Args:
+        a: (V,) numbers of the first system.
+        b: (V,) numbers of the second system on the same items, in the same order.
+        clusters: (V,) as in `mean`.
+    """
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    assert first.shape == second.shape, f"pairs need equal lengths, got {first.shape} and {second.shape}"
+    return mean(first - second, clusters)
+
+
+def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> PairedTest:
+    """Return the studentised paired bootstrap test of a mean difference, two-sided.
+
+    A resample is far when its mean lies as many of its own standard errors from the measured mean as that lies from 0, or more;
+    one without a spread is far. The p-value is (1 + number of far resamples) / (1 + number of resamples), so never 0. It is at
+    least 2^(1 - k) for k pairs that differ: the chance that the signs of so many are all alike.
+
+    Args:
+        after: (V,) finite numbers; the caller leaves out items for which either number is missing.
+        before: (V,) numbers of the other system on the same items, in the same order.
+        num_resamples: draws of V items with replacement.
+        seed: names the resampling stream; equal seeds give equal tests.
+    """
+    first, second = np.asarray(after, dtype=np.float64), np.asarray(before, dtype=np.float64)
+    assert first.shape == second.shape == (len(first),), f"pairs are wanted, got {first.shape} and {second.shape}"
+    differences, size = first - second, len(first)
+    assert np.isfinite(differences).all(), "every number must be finite"
+    if size == 0:
+        return PairedTest(NOTHING, math.nan)
+    total = float(differences.sum())
+    if size == 1:
+        return PairedTest(Estimate(total, math.nan, math.nan, 1), math.nan)
+    scale = float(np.abs(differences).max()) or 1.0
+    num_changed = int(np.count_nonzero(np.abs(differences) > _ROUNDING * scale))
+    least = 2.0 ** (1 - max(1, num_changed))
+    shift = total / (size * scale)
+    off = differences / scale - shift
+    off[np.abs(off) < _ROUNDING] = 0.0
+    num_far = num_resamples if abs(shift) < _ROUNDING else 0
+    if off.any() and not num_far:
+        # One drawing gives both sums: of the numbers in the real part, of their squares in the imaginary one.
+        totals = _resampled_totals(off + 1j * off * off, num_resamples, stream(seed, "paired bootstrap")) / size
+        variance, variances = float(off @ off) / size, totals.imag - np.square(totals.real)
+        # Both distances are squared. One as far as the other counts, whichever way its sum was rounded.
+        far = np.square(totals.real) * variance >= shift * shift * (variances - _ROUNDING * variance)
+        num_far = int(np.count_nonzero(far))
+    return PairedTest(mean(differences), max(least, (1 + num_far) / (1 + num_resamples)))
+
+
+def ratio_of_sums(
+    numerators: ArrayLike,
+    denominators: ArrayLike,
+    clusters: ArrayLike | None = None,
+    transform: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Estimate:
+    """Estimate `transform(sum of numerators / sum of denominators)` with its interval over clusters.
+
+    Perplexity is `ratio_of_sums(nll, words, dialogues, np.exp)`; a share of trials is a `clustered_rate`.
+
+    Args:
+        numerators: (V,) finite numbers.
+        denominators: (V,) finite numbers, at least 0.
+        clusters: (V,) as in `mean`.
+        transform: an increasing function of an array, element by element; none leaves the ratio as it is.
+
+    Returns:
+        The estimate; NaN with n = 0 when the denominators sum to 0. It has no interval where there is a single cluster or all
+        clusters are alike: nothing then tells how far they vary.
+    """
+    top, bottom = _sum_by_cluster(numerators, denominators, clusters)
+    size = len(top)
+    if bottom.sum() == 0:
+        return NOTHING
+    ratio = float(top.sum() / bottom.sum())
+    convert = transform or np.asarray
+    ends = _ends_of_ratio(ratio, top, bottom) if size > 1 else None
+    if ends is None:
+        return Estimate(float(convert(np.array([ratio]))[0]), math.nan, math.nan, size)
+    value, low, high = convert(np.array([ratio, *ends])).tolist()
+    return Estimate(value, low, high, size)
+
+
+def _ends_of_ratio(ratio: float, top: np.ndarray, bottom: np.ndarray) -> tuple[float, float] | None:
+    """Return the interval of a ratio of sums over clusters (G,) by Student's t; None where all clusters are alike.
+
+    Clusters of one size give a mean, on a scale on which its error has no skewness (Hall 1992). Of unequal ones a large cluster
+    pulls the ratio towards itself, and there are fewer that count: (sum of sizes)^2 / (sum of squared sizes).
+    """
+    size, share = len(top), bottom / bottom.sum()
+    off = (top - ratio * bottom) / bottom.mean()
+    uniform = bool((bottom == bottom[0]).all())
+    if not uniform:
+        off = off * (1 - 1 / size) / np.maximum(1 - share, _ROUNDING)
+    spread = math.sqrt(float(off @ off) / (size - 1))
+    if spread <= _ROUNDING * max(abs(ratio), 1e-300):
+        return None
+    unit = spread / math.sqrt(size)
+    if not uniform:
+        half = unit * _student(max(1.0, 1 / float(share @ share) - 1))
+        return ratio - half, ratio + half
+    skewness = float(np.power(off / spread, 3).sum()) * size / ((size - 1) * (size - 2)) if size > 2 else 0.0
+    bend, shift, end = skewness / (3 * math.sqrt(size)), skewness / (6 * math.sqrt(size)), _student(size - 1)
+
+    def back(error: float) -> float:
+        return error - shift if abs(bend) < _ROUNDING else (math.cbrt(1 + 3 * bend * (error - shift)) - 1) / bend
+
+    return ratio - back(end) * unit, ratio - back(-end) * unit
+
+
+def _sum_by_cluster(
+    numerators: ArrayLike, denominators: ArrayLike, clusters: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both sums within each cluster, (G,) and (G,); clusters in sorted order."""
+    top, bottom = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
+    assert top.shape == bottom.shape == (len(top),), f"one list of pairs is wanted, got {top.shape} and {bottom.shape}"
+    assert np.isfinite([top, bottom]).all(), "every number must be finite"
+    assert (bottom >= 0).all(), "denominators are counts, not below 0"
+    if clusters is None:
+        return top, bottom
+    labels = np.asarray(clusters)
+    assert labels.shape == top.shape, f"one cluster per value, got {labels.shape} for {top.shape}"
+    names, index = np.unique(labels, return_inverse=True)
+    return np.bincount(index, top, len(names)), np.bincount(index, bottom, len(names))
+
+
+def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Return sums of V values drawn with replacement from the V values, (R,) of their type.
+
+    Most items are often alike (the reply is the same, both F1 are 0). How many draws fall on the commonest value is binomial,
+    and only the others are drawn, one by one or, where they take few values, as multiplicities: the same distribution.
+    """
+    size = len(values)
+    distinct, index, multiplicity = np.unique(values, return_inverse=True, return_counts=True)
+    if 32 * len(distinct) <= size:
+        rows = _DRAWS_PER_CHUNK // len(distinct) + 1
+        chunks = [min(rows, num_resamples - start) for start in range(0, num_resamples, rows)]
+        return np.concatenate([rng.multinomial(size, multiplicity / size, size=rows) @ distinct for rows in chunks])
+    common = int(multiplicity.argmax())
+    if multiplicity[common] == 1:
+        return _totals_one_by_one(values, np.full(num_resamples, size), rng)
+    others = values[index != common]
+    times = rng.binomial(size, len(others) / size, size=num_resamples)
+    return _totals_one_by_one(others, times, rng) + (size - times) * distinct[common]
+
+
+def _totals_one_by_one(values: np.ndarray, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Sums of `times[r]` draws from the values, (R,)."""
+    totals = np.empty(len(times), values.dtype)
+    rows = _DRAWS_PER_TEST_CHUNK // (int(times.max()) + 1) + 1
+    for start in range(0, len(times), rows):
+        ends = np.cumsum(times[start : start + rows])
+        drawn = np.take(values, rng.integers(len(values), size=ends[-1], dtype=np.int32))
+        # Behind the last draw lies a 0 for a resample without draws to begin at; reduceat gives it what it begins at.
+        sums = np.add.reduceat(np.append(drawn, 0.0), ends - times[start : start + rows])
+        totals[start : start + rows] = np.where(times[start : start + rows] > 0, sums, 0.0)
+    return totals
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+Points = list[tuple[int, Estimate]]
+"""A budget, and what is gained within it."""

@@ -1,0 +1,293 @@
+"""Adversarial REINFORCE and REGS as an RLlib algorithm (new API stack): Li et al. 2017 (arXiv 1701.06547), figure 1.
+
+An iteration is one update. Who learns is a pure function of its number (`ReplyLearning.phase`): the discriminator on recorded
+replies and the generator's, the generator by policy gradients on replies that it says, or by teacher forcing on recorded ones;
+a critic learns beside the policy gradients. Update i takes examples i N .. (i + 1) N - 1, whoever works on them, and nothing is
+drawn that does not follow from the master seed and an index: so an update does not depend on the number of env runners, and a
+training goes on exactly where it was (`state.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from ray.rllib.utils.metrics import LEARNER_RESULTS
+from torch import Tensor
+
+from parley.engine.core.ray.identity import own_identity
+from parley.engine.core.rllib.distributed_rollouts import SharedOutAlgorithm
+from parley.engine.core.rllib.reproducible import ExactConfig
+from parley.engine.generation.metrics.variety import ADVANTAGE, variety
+from parley.engine.generation.rewards.baselines import RunningMean, baseline_values
+from parley.engine.generation.rewards.losses import action_batch, forcing_rewards
+from parley.engine.generation.rewards.replies import ReplyActions, reply_actions
+from parley.engine.generation.rewards.settings import RewardSettings
+from parley.engine.generation.rl.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
+from parley.engine.generation.rl.reply_modules import (
+    ACCURACY,
+    CRITIC,
+    NATS,
+    CriticModule,
+    DiscriminatorModule,
+    GeneratorModule,
+    LinearCriticModule,
+    ReplyLearner,
+)
+from parley.engine.generation.rl.reply_runner import SHARD, ReplyEnvRunner
+from parley.engine.generation.rl.reply_settings import Phase, ReplyLearning, Reward
+from parley.engine.generation.rl.reply_world import ReplyWorld
+from parley.envs.core.seeds import derive_seed, stream
+from parley.policies.generation.discriminator.batches import JudgedReplies, ReplyExamples, context_batch
+from parley.policies.seq2seq.checkpoints import load_seq2seq
+
+CRITICS = ("critic", "prefix", "literal")
+"""Baselines that a critic gives."""
+
+
+class ReplyMinMaxConfig(ExactConfig):
+    """Configuration of `ReplyMinMax`; `replies()` holds what is ours."""
+
+    own_learner, own_module = ReplyLearner, GeneratorModule
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or ReplyMinMax)
+        self.learning, self.rewards = ReplyLearning(), RewardSettings()
+        self.make_world: Callable[[], ReplyWorld] | None = None
+        self.reward: Reward = "discriminator"
+        self.num_words = 1.0
+        """Of the recorded replies of a step, in the mean: what losses are divided by."""
+        self.driver: dict[str, str] = {}
+        self.env_runners(env_runner_cls=ReplyEnvRunner)
+
+    def replies(
+        self,
+        *,
+        learning: ReplyLearning,
+        rewards: RewardSettings,
+        reward: Reward,
+        make_world: Callable[[], ReplyWorld],
+        generator: str,
+        discriminator: str,
+        seed: int,
+    ) -> ReplyMinMaxConfig:
+        """Sets who learns, on what and how.
+
+        Args:
+            learning: order and amounts of steps.
+            rewards: what words are worth.
+            reward: the discriminator's, or a control.
+            make_world: gives the pairs; every runner makes its own.
+            generator: folder of the checkpoint that it starts from, here or at a URI.
+            discriminator: the same.
+            seed: master seed.
+        """
+        self.learning, self.rewards, self.reward = learning, rewards, reward
+        self.make_world, self.master_seed = make_world, seed
+        self.num_words = make_world().mean_words * learning.examples_per_step
+        # Runners elsewhere compare it with theirs.
+        self.driver = own_identity()
+        self.environment(ReplyMultiAgentEnv)
+        own = {"checkpoint": discriminator}
+        specs = {
+            GENERATOR: RLModuleSpec(module_class=GeneratorModule, model_config={"checkpoint": generator}),
+            DISCRIMINATOR: RLModuleSpec(module_class=DiscriminatorModule, model_config=own),
+        }
+        if rewards.chosen_baseline in CRITICS:
+            drawn = {**own, "seed": derive_seed(seed, "critic")}
+            specs[CRITIC] = RLModuleSpec(module_class=CriticModule, model_config=drawn)
+            if rewards.critic == "linear":
+                hidden = {"hidden": load_seq2seq(Path(generator)).sizes.hidden}
+                specs[CRITIC] = RLModuleSpec(module_class=LinearCriticModule, model_config=hidden)
+        # A list: from a set, the order would change from process to process.
+        self.multi_agent(policies=list(specs), policy_mapping_fn=_itself, policies_to_train=list(specs))
+        self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+        self.training(grad_clip=learning.clip, grad_clip_by="global_norm")
+        return self
+
+
+def _itself(agent: str, *_: Any, **__: Any) -> str:
+    """Asked by RLlib's own runners alone: modules are called as the agents are."""
+    return agent
+
+
+class ReplyMinMax(SharedOutAlgorithm):
+    """Discriminator and generator by turns."""
+
+    role, items, own_config = GENERATOR, "shards of examples", ReplyMinMaxConfig
+
+    def setup(self, config: AlgorithmConfig) -> None:
+        """Builds runners and learner."""
+        super().setup(config)
+        self.world: ReplyWorld = config.make_world()
+        self.mean = RunningMean()
+        """Of rewards."""
+        self.last: dict[str, Any] = {}
+        """Figures of the newest update."""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """All modules."""
+        return tuple(self.config.policies)
+
+    def records(self) -> dict[str, Any]:
+        """The running mean of rewards."""
+        return {"mean": vars(self.mean)}
+
+    def restore_records(self, records: Mapping[str, Any]) -> None:
+        """See `ExactAlgorithm`."""
+        self.mean = RunningMean(**records["mean"])
+
+    def training_step(self) -> None:
+        """One update, and the new weights to the runners.
+
+        Raises:
+            DivergenceError: a gradient is not finite.
+            ClusterError: env runners keep failing.
+        """
+        started, number = time.monotonic(), self.training_iteration
+        phase, indices = self.config.learning.phase(number), self._indices(number)
+        pairs = [self.world.pair(self.config.master_seed, index) for index in indices]
+        found = self._found(phase, indices)
+        sampled = time.monotonic()
+        make = {"discriminator": self._told_apart, "generator": self._rewarded, "teacher": self._forced}[phase]
+        rows, figures = make(number, [source for source, _ in pairs], [reply for _, reply in pairs], found)
+        batch = MultiAgentBatch({role: SampleBatch(columns) for role, columns in rows.items()}, env_steps=len(indices))
+        learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(len(indices)))
+        self.metrics.aggregate(learned, key=LEARNER_RESULTS)
+        self.send_weights(list(rows))
+        figure = {DISCRIMINATOR: ACCURACY, GENERATOR: NATS}
+        told = {name: self.metrics.peek((LEARNER_RESULTS, role, name)) for role, name in figure.items() if role in rows}
+        self.last = {
+            "phase": phase,
+            **figures,
+            **{f"{phase}_{name}": float(value) for name, value in told.items()},
+            "seconds_sampling": sampled - started,
+            "seconds": time.monotonic() - started,
+        }
+
+    def _indices(self, number: int) -> list[int]:
+        """The examples of an update; the released code forces the contexts of the last update of another kind."""
+        learning = self.config.learning
+        if learning.phase(number) == "teacher" and self.config.rewards.forced_batch == "last":
+            # Where there are only steps of teacher forcing, each has its own.
+            before = range(number - 1, max(-1, number - 1 - len(learning.cycle)), -1)
+            number = next((earlier for earlier in before if learning.phase(earlier) != "teacher"), number)
+        first = number * learning.examples_per_step
+        return list(range(first, first + learning.examples_per_step))
+
+    def _found(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
+        """What the runners make of examples, in their order."""
+        shards = [indices[start : start + SHARD] for start in range(0, len(indices), SHARD)]
+        parts = self.gather({number: (number, phase, shard) for number, shard in enumerate(shards)})
+        by_shard = {number: found for part in parts for number, found in part["found"].items()}
+        return {name: [each for number in sorted(by_shard) for each in by_shard[number][name]] for name in by_shard[0]}
+
+    def _told_apart(
+        self, number: int, sources: Sequence[Any], recorded: Sequence[Any], found: Mapping[str, list[Any]]
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        """Rows and figures of a discriminator's step."""
+        net = self.env_runner.module[DISCRIMINATOR].net
+        seeds = [derive_seed(self.config.master_seed, "told beginning", index) for index in self._indices(number)]
+        items = [
+            JudgedReplies(source, pair, (True, False), seed)
+            for source, *pair, seed in zip(sources, recorded, found["replies"], seeds, strict=True)
+        ]
+        prefixes = self.config.rewards.method == "regs-partial"
+        batch = ReplyExamples(items, net.vocabulary, net.sizes, prefixes=prefixes).batch(np.arange(len(items)))
+        columns = {
+            "context": batch.contexts.words_BKN,
+            "lengths": batch.contexts.lengths_BK,
+            "replies": batch.words_RT.view(len(items), 2, -1),
+            "reply_lengths": batch.lengths_R.view(len(items), 2),
+        }
+        return {DISCRIMINATOR: _arrays(columns)}, {}
+
+    def _rewarded(
+        self, number: int, sources: Sequence[Any], recorded: Sequence[Any], found: Mapping[str, list[Any]]
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        """Rows and figures of a policy-gradient step, and of the critic's beside it."""
+        settings, most = self.config.rewards, self.world.max_words
+        replies = reply_actions(found["replies"], most)
+        width = replies.words_BT.shape[1]
+        rng = stream(self.config.master_seed, "shuffled rewards", number)
+        rewards_BT = _padded(controlled(self.config.reward, found["rewards"], most, rng), width) * replies.real_BT
+        expected_BT1 = _padded(found["expected"], width + 1) if "expected" in found else None
+        baseline_BT = baseline_values(settings.chosen_baseline, replies, self.mean, expected_BT1)
+        self.mean = self.mean.after(rewards_BT, replies)
+        advantages_BT = (rewards_BT - baseline_BT) * replies.real_BT
+        rows = {GENERATOR: self._said(sources, replies) | {"advantages": advantages_BT.numpy()}}
+        if CRITIC in self.roles:
+            if "encoded" in found:
+                columns = {"encoded": torch.from_numpy(np.stack(found["encoded"]))}
+            else:
+                net = self.env_runner.module[CRITIC].net
+                contexts = context_batch(sources, net.vocabulary, net.sizes)
+                columns = {"context": contexts.words_BKN, "lengths": contexts.lengths_BK}
+            told = {"replies": replies.words_BT, "reply_lengths": replies.lengths_B, "is_cut": replies.is_cut_B}
+            rows[CRITIC] = _arrays({**columns, **told, "rewards": rewards_BT})
+        earned = {
+            "reward": float(rewards_BT[replies.real_BT].mean()),
+            ADVANTAGE: float(advantages_BT[replies.real_BT].abs().mean()),
+            "human": float(np.mean(found["human"])),
+        }
+        return rows, earned | variety(found["replies"])
+
+    def _forced(
+        self, number: int, sources: Sequence[Any], recorded: Sequence[Any], found: Mapping[str, list[Any]]
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        """Rows and figures of teacher forcing."""
+        settings = self.config.rewards
+        # A recorded reply ends by itself, at the limit too.
+        replies = reply_actions(recorded, self.world.max_words + 1)
+        expected_BT1 = _padded(found["expected"], replies.words_BT.shape[1] + 1) if "expected" in found else None
+        baseline_B = baseline_values(settings.chosen_baseline, replies, self.mean, expected_BT1)[:, 0]
+        weights_B = forcing_rewards(settings, torch.tensor(found["human"]), baseline_B)
+        rows = {GENERATOR: self._said(sources, replies) | {"forced": weights_B.numpy()}}
+        return rows, {"human_recorded": float(np.mean(found["human"])), "forced": float((weights_B > 0).float().mean())}
+
+    def _said(self, sources: Sequence[Any], replies: ReplyActions) -> dict[str, Any]:
+        batch = action_batch(self.env_runner.module[GENERATOR].net, sources, replies)
+        words = [reply[:length].tolist() for reply, length in zip(replies.words_BT, replies.lengths_B - 1, strict=True)]
+        weigh = self.world.response_weights if self.config.rewards.weighted else None
+        weights = np.ones(len(words)) if weigh is None else weigh(words)
+        columns = {"source": batch.source_BN, "source_lengths": batch.lengths_B, "words": batch.reply.words_BT1}
+        return {**_arrays(columns), "response_weights": weights.astype(np.float32)}
+
+
+def controlled(kind: Reward, rewards: Sequence[np.ndarray], max_words: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Rewards of the replies of a step, or what stands for them in a control.
+
+    Args:
+        kind: which.
+        rewards: of the words of each (T,).
+        max_words: words of a reply at most.
+        rng: of the step.
+    """
+    if kind == "constant":
+        return [np.ones_like(each) for each in rewards]
+    if kind == "length":
+        return [np.full_like(each, min(len(each) - 1, max_words) / max_words) for each in rewards]
+    if kind == "shuffled":
+        others = [rewards[place] for place in rng.permutation(len(rewards))]
+        return [other[np.minimum(np.arange(len(own)), len(other) - 1)] for own, other in zip(rewards, others, strict=True)]
+    return list(rewards)
+
+
+def _padded(rows: Sequence[np.ndarray], width: int) -> Tensor:
+    found = np.zeros((len(rows), width), dtype=np.float32)
+    for row, values in zip(found, rows, strict=True):
+        row[: len(values)] = values[:width]
+    return torch.from_numpy(found)
+
+
+def _arrays(columns: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in columns.items()}

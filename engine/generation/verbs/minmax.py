@@ -1,0 +1,321 @@
+"""Adversarial training of a generator against a discriminator: `parley minmax replies` (RLlib).
+
+Source: Li et al. 2017 (arXiv 1701.06547), figure 1. What is not named is trained first, as runs of their own below the run's
+folder. Updates are events of the run; every `check_every` rounds the generator answers the validation contexts, and judges that
+training never sees say how often they are deceived: the best of these states, the start among them, is the checkpoint.
+
+Choices:
+  * # Paper: silent on which state is kept. Ours: the best by AdverSuc on the validation split, which may be the start, or the
+    last (`keep`); test contexts are answered once, by that state and by the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.replies import reply_metrics
+from parley.engine.core.stats.statistics import Estimate, count, rate_difference, ratio_of_sums, refit_spread
+from parley.engine.core.stats.training import BEFORE
+from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
+from parley.engine.core.verbs.composite import Composite, Stage, run_stages
+from parley.engine.core.verbs.device import threads
+from parley.engine.core.verbs.job import Reporter, Steps, Summary
+from parley.engine.core.verbs.placement import fitting_runners
+from parley.engine.core.verbs.scalars import Scalars
+from parley.engine.core.verbs.sharded import session
+from parley.engine.core.verbs.supervised import STATE
+from parley.engine.core.verbs.updates import built, make_updates
+from parley.engine.generation.metrics.minmax import AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED, step_figures
+from parley.engine.generation.metrics.scenarios import ADVERSUC, RANDOM
+from parley.engine.generation.metrics.variety import COMMONEST, WORDS, variety
+from parley.engine.generation.verbs.contest import BACKWARD, Contest, contest_of, require_decoders, training_world
+from parley.engine.generation.verbs.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
+from parley.engine.generation.verbs.held_out import NUM_FOLDS, HeldOut
+from parley.engine.generation.verbs.minmax_config import MinMaxRepliesConfig, helpdesk, li2017, released
+from parley.engine.generation.verbs.watching import Alarm, CollapseError, Watcher
+from parley.engine.generation.verbs.word_rewards import REWARDS_OF_WORDS, word_rewards
+from parley.engine.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
+from parley.envs.core.config import from_dict
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.storage.copies import CHECKPOINT
+from parley.envs.core.storage.uris import display_path
+from parley.policies.core.decoders import DecoderSettings, lacks_backward, with_backward
+
+if TYPE_CHECKING:
+    from parley.engine.generation.metrics.adversarial import JudgedScores
+    from parley.engine.generation.rl.replies import ReplyMinMax, ReplyMinMaxConfig
+
+ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
+"""Kinds of events: an update, a measurement on the validation split, and something that went wrong."""
+GENERATOR, DISCRIMINATOR, BEST, GOOD = "generator", "discriminator", "best", "good"
+"""Folders of a run: of the stages that train what is not named, of the best generator so far (the last one, where that is
+kept), and beside the last one of the last that was measured before any figure went out of its bounds."""
+
+
+def _updates(config: Mapping[str, Any]) -> int | None:
+    try:
+        return from_dict(MinMaxRepliesConfig, config).steps.updates
+    except (KeyError, TypeError, ConfigError):
+        # The run of another version can be looked at, and not be resumed.
+        return None
+
+
+class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]):
+    """`parley minmax replies`."""
+
+    words = ("minmax", "replies")
+    run_name = "minmax-replies"
+    config = MinMaxRepliesConfig
+    presets = {"helpdesk": helpdesk, "li2017": li2017, "released": released}
+    legend = AGAINST_DISCRIMINATOR
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = ("data_root", "save_every", "env_runners", "address")
+    steps = Steps(ITERATION, "updates", _updates)
+
+    def prepare(self, config: MinMaxRepliesConfig, path: Path, reporter: Reporter) -> MinMaxRepliesConfig:
+        """Checks what is named; the rest is trained, a backward model in the sizes of the generator."""
+        from parley.policies.seq2seq.checkpoints import load_seq2seq
+
+        if config.discriminator and not config.start:
+            what = "a discriminator needs the generator whose replies it was fitted to"
+            raise ConfigError(what, where="--discriminator", got="no --start", fix="name the generator with --start RUN")
+        start = str(require_word_model(config.start, "--start", "parley train seq2seq")) if config.start else ""
+        config = replace(config, sizes=load_seq2seq(Path(start)).sizes) if start else config
+        require_decoders(config)
+        if start:
+            named = config.discriminator
+            if named:
+                named = str(require_checkpoint(named, "--discriminator", "parley train discriminator"))
+            contest_of(config, start, named)
+        return config
+
+    def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:
+        """What is trained first."""
+        planned: dict[str, Stage] = {}
+        known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
+        fitted = known | {name: getattr(config, name) for name in ("sizes", "fit", "min_reply", "vocabulary")}
+        fitted |= {"max_reply": config.longest}
+        if not config.start:
+            planned[GENERATOR] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(**fitted)
+        if not config.discriminator:
+            if lacks_backward(config.discriminator_decoder) and not config.backward:
+                planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(backward=True, **fitted)
+            told = TrainDiscriminatorConfig(
+                generator=config.start or display_path(path / GENERATOR),
+                decoder=with_backward(config.discriminator_decoder, config.backward or display_path(path / BACKWARD)),
+                prefixes=config.method == "regs-partial",
+                min_reply=config.min_reply,
+                sizes=config.discriminator_sizes,
+                fit=config.discriminator_fit,
+                **known,
+            )
+            planned[DISCRIMINATOR] = TRAIN_DISCRIMINATOR, told
+        return planned
+
+    def work(self, run: RunFolder, prepared: MinMaxRepliesConfig, reporter: Reporter) -> Summary:
+        """Trains what is not named, then both by turns; measures, and stores the best generator as `checkpoint`.
+
+        Raises:
+            DivergenceError: a gradient is not finite.
+            CollapseError: a figure was out of its bounds too long, and `watch.stop` is set.
+            ClusterError: too little room for env runners, or they keep dying.
+        """
+        config, path = prepared, run.path
+        run_stages(self.stages(config, path), path, reporter)
+        generator = require_word_model(config.start or display_path(path / GENERATOR), "--start", "parley train seq2seq")
+        named = config.discriminator or display_path(path / DISCRIMINATOR)
+        discriminator = require_checkpoint(named, "--discriminator", "parley train discriminator")
+        contest = contest_of(config, str(generator), str(discriminator))
+        if contest.note:
+            reporter.say(contest.note)
+        with threads(config.threads), session(config.env_runners + 1, config.address) as here:
+            runners = fitting_runners(config.env_runners, {"CPU": 0, "GPU": 0}, here, reporter) if config.env_runners else 0
+            training = _ReplyTraining(contest, run, reporter)
+            training.finish(runners)
+        metrics = training.figures()
+        kept = {name: metrics[name] for name in self.legend if name in metrics}
+        learning = config.steps
+        steps = f"{learning.rounds:,} rounds of {', '.join(learning.cycle)}, {learning.examples_per_step} examples a step"
+        return Summary(
+            f"{config.start or 'a small generator'} against a discriminator, {config.method}",
+            " ".join(filter(None, [f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.", contest.note])),
+            kept,
+        )
+
+    def models(self, config: MinMaxRepliesConfig) -> Mapping[str, str]:
+        named = {"start": config.start, "discriminator": config.discriminator, "backward": config.backward}
+        return named | DecoderSettings.parse(config.decoder).models
+
+
+class _ReplyTraining:
+    """A training in a run folder, from where it stands to its end."""
+
+    def __init__(self, contest: Contest, run: RunFolder, reporter: Reporter) -> None:
+        self._contest, self._run, self._reporter = contest, run, reporter
+        config = contest.config
+        self._config, self._learning = config, config.steps
+        how = contest.model.vocabulary, DecoderSettings.parse(config.decoder), config.longest, config.seed
+        self._held = {split: HeldOut(contest.pairs[split].first(config.checked), *how) for split in ("val", "test")}
+        # Updates after the last saved state are made again, and count as they were made last.
+        needs: dict[str, dict[str, type]] = {ITERATION: {"number": int}, CHECK: {"number": int, "estimates": dict}}
+        events = run.events(needs)
+        self._watcher: Watcher | None = None
+        self._told = any(event["kind"] == REWARDS_OF_WORDS for event in events)
+        self._history = {event["number"]: event for event in events if event["kind"] == ITERATION}
+        self._checks = {
+            event["number"]: {name: Estimate.from_json(each) for name, each in event["estimates"].items()}
+            for event in events
+            if event["kind"] == CHECK
+        }
+
+    def finish(self, num_runners: int) -> None:
+        """Makes what is left of the updates."""
+        from parley.engine.core.baseline import DivergenceError
+
+        updates, has_begun = self._learning.updates, (self._run.path / STATE).exists()
+        with built(self._settings(num_runners)) as algorithm:
+            try:
+                if not has_begun and 0 not in self._checks:
+                    self._check(algorithm, 0)
+                self._reporter.stage("generator against discriminator", updates, "updates")
+                note = partial(self._note, algorithm)
+                make_updates(algorithm, self._run, updates, self._config.save_every, self._reporter, note)
+                if not self._told:
+                    self._tell_rewards(algorithm)
+            except DivergenceError as error:
+                fix = f"{error.fix}; {self._best_so_far()}"
+                raise DivergenceError(error.what, where=error.where, got=error.got, fix=fix) from error
+
+    def _settings(self, num_runners: int) -> ReplyMinMaxConfig:
+        from parley.engine.generation.rl.replies import ReplyMinMaxConfig
+
+        config, contest = self._config, self._contest
+        make_world = partial(training_world, config, contest.generator)
+        settings = ReplyMinMaxConfig().replies(
+            learning=self._learning,
+            rewards=config.rewards,
+            reward=config.reward,
+            make_world=make_world,
+            generator=contest.generator,
+            discriminator=contest.discriminator,
+            seed=config.seed,
+        )
+        settings.env_runners(num_env_runners=num_runners)
+        return settings
+
+    def _note(self, algorithm: ReplyMinMax, number: int, scalars: Scalars) -> str:
+        """Writes down the newest update; measures where it is time to."""
+        last = algorithm.last
+        if self._watcher is None:
+            self._watcher = Watcher(self._config.watch, [self._history[n] for n in sorted(self._history) if n < number])
+        self._history[number] = {"number": number, **last}
+        self._run.event(ITERATION, **self._history[number])
+        scalars.add(number, {name: value for name, value in last.items() if name != "phase"})
+        for alarm in self._watcher.see(last):
+            self._alarm(number, alarm)
+        rounds, rest = divmod(number, len(self._learning.cycle))
+        if not rest and (rounds % self._config.check_every == 0 or rounds == self._learning.rounds):
+            self._check(algorithm, rounds)
+        shown = {name: last[name] for name in ("discriminator_accuracy", "reward", WORDS, "teacher_nats") if name in last}
+        return ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in shown.items())
+
+    def _alarm(self, number: int, alarm: Alarm) -> None:
+        self._run.event(ALARM, number=number, **alarm._asdict())
+        told = f"{alarm.name}: {alarm.figure.replace('_', ' ')} {alarm.value:.3g} for {self._config.watch.patience} steps"
+        self._reporter.say(f"update {number}: {told}")
+        if self._config.watch.stop:
+            what = "the training has gone wrong, and watch.stop is set"
+            fix = f"change learning or watch; {self._best_so_far()}"
+            raise CollapseError(what, where=f"update {number}", got=told, fix=fix)
+
+    def _check(self, algorithm: ReplyMinMax, rounds: int) -> None:
+        """Measures the generator on the validation split, and keeps it where it is the best so far."""
+        from parley.engine.core.rllib import state
+        from parley.policies.core.fitting.evaluation import evaluate
+        from parley.policies.seq2seq.batches import PairExamples
+        from parley.policies.seq2seq.checkpoints import save_model
+
+        model = self._contest.model
+        model.load_state_dict(state.learned_weights(algorithm))
+        said = self._held["val"].said(model)
+        judged = self._held["val"].judged(said)
+        found = {ADVERSUC: judged[ADVERSUC].adversuc(), RANDOM: judged[RANDOM].accuracy()}
+        loss = evaluate(model, PairExamples(self._contest.pairs["val"], model.sizes)).nll
+        figures = {**{name: each.value for name, each in found.items()}, NATS: loss, **variety(said)}
+        # Before the event, so that a round that counts as measured has left its model.
+        earlier = [other[ADVERSUC].value for number, other in self._checks.items() if number < rounds]
+        if self._config.keep == "last" or all(found[ADVERSUC].value > value for value in earlier):
+            save_model(model, self._run.path / BEST, {"round": rounds})
+            if self._watcher is None or self._watcher.is_calm:
+                save_model(model, self._run.path / GOOD, {"round": rounds})
+        self._run.event(CHECK, number=rounds, estimates={name: each.to_json() for name, each in found.items()}, **figures)
+        both = f"AdverSuc {found[ADVERSUC]}, machine-vs-random {found[RANDOM]}"
+        alike = f", one reply to {figures[COMMONEST]:.0%} of contexts" * (figures[COMMONEST] > self._config.watch.max_commonest)
+        self._reporter.say(f"round {rounds}: {both}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply{alike}")
+        self._checks[rounds] = found
+
+    def _tell_rewards(self, algorithm: ReplyMinMax) -> None:
+        """What words of replies earn at the end, for a reader to look at."""
+        from parley.engine.generation.rewards.rewards import limit
+        from parley.engine.generation.rl.replies_env import DISCRIMINATOR as LISTENER
+        from parley.engine.generation.rl.replies_env import GENERATOR as SPEAKER
+
+        config, modules = self._config, algorithm.env_runner.module
+        generator, discriminator = modules[SPEAKER].net, modules[LISTENER].net
+        most = limit(config.rewards, generator, discriminator)
+        shown = word_rewards(config.rewards, generator, discriminator, self._contest.pairs["test"], most, config.seed)
+        self._run.event(REWARDS_OF_WORDS, replies=shown)
+
+    def _best_so_far(self) -> str:
+        from parley.policies.seq2seq.checkpoints import SEQ2SEQ
+
+        good = self._run.path / GOOD
+        folder = good if good.exists() else self._run.path / BEST
+        number = SEQ2SEQ.provenance(folder)["round"]
+        return f"the generator to keep so far, of round {number}, is {display_path(folder)}"
+
+    def _picked(self) -> int:
+        if self._config.keep == "last":
+            return max(self._checks)
+        return max(sorted(self._checks), key=lambda number: self._checks[number][ADVERSUC].value)
+
+    def figures(self) -> dict[str, Estimate]:
+        """What the legend names, once all updates are made; stores the best generator."""
+        from parley.policies.core.fitting.evaluation import evaluate
+        from parley.policies.seq2seq.batches import PairExamples
+        from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
+
+        config, contest, picked = self._config, self._contest, self._picked()
+        best = load_seq2seq(self._run.path / BEST)
+        found: dict[str, Estimate] = {}
+        judged: dict[str, JudgedScores] = {}
+        for suffix, model in ((BEFORE, load_seq2seq(Path(contest.generator))), ("", best)):
+            said = self._held["test"].said(model)
+            scores = self._held["test"].judged(said)
+            judged[suffix] = scores[ADVERSUC]
+            found[f"test_{ADVERSUC}{suffix}"] = judged[suffix].adversuc()
+            found[f"test_{RANDOM}{suffix}"] = scores[RANDOM].accuracy()
+            fitness = evaluate(model, PairExamples(contest.pairs["val"], model.sizes))
+            found[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+            words = [list(map(model.vocabulary.decode, replies)) for replies in (said, self._held["test"].recorded)]
+            found |= {f"{name}{suffix}": figure for name, figure in reply_metrics(words[0], words[1], config.longest).items()}
+        sources = sorted(judged[""].by_source)
+        after, before = ([judged[suffix].by_source[source] for source in sources] for suffix in ("", BEFORE))
+        found[GAIN] = rate_difference(after, before, spread=refit_spread(NUM_FOLDS))
+        found |= {f"validation_{name}": each for name, each in self._checks[picked].items()}
+        found[PICKED] = count(picked, len(self._checks))
+        found |= step_figures([event for _, event in sorted(self._history.items())])
+        test = evaluate(best, PairExamples(contest.pairs["test"], best.sizes))
+        who = {"role": "adversarial", "start": config.start, "discriminator": config.discriminator, "corpus": config.corpus}
+        how = {"method": config.method, "reward": config.reward, "round": picked, "seed": config.seed, "test_nll": test.nll}
+        save_model(best, self._run.path / CHECKPOINT, who | how)
+        return found
+
+
+MINMAX_REPLIES = MinMaxReplies()

@@ -1,0 +1,311 @@
+"""Trainings of a generator beside their controls: `parley evaluate generation` (Li et al. 2017, table 3, and what it lacks).
+
+Every training, every file of replies and every evaluation of one is a run of its own below the table's folder, and resumes by
+itself; the table is what they say. Rows: the start by seven decoders, at several temperatures, and with one reply to everybody;
+after REINFORCE and REGS; and after as many steps of teacher forcing alone, with a constant, shuffled or length reward, or a
+frozen discriminator. Trainings reply by the decoder that picked their checkpoint, and sampled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import count
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
+from parley.engine.core.verbs.composite import Composite, Stage, run_stages
+from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.repeated import run_beside
+from parley.engine.core.verbs.sharded import session
+from parley.engine.core.verbs.tables import TABLE_FILE, noted
+from parley.engine.generation.metrics.adversarial import CONSTANT, ERE, JudgedRows
+from parley.engine.generation.metrics.concluded import conclusions, placements
+from parley.engine.generation.metrics.diversity import overlap
+from parley.engine.generation.metrics.minmax import PICKED
+from parley.engine.generation.metrics.scenarios import MATCHED, PER_FOLD, RANDOM, source_name
+from parley.engine.generation.metrics.tables import is_reliable
+from parley.engine.generation.metrics.trained import (
+    EMPTY,
+    JUDGED,
+    OVERLAP,
+    PEOPLE,
+    ROUND,
+    SAMPLED,
+    AnsweredRow,
+    ReadReplies,
+    describe,
+    reply_figures,
+    row_title,
+    table_metrics,
+    trained_tables,
+)
+from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, label_of, labels_of
+from parley.engine.generation.verbs.contest import require_decoders
+from parley.engine.generation.verbs.table_config import TrainedTableConfig, helpdesk_table, li2017_table
+from parley.engine.generation.verbs.table_stages import (
+    JUDGE_LM,
+    System,
+    discriminators,
+    in_order,
+    measured,
+    models,
+    starts,
+    systems,
+    trainings,
+)
+from parley.engine.responders.reply import HUMAN_FILE, MACHINE_FILE
+from parley.envs.core.config import from_dict
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.contexts import examples
+from parley.envs.corpora.pairs.replied import read_replied
+from parley.envs.corpora.pairs.turns import EOT
+
+if TYPE_CHECKING:
+    from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+    from parley.policies.seq2seq.scoring import WordScores
+
+CONCLUDED, PLACED = "conclusions", "placements"
+"""Entries of the summary: what the table comes to, and where trainings lie beside the temperature curve, in sentences."""
+NUM_SHOWN = 20
+"""Contexts whose replies stand side by side."""
+_JUDGED = "-judged"
+"""Ends the name of the folder of an evaluation."""
+SYSTEM = label_of(MACHINE_FILE)
+"""What evaluations call the row's replies."""
+
+
+class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, TrainedTableConfig]):
+    """`parley evaluate generation`."""
+
+    words = ("evaluate", "generation")
+    run_name = "generation-table"
+    config = TrainedTableConfig
+    presets = {"helpdesk": helpdesk_table, "li2017": li2017_table}
+    files = (TABLE_FILE, SUMMARY)
+    resume_safe = ("data_root", "save_every", "address", "rows", "num_trainings", "published", "workers", "trainers")
+
+    def stages(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
+        """What is trained first, then the trainings, then replies and their evaluations."""
+        planned = models(config, path) | discriminators(config, path) | trainings(config, path)
+        for system in systems(config, path, config.row_names):
+            planned |= measured(config, path, system)
+        return planned
+
+    def finished(self, config: TrainedTableConfig, path: Path, weights: Mapping[str, str]) -> bool:
+        """Rows that were measured under another `--rows` may have joined: the stages say themselves what is finished."""
+        return False
+
+    def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> TrainedTableConfig:
+        """Checks what is named, and takes the sizes of what is trained beside from the first start."""
+        from parley.policies.seq2seq.checkpoints import load_seq2seq
+
+        begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
+        for name, option, maker in (
+            (config.lm, "--lm", "parley train lm"),
+            (config.judge_lm, "--judge-lm", "parley train lm"),
+        ):
+            if name:
+                require_checkpoint(name, option, maker)
+        read = [load_seq2seq(path).sizes for path in begun] or [config.sizes]
+        config = replace(config, sizes=read[0])
+        require_decoders(config)
+        longest = max(sizes.max_reply for sizes in read) - 1
+        if 0 < config.max_words < longest:
+            # What a training says is cut, and what the start says would be longer than all of it.
+            fix = f"leave it out, or start from generators with sizes.max_reply={config.max_words + 1}"
+            got = f"{config.max_words}, a start says up to {longest} words"
+            raise ConfigError("replies of a start may be longer than --max-words", got=got, fix=fix)
+        lengths = {"min_reply": config.min_reply, "max_reply": config.longest}
+        corpus = load_pairs(config.corpus, config.data_root, every_word=True)
+        asked = examples(corpus, "test", config.sizes.turns, **lengths, unseen=True)
+        num, folds = len({each.context for each in asked}), AdversarialConfig().folds
+        if num < PER_FOLD * folds:
+            what, fix = "too few different contexts in the test split for judges", f"{PER_FOLD * folds} are needed"
+            raise DataError(what, where=f"{config.corpus}, replies of {config.min_reply} words or more", got=f"{num}", fix=fix)
+        return config
+
+    def work(self, run: RunFolder, prepared: TrainedTableConfig, reporter: Reporter) -> TrainedTableConfig:
+        """Does what is left of the stages: rows of the starts, then trainings, side by side where there are trainers."""
+        config, path = prepared, run.path
+
+        def train(title: str, stages: Mapping[str, Stage], chains: Sequence[Sequence[str]]) -> None:
+            run_beside(stages, chains, path, config.trainers, reporter, title, config.address)
+
+        first, told, trained = (each(config, path) for each in (models, discriminators, trainings))
+        asked = list(systems(config, path, config.row_names))
+        train("models", first, [[name] for name in first])
+        # Trainings take hours, and begin with what is seen here.
+        self._answer(config, path, [system for system in asked if not system.is_trained], reporter)
+        pairs = [[name for name in told if name.endswith(f"-{number}")] for number in range(1, len(starts(config, path)) + 1)]
+        train("discriminators", told, pairs)
+        train("trainings", trained, [[name] for name in trained])
+        self._answer(config, path, [system for system in asked if system.is_trained], reporter)
+        reporter.stage("computing metrics and their intervals", 0, "")
+        return config
+
+    def _answer(self, config: TrainedTableConfig, path: Path, asked: Sequence[System], reporter: Reporter) -> None:
+        """Replies of some systems, and what judges say of them."""
+        with session(config.workers, config.address) if config.workers else nullcontext():
+            for system in asked:
+                reporter.say(f"row {system.row}, {system.number}")
+                try:
+                    run_stages(measured(config, path, system), path, reporter)
+                    share = commonest_share(path / system.replies / MACHINE_FILE)
+                    if share > config.watch.max_commonest:
+                        reporter.say(f"row {system.row}, {system.number}: one reply to {share:.0%} of contexts; {system.model}")
+                except DataError as error:
+                    # A generator that has collapsed may say nothing to most contexts, which judges cannot be fitted to.
+                    reporter.say(f"{system.row} is left out: {error.what}, {error.got}")
+
+    def measure(self, run: RunFolder, found: TrainedTableConfig) -> Summary:
+        """The figures of every row that is finished, whichever `--rows` it was measured under."""
+        from parley.policies.seq2seq.checkpoints import load_language_model, load_seq2seq
+        from parley.policies.seq2seq.scoring import WordScores
+
+        config, path = found, run.path
+        done = measured_systems(config, path)
+        if not done:
+            fix = "train the starts longer, or name others with --start"
+            raise DataError(
+                "every row is left out", where=display_path(path), got="nothing that judges can be fitted to", fix=fix
+            )
+        model = fetched_model(config.judge_lm or display_path(path / JUDGE_LM))
+        start = load_seq2seq(fetched_model(starts(config, path)[0]))
+        reader = _ReplyReader(WordScores(load_language_model(model)), start.vocabulary)
+        people = reader.read(path / done[0].replies / HUMAN_FILE)
+        judges = list(labels_of(config.judge_names).values())
+        rows: dict[str, list[AnsweredRow]] = {}
+        for system in done:
+            said = reader.read(path / system.replies / MACHINE_FILE)
+            figures = reply_figures(said, people, config.seed)
+            figures[EMPTY] = RunFolder.load(path / system.replies).metrics()[EMPTY]
+            trained = path / f"{system.row.removesuffix(SAMPLED)}-{system.number}"
+            if (trained / SUMMARY).is_file():
+                figures[ROUND] = count(RunFolder.load(trained).metrics()[PICKED].value, 1)
+            told = RunFolder.load(path / system.judged).metrics()
+            errors = {judge: told[name] for judge in (*judges, CONSTANT) if (name := f"{ERE}.{judge}") in told}
+            begun = (system.number - 1) % len(starts(config, path)) + 1
+            answered = AnsweredRow(judged_shares(path, system, judges), figures, errors, system.number, begun)
+            rows.setdefault(system.row, []).append(answered)
+        recorded = reply_figures(people, people, config.seed)
+        recorded[OVERLAP] = count(overlap(people.vectors_NE[::2], people.vectors_NE[1::2], config.seed), len(people.words))
+        metrics = table_metrics(rows, judges, recorded)
+        learning, num = config.learning, config.trainings
+        lost = [f"{row_title(each.row)}, {each.number}" for each in systems(config, path, config.row_names) if each not in done]
+        left_out = f"Left out, because judges cannot be fitted to what they say: {'; '.join(lost)}." if lost else ""
+        how = f"{learning.rounds:,} rounds of {learning.examples_per_step} examples a step, {num} trained a row"
+        return Summary(
+            f"trainings of {config.start or 'a small generator'} beside their controls",
+            " ".join(
+                filter(None, [f"{len(people.words):,} test replies of {config.corpus}; {how}, seed {config.seed}.", left_out])
+            ),
+            metrics,
+            {
+                CONCLUDED: conclusions(metrics, judges[0], _unreliable(done, path, judges[0])),
+                PLACED: placements(metrics),
+            },
+        )
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        config = from_dict(TrainedTableConfig, run.config)
+        return trained_tables(run.metrics(), list(labels_of(config.judge_names).values()), config.published == "li2017")
+
+    def note(self, run: RunFolder) -> str:
+        """What the tables come to."""
+        summary = run.summary() or {}
+        return " ".join((*summary.get(CONCLUDED, ()), *summary.get(PLACED, ())))
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the metrics mean, and the tables in their place."""
+        legend = {name: describe(name) for name in result.metrics}
+        return replace(result, legend=legend, tables=noted(self.tables(run), self.note(run)))
+
+    def metrics_of(self, config: TrainedTableConfig) -> None:
+        """Rows that were measured before stay."""
+
+
+class _ReplyReader:
+    """Reads replies by a language model, in the words of the start.
+
+    Args:
+        scores: of the language model.
+        vocabulary: what is not in it is unknown to people too.
+    """
+
+    def __init__(self, scores: WordScores, vocabulary: PairVocabulary) -> None:
+        self._scores, self._vocabulary = scores, vocabulary
+
+    def read(self, path: Path) -> ReadReplies:
+        """The replies of a file."""
+        said = [pair.reply for pair in read_replied(path, normalise=False)]
+        words = [self._vocabulary.decode(self._vocabulary.encode(list(reply)).tolist()) for reply in said]
+        nats = [-each.sum() for each in self._scores.log_probabilities(words)]
+        return ReadReplies(words, np.array(nats), self._scores.vectors(words))
+
+
+def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:
+    """The systems of all rows that were measured, whichever of them was left out."""
+    named = [folder.name.removesuffix(_JUDGED).rpartition("-")[0] for folder in path.glob(f"*{_JUDGED}")]
+    found = systems(config, path, {row.removesuffix(SAMPLED) for row in named})
+    return [each for each in found if all((path / name / SUMMARY).is_file() for name in (each.replies, each.judged))]
+
+
+def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
+    """What judges said of a system, by figure and judge: of each source the share of pairs; a reply without a word is told."""
+    scored = JudgedRows(RunFolder.load(path / system.judged).read_rows().to_pylist()).scored
+    files = (path / system.replies / name for name in (HUMAN_FILE, MACHINE_FILE))
+    recorded, said = ({source_name(each) for each in read_replied(file)} for file in files)
+    silent = sorted(recorded - said)
+    found = {}
+    for kind in JUDGED:
+        for judge in judges:
+            if (judged := scored.get((f"{kind}.{SYSTEM}", judge))) is not None:
+                # Where lengths are matched nothing stands beside no word.
+                shares = (judged if kind == MATCHED else judged.with_told(silent)).by_source
+                # Of random replies it is told what is right, of others what is wrong.
+                found[kind, judge] = {name: 1 - share if kind == RANDOM else share for name, share in shares.items()}
+    return found
+
+
+def commonest_share(file: Path) -> float:
+    """Of a file of replies the share of the commonest one."""
+    said = [pair.reply for pair in read_replied(file, normalise=False)]
+    return max(Counter(said).values()) / len(said)
+
+
+def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
+    """What the rows of a table say to some contexts: of each its turns, and replies by row, people's first.
+
+    Args:
+        path: the folder of the table; of several trainings the first one is read.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    ending = "-1-replies"
+    there = {folder.name.removesuffix(ending) for folder in path.glob(f"*{ending}") if (folder / SUMMARY).is_file()}
+    for row in [row for row in in_order(there) if (path / f"{row}{ending}").is_dir()]:
+        rows = RunFolder.load(path / f"{row}{ending}").read_rows().select(["item_key", "context", "truth", "reply"]).to_pylist()
+        for each in sorted(rows, key=lambda each: str(each["item_key"])):
+            known = {"context": [turn.strip() for turn in each["context"].split(EOT)], "replies": {PEOPLE: each["truth"]}}
+            if each["item_key"] in found or len(found) < NUM_SHOWN:
+                found.setdefault(each["item_key"], known)["replies"][row] = each["reply"]
+    return list(found.values())
+
+
+def _unreliable(done: Sequence[System], path: Path, judge: str) -> set[str]:
+    """Rows in one evaluation of which a judge was no better than a constant."""
+    return {each.row for each in done if not is_reliable(RunFolder.load(path / each.judged).metrics(), judge)}
+
+
+EVALUATE_GENERATION = EvaluateGeneration()

@@ -1,0 +1,370 @@
+"""The metrics of chats between two bots that look for the friend both have: who finds it, how soon, and by which means.
+
+Sources: He et al. 2017 (success, selections) and Niu & Bansal 2018, table 8 (completion rate, number of turns).
+
+Completion alone says little: selections are heard by both sides and tell an item each, so that two bots that hear nothing else
+may agree in the end. Beside it stand the selections of a chat, how often the first one is right, and completion where each
+side may select only so often: that of chats which agree before a side selects more often. Of Confusing Entity it is told
+which lies are believed: the listener's next move names the entity that was never said, or selects an item that has it. And how
+often a lie is noticed, as far as behaviour tells: the listener asks, or speaks of that attribute again; how often it does so
+where nothing is changed stands beside, for who asks a lot notices nothing by it.
+
+Beside chats that are played, models may be measured on recorded ones: how likely they find what was said there. Words that a
+model does not know are one token, which it was never taught to say, so perplexity without them and their share are told.
+
+Estimates are named KIND.PAIR.STRATEGY, those by attribute KIND.PAIR.STRATEGY.ATTRIBUTE, those of recorded chats
+KIND.PAIR.CORPUS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from parley.engine.core.stats.perplexity import perplexity
+from parley.engine.core.stats.rows import Row, finished
+from parley.engine.core.stats.statistics import (
+    FOR_BOTH,
+    LOWER_FOR_BOTH,
+    NEITHER,
+    Estimate,
+    Metric,
+    Points,
+    clustered_rate,
+    count,
+    mean_count,
+    paired_bootstrap,
+    rate,
+    rate_difference,
+)
+from parley.policies.chat.model import NO_REPLIES
+
+MODEL, TRAINED = "model", "trained-"
+"""The pair that was asked for; before the number of a pair that was trained against strategies and is compared with it."""
+NORMAL = "normal"
+"""The condition in which everybody hears what is said."""
+ONE_SIDED = "one-sided-"
+"""Before the name of a strategy: what side 0 says is changed, and what side 1 says is not."""
+COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change", "completion_p"
+GAIN, GAIN_P = "completion_gain", "completion_gain_p"
+SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
+REPAIRS, UNREAD, CUT, BY_SCORES = "repairs", "unread", "cut", "by_scores"
+NO_REPLY, LIES_NO_REPLY = "no_reply", "lies_no_reply"
+REPLACED, LEFT, BELIEVED, IF_REPLACED, IF_NORMAL = "replaced", "left", "believed", "completion_replaced", "completion_otherwise"
+PERPLEXITY = "fluency_ppl"
+LIES, LIE_RATE, LIES_ASKED, LIES_SCORED = "lies", "lie_rate", "lies_asked", "lies_scored"
+LIE_REPAIRS, LIES_UNREAD, LIES_CUT = "lie_repairs", "lies_unread", "lies_cut"
+AGAIN, AGAIN_NORMAL = "asks_again", "asks_again_otherwise"
+RECORDED_PERPLEXITY, KNOWN_PERPLEXITY, UNKNOWN = "recorded_ppl", "recorded_known_ppl", "recorded_unknown"
+ENTITY_PERPLEXITY, ITEM_PERPLEXITY, LINKED = "recorded_entity_ppl", "recorded_item_ppl", "recorded_linked"
+RECORDED = (RECORDED_PERPLEXITY, KNOWN_PERPLEXITY, ENTITY_PERPLEXITY, ITEM_PERPLEXITY, UNKNOWN, LINKED)
+"""What is measured on recorded chats."""
+ALLOWED = (1, 2, 3)
+"""Selections of a side that may be allowed."""
+WITHIN = {num: f"completion_{num}" for num in ALLOWED}
+ANY = "any"
+"""In the place of an attribute: all of them."""
+
+_METRICS: dict[str, Metric] = {
+    COMPLETION: Metric(
+        "completion", FOR_BOTH, "share of chats in which both sides select the friend that they share", "share", main=True
+    ),
+    TURNS: Metric("turns", LOWER_FOR_BOTH, "events, selections included, mean over all chats", main=True),
+    CHANGE: Metric("change of completion", NEITHER, "completion less that of the same scenarios on normal inputs"),
+    P_VALUE: Metric("p of the change of completion", "", "paired bootstrap over scenarios, two-sided"),
+    GAIN: Metric("gain of completion", FOR_BOTH, "completion less that of the model before such training, same condition"),
+    GAIN_P: Metric("p of the gain of completion", "", "paired bootstrap over scenarios, two-sided"),
+    SELECTIONS: Metric("selections", LOWER_FOR_BOTH, "selections of both sides, mean over all chats"),
+    FIRST: Metric("first selection right", FOR_BOTH, "share of the chats with a selection whose first one is right", "share"),
+    MENTIONING: Metric("utterances with an entity", NEITHER, "share of all utterances", "share"),
+    TOUCHED: Metric("utterances changed", NEITHER, "share of all utterances that are heard otherwise than said", "share"),
+    REPAIRS: Metric("repairs", LOWER_FOR_BOTH, "moves of a chat model that were asked for once more, mean over all chats"),
+    UNREAD: Metric("unread moves", LOWER_FOR_BOTH, "those that could not be read then either, mean over all chats"),
+    CUT: Metric("cut answers", LOWER_FOR_BOTH, "that were cut at the most tokens, mean over all chats"),
+    BY_SCORES: Metric(
+        "selections by scores",
+        LOWER_FOR_BOTH,
+        "that named no friend, so that the model's scores chose one, mean over all chats",
+    ),
+    NO_REPLY: Metric(
+        "answers without a reply",
+        LOWER_FOR_BOTH,
+        "share of the answers in all chats, lost ones included: cut in thinking, filtered, ...; rows count each kind",
+        "share",
+    ),
+    PERPLEXITY: Metric("perplexity", NEITHER, "exp of the judge's nll per word of what is heard", "perplexity"),
+    LIES: Metric("lies", NEITHER, "told instead of what was meant, both sides, mean over all chats"),
+    LIE_RATE: Metric("lies told", NEITHER, "share of the utterances in whose place one was allowed", "share"),
+    LIES_ASKED: Metric("choices of lies asked for", NEITHER, "of a chat model, mean over all chats"),
+    LIES_SCORED: Metric("choices of lies by scores", NEITHER, "of a chat model, mean over all chats"),
+    LIE_REPAIRS: Metric("lies asked for again", NEITHER, "choices that were asked for once more, mean over all chats"),
+    LIES_UNREAD: Metric("lies unread", NEITHER, "choices that could not be read then either, mean over all chats"),
+    LIES_NO_REPLY: Metric(
+        "choices of lies without a reply",
+        NEITHER,
+        "share of the liar's answers, which tell no lie then: cut in thinking, ...",
+        "share",
+    ),
+    LIES_CUT: Metric("cut choices of lies", NEITHER, "answers that were cut at the most tokens, mean over all chats"),
+    REPLACED: Metric("entities replaced", NEITHER, "mentions that are heard as another entity, all chats", "count"),
+    LEFT: Metric("entities left", NEITHER, "mentions that are heard as they are said, all chats", "count"),
+    BELIEVED: Metric(
+        "lies believed",
+        LOWER_FOR_BOTH,
+        "share of the replaced mentions whose listener next names the new entity, or selects an item that has it",
+        "share",
+    ),
+    AGAIN: Metric(
+        "asks again",
+        NEITHER,
+        "share of the replaced mentions whose listener next asks something, or names an entity of that attribute",
+        "share",
+    ),
+    AGAIN_NORMAL: Metric("asks again, normal", NEITHER, "the same of all mentions of the attribute on normal inputs", "share"),
+    IF_REPLACED: Metric("completion where replaced", FOR_BOTH, "share of the chats in which such one was replaced", "share"),
+    IF_NORMAL: Metric("the same scenarios, normal", FOR_BOTH, "completion of those scenarios on normal inputs", "share"),
+    RECORDED_PERPLEXITY: Metric(
+        "perplexity of recorded chats",
+        LOWER_FOR_BOTH,
+        "exp of the mean loss per token that sides say, </s> counted",
+        "perplexity",
+    ),
+    KNOWN_PERPLEXITY: Metric("perplexity of known tokens", LOWER_FOR_BOTH, "the same without <unk>", "perplexity"),
+    ENTITY_PERPLEXITY: Metric(
+        "perplexity of recorded entities", LOWER_FOR_BOTH, "of those that sides copy from their graphs", "perplexity"
+    ),
+    ITEM_PERPLEXITY: Metric(
+        "perplexity of recorded selections", LOWER_FOR_BOTH, "of the items that sides select", "perplexity"
+    ),
+    UNKNOWN: Metric("unknown tokens", NEITHER, "share of <unk> among the tokens of recorded chats", "share"),
+    LINKED: Metric(
+        "recorded mentions that are linked",
+        FOR_BOTH,
+        "share of the mentions, as marked or as found with both tables, that a listener finds alike with its own table",
+        "share",
+    ),
+    **{
+        name: Metric(
+            f"completion, {num} selection{'s' if num > 1 else ''} allowed",
+            FOR_BOTH,
+            f"share of chats that agree before a side selects more than {num} time{'s' if num > 1 else ''}",
+            "share",
+        )
+        for num, name in WITHIN.items()
+    },
+}
+
+
+def describe(name: str) -> Metric:
+    """What a metric means, by its name."""
+    kind, _, condition = name.partition(".")
+    found = _METRICS[kind]
+    return found._replace(title=f"{found.title}, {condition.replace('.', ', ')}")
+
+
+def of(kind: str, pair: str, strategy: str, *more: str) -> str:
+    """The name of a metric."""
+    return ".".join((kind, pair, strategy, *more))
+
+
+Conditions = Mapping[tuple[str, str], Sequence[Row]]
+"""Finished chats by pair and strategy."""
+
+
+def by_condition(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
+    """Return the finished chats by pair and strategy, each in the order of its scenarios; conditions as they first come.
+
+    A condition of which every chat was lost has none.
+    """
+    # Lost chats of older versions do not say their condition.
+    found: dict[tuple[str, str], list[Row]] = {
+        (row["pair"], row["strategy"]): [] for row in rows if row.get("pair") is not None
+    }
+    for row in finished(rows):
+        found[row["pair"], row["strategy"]].append(row)
+    return {condition: sorted(chats, key=_scenario) for condition, chats in found.items()}
+
+
+def condition_names(conditions: Sequence[tuple[str, str]], judged: bool = False) -> list[str]:
+    """The names of the metrics that every run of those conditions has; others depend on what is said and who lies.
+
+    Args:
+        conditions: pair and strategy of each.
+        judged: whether somebody says how perplexing what is heard is.
+    """
+    names = []
+    for pair, strategy in conditions:
+        kinds = [COMPLETION, TURNS, *WITHIN.values(), SELECTIONS, FIRST, MENTIONING, TOUCHED]
+        kinds += [PERPLEXITY] if judged else []
+        if strategy != NORMAL and (pair, NORMAL) in conditions:
+            kinds += [CHANGE, P_VALUE]
+        if pair.startswith(TRAINED) and (MODEL, strategy) in conditions:
+            kinds += [GAIN, GAIN_P]
+        names += [of(kind, pair, strategy) for kind in kinds]
+    return names
+
+
+def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """All estimates of a run.
+
+    Args:
+        rows: chats, by `parley.engine.mutual_friends.verbs.rows.CHATS`.
+    """
+    conditions, found = by_condition(rows), dict[str, Estimate]()
+    for (pair, strategy), chats in conditions.items():
+        of_pair = _of_condition(chats)
+        if strategy != NORMAL:
+            of_pair |= _compared(chats, conditions.get((pair, NORMAL), ()), CHANGE, P_VALUE)
+        if pair.startswith(TRAINED):
+            of_pair |= _compared(chats, conditions.get((MODEL, strategy), ()), GAIN, GAIN_P)
+        of_pair |= _no_replies([row for row in rows if (row.get("pair"), row.get("strategy")) == (pair, strategy)])
+        found |= {of(kind, pair, strategy): estimate for kind, estimate in of_pair.items()}
+        told = _lies(chats, conditions.get((pair, NORMAL), ())) if chats else {}
+        for kind, by_attribute in told.items():
+            found |= {of(kind, pair, strategy, attribute): estimate for attribute, estimate in by_attribute.items()}
+    return found
+
+
+def _of_condition(chats: Sequence[Row]) -> dict[str, Estimate]:
+    """What is measured of all chats of a condition."""
+    needed = [max(row["num_selections"]) if row["agreed"] else None for row in chats]
+    said = [(event, row["scenario"]) for row in chats for event in row["events"] if event["selected"] is None]
+    whose = [scenario for _, scenario in said]
+    selecting = [row for row in chats if sum(row["num_selections"])]
+    return {
+        COMPLETION: _share(chats, _agreed),
+        TURNS: mean_count([float(len(row["events"])) for row in chats]),
+        **{name: rate(sum(each is not None and each <= num for each in needed), len(chats)) for num, name in WITHIN.items()},
+        SELECTIONS: mean_count([float(sum(row["num_selections"])) for row in chats]),
+        FIRST: _share(selecting, lambda row: row["first_selection_right"]),
+        MENTIONING: clustered_rate([any(each["said"] for each in event["mentions"]) for event, _ in said], whose),
+        TOUCHED: clustered_rate([event["said"] != event["heard"] for event, _ in said], whose),
+        **{name: mean_count(nums) for name in (REPAIRS, UNREAD, CUT, BY_SCORES) if (nums := _slips(chats, name))},
+        **_perplexity(chats),
+        **_lying(chats),
+    }
+
+
+def _no_replies(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """Return the shares of answers that are no reply, of players and of liars; nothing where no chat model answers.
+
+    Args:
+        rows: of a condition, those of lost chats included.
+    """
+    counted: dict[str, list[tuple[int, int]]] = {NO_REPLY: [], LIES_NO_REPLY: []}
+    for row in rows:
+        players = zip(row.get("answers") or (), row.get("no_reply") or (), strict=True)
+        counted[NO_REPLY] += [
+            (answers, sum(num or 0 for num in lost.values())) for answers, lost in players if lost is not None
+        ]
+        liars = [each for each in row.get("lying") or () if each is not None]
+        counted[LIES_NO_REPLY] += [(each["answers"], sum(each.get(kind.column) or 0 for kind in NO_REPLIES)) for each in liars]
+    return {
+        name: clustered_rate([lost for _, lost in pairs], trials=[answers for answers, _ in pairs])
+        for name, pairs in counted.items()
+        if any(answers for answers, _ in pairs)
+    }
+
+
+def _perplexity(chats: Sequence[Row]) -> dict[str, Estimate]:
+    """How perplexing what is heard of both sides is; nothing where nobody judged."""
+    judged = [row for row in chats if any(nats is not None for nats in row.get("nll") or ())]
+    if not judged:
+        return {}
+    nats, words = ([sum(row[column]) for row in judged] for column in ("nll", "num_words"))
+    return {PERPLEXITY: perplexity("what is heard", nats, words)}
+
+
+def _lying(chats: Sequence[Row]) -> dict[str, Estimate]:
+    """How often lies were told, and how a chat model's choices were read; nothing where nobody could lie."""
+    noted = [(each, row) for row in chats for each in row.get("lying") or () if each is not None]
+    if not noted:
+        return {}
+
+    def a_chat(name: str) -> list[float]:
+        return [float(sum(each[name] for each in row["lying"] or () if each is not None)) for row in chats]
+
+    chances = [(float(each["chances"]), float(each["told"]), _scenario(row)) for each, row in noted]
+    told = clustered_rate([each[1] for each in chances], [each[2] for each in chances], [each[0] for each in chances])
+    found = {LIES: mean_count(a_chat("told")), LIE_RATE: told}
+    if not any(each["asked"] or each["scored"] for each, _ in noted):
+        return found
+    kinds = {"asked": LIES_ASKED, "scored": LIES_SCORED, "repairs": LIE_REPAIRS, "unread": LIES_UNREAD, "cut": LIES_CUT}
+    return found | {kind: mean_count(a_chat(name)) for name, kind in kinds.items()}
+
+
+def _slips(chats: Sequence[Row], name: str) -> list[float]:
+    """Slips of each chat, both sides together; nothing where no side moves by free text, or a run is older than the count."""
+    counted = [[float(num) for num in row.get(name) or () if num is not None] for row in chats]
+    return list(map(sum, counted)) if any(counted) else []
+
+
+def _compared(chats: Sequence[Row], others: Sequence[Row], change: str, p_value: str) -> dict[str, Estimate]:
+    """Completion less that of other chats on the same scenarios, and whether that is chance; nothing where there are none."""
+    before = {_scenario(row): float(row["agreed"]) for row in others}
+    both = [row for row in chats if _scenario(row) in before]
+    if not both:
+        return {}
+    now, then = [float(row["agreed"]) for row in both], [float(before[_scenario(row)]) for row in both]
+    tested = paired_bootstrap(now, then)
+    return {change: rate_difference(now, then), p_value: count(tested.p_value, len(both))}
+
+
+def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:
+    """How often entities are replaced, believed and asked about, by attribute; nothing where none was replaced.
+
+    Of a strategy for one side those that this side names, in the normal chats as well.
+    """
+    sides = (0,) if chats[0]["strategy"].startswith(ONE_SIDED) else (0, 1)
+    heard, truly = (
+        [
+            (mention, row)
+            for row in of_rows
+            for event in row["events"]
+            for mention in event["mentions"]
+            if mention["heard"] and event["side"] in sides
+        ]
+        for of_rows in (chats, normal)
+    )
+    replaced = [(mention, row) for mention, row in heard if mention["heard"] != mention["said"]]
+    if not replaced:
+        return {}
+    otherwise = {_scenario(row): row for row in normal}
+    kinds = (REPLACED, LEFT, BELIEVED, AGAIN, AGAIN_NORMAL, IF_REPLACED, IF_NORMAL)
+    found: dict[str, dict[str, Estimate]] = {kind: {} for kind in kinds}
+    for attribute in (ANY, *sorted({mention["type"] for mention, _ in replaced})):
+        chosen = [(mention, row) for mention, row in replaced if attribute in (ANY, mention["type"])]
+        met = {_scenario(row): row for _, row in chosen}
+        found[REPLACED][attribute] = count(len(chosen), len(met))
+        of_attribute = sum(attribute in (ANY, mention["type"]) for mention, _ in heard)
+        found[LEFT][attribute] = count(of_attribute - len(chosen), len(chats))
+        found[BELIEVED][attribute] = _answered(chosen, "believed")
+        found[AGAIN][attribute] = _answered(chosen, "again")
+        found[AGAIN_NORMAL][attribute] = _answered([each for each in truly if attribute in (ANY, each[0]["type"])], "again")
+        found[IF_REPLACED][attribute] = _share(list(met.values()), _agreed)
+        found[IF_NORMAL][attribute] = _share([otherwise[key] for key in met if key in otherwise], _agreed)
+    return found
+
+
+def _answered(mentions: Sequence[tuple[Row, Row]], how: str) -> Estimate:
+    """A share of mentions; what is said in the last event is answered by nobody, nor does an older run say how it was."""
+    answered = [(mention[how], _scenario(row)) for mention, row in mentions if mention.get(how) is not None]
+    return clustered_rate([found for found, _ in answered], [key for _, key in answered])
+
+
+def completed_by(chats: Sequence[Row], budgets: Iterable[int]) -> Points:
+    """The share of chats that agree within so many events, for each of some numbers."""
+    ends = [len(row["events"]) for row in chats if row["agreed"]]
+    return [(num, rate(sum(end <= num for end in ends), len(chats))) for num in budgets]
+
+
+def _scenario(row: Row) -> str:
+    return str(row["scenario"])
+
+
+def _agreed(row: Mapping[str, Any]) -> bool:
+    return bool(row["agreed"])
+
+
+def _share(chats: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:
+    return rate(sum(map(bool, map(holds, chats))), len(chats))

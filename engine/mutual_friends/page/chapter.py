@@ -1,0 +1,199 @@
+"""Bots that look for the friend both have, from run folders to what their report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from markupsafe import Markup
+
+from parley.engine.core.page.content import Chapter, Section, ShownRun, Verdict
+from parley.engine.core.page.figure import Figure
+from parley.engine.core.page.runs import Run
+from parley.engine.core.page.verdicts import SHARE, caveat, certain_sign, number, others_below
+from parley.engine.core.stats.rows import Row
+from parley.engine.core.stats.statistics import NOTHING, Estimate
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.mutual_friends.metrics.chats import (
+    BELIEVED,
+    CHANGE,
+    COMPLETION,
+    MODEL,
+    NORMAL,
+    by_condition,
+    completed_by,
+    of,
+)
+from parley.engine.mutual_friends.metrics.table import overview
+from parley.engine.mutual_friends.page.chats import NUM_SHOWN, chat_items
+from parley.engine.mutual_friends.verbs.channels import tells_lies
+from parley.engine.mutual_friends.verbs.config import BLIND, SELECTORS, Condition
+from parley.engine.mutual_friends.verbs.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_COLLABORATION, PAIRS
+from parley.envs.core.visible import visible
+
+_FOUND = SHARE._replace(title="Common friend found", definition="share of chats in which both sides select it")
+OVERVIEW = "At a glance"
+"""Heading of the table that shows what the strategies come to."""
+_FEW_SHOWN = 3
+"""Chats of a condition that is there for comparison."""
+_MOST_POINTS = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownCollaboration(ShownRun):
+    """One evaluation.
+
+    Args:
+        tables: what was measured, by heading.
+        estimates: all of them, those that are not shown one by one too.
+        conditions: pair and strategy, in the order of the table.
+        pairs: what pairs are called.
+        attributes: what categories of entities are called.
+    """
+
+    unit = "chats"
+    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    conditions: Sequence[Condition] = ()
+    pairs: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def completion(self, condition: tuple[str, str]) -> Estimate:
+        """How often the common friend is found under a condition."""
+        return self.estimates[of(COMPLETION, *condition)]
+
+    def title(self, condition: Condition) -> str:
+        """What a condition is called."""
+        strategy = visible(condition.strategy)
+        return strategy if condition.pair == MODEL else f"{visible(self.pairs[condition.pair])}, {strategy}"
+
+
+Shown = Sequence[ShownCollaboration]
+
+
+class Collaborations(Chapter[Shown]):
+    """The chapter of collaborating bots."""
+
+    name, title = "collaboration", "Looking for the common friend"
+    jobs = (EVALUATE_COLLABORATION.name,)
+    terms: ClassVar = {
+        r"\bcompletion\b": ("Completion", "both sides have selected the friend that stands in both tables."),
+        r"\bturns\b": ("Turns", "events of a chat: utterances and selections."),
+        r"random-inputs": ("random-inputs", "every word of the partner is heard as a random one."),
+        r"kept-entities": ("kept-entities", "the same, but names of friends, schools and the like are heard as they are."),
+        r"confusing-entity": (
+            "confusing-entity",
+            "names are heard as others of their category that the listener has, but not the common friend.",
+        ),
+        r"one-sided": ("one-sided", "the words of side 0 alone are changed."),
+        r"strange-entities": ("strange-entities", "random words, and names that stand in neither table."),
+        r"unheard": ("unheard", "of the partner nothing is noticed but its selections."),
+        r"selectors": ("Selectors", "bots that never speak and select at random; blind ones do not look at the other's."),
+    }
+
+    def collect(self, runs: Sequence[Run]) -> Shown | None:
+        return [_evaluation(run) for run in runs if run.rows] or None
+
+    def verdict(self, found: Shown) -> Verdict | None:
+        """On the first evaluation: normal inputs, the strategy that costs most, and what bots reach that only select."""
+        measured = [each for each in found if (MODEL, NORMAL) in each.conditions]
+        if not measured:
+            return None
+        first = measured[0]
+        normal = first.completion((MODEL, NORMAL))
+        told = [f"{visible(first.pairs[MODEL])} finds the common friend in {number(SHARE, normal.value)} of the chats"]
+        own = [each for each in first.conditions if each.at_a_glance and each.strategy != NORMAL]
+        lost = [each for each in own if certain_sign(first.estimates[of(CHANGE, *each)]) < 0]
+        leaned = [normal]
+        if lost:
+            worst = min(lost, key=lambda each: first.estimates[of(CHANGE, *each)].value)
+            leaned.append(first.completion(worst))
+            told.append(f"under {first.title(worst)} in {number(SHARE, leaned[-1].value)}")
+        elif own:
+            told.append("no strategy lowers that for certain")
+        selecting = [each for each in first.conditions if each.pair in (SELECTORS, BLIND)]
+        told += [
+            f"{visible(first.pairs[each.pair])}, who never speak, in {number(SHARE, first.completion(each).value)}"
+            for each in selecting
+        ]
+        shown = [each for each in first.conditions if each.pair == MODEL or each.strategy == NORMAL]
+        return Verdict(
+            sentence=f"{'; '.join(told)}.{caveat(*leaned, unit='chats')}{others_below(measured)}",
+            metric=_FOUND,
+            marks={first.title(each): first.completion(each) for each in shown},
+        )
+
+    def render(self, found: Shown) -> Section:
+        done = [each for each in found if each.done and each.conditions]
+        names = {id(each): f"{each.name}: " if len(done) > 1 else "" for each in done}
+        items = {
+            (condition, f"{names[id(each)]}{each.title(condition)}"): rows
+            for each in done
+            for condition, rows in _chats(each).items()
+        }
+        shown = {
+            (condition, name): chat_items(rows, name, NUM_SHOWN if condition.pair == MODEL else _FEW_SHOWN)
+            for (condition, name), rows in items.items()
+        }
+        return Section(
+            notes=[f"{each.name}: {each.description}" for each in done if each.description],
+            measured=found,
+            tables=[(f"{names[id(each)]}{title}", table) for each in done for title, table in each.tables.items()],
+            figures=[figure for each in done for figure in figures_of(each)],
+            items=[item for chats in shown.values() for item in chats],
+            chosen={f"{name}: an example": chats[0] for (condition, name), chats in shown.items() if condition.at_a_glance},
+        )
+
+
+def figures_of(evaluation: ShownCollaboration) -> list[Figure]:
+    """Completion over the events of a chat, by strategy and by who plays, and which attribute confuses most."""
+    # matplotlib costs a second, which readers of verdicts need not pay.
+    from parley.engine.core.page import plots
+
+    chats = _chats(evaluation)
+    own = {visible(each.strategy): each for each in chats if each.pair == MODEL and not each.one_sided}
+    pairs = {visible(evaluation.pairs[each.pair]): each for each in chats if each.strategy == NORMAL}
+    most = max(len(row["events"]) for rows in chats.values() for row in rows)
+    budgets = range(0, most + 1, -(-most // _MOST_POINTS))
+    figures = []
+    for title, chosen in (("Completion by strategy", own), ("Completion by who plays", pairs)):
+        if len(chosen) > 1:
+            series = {name: completed_by(chats[each], budgets) for name, each in chosen.items()}
+            drawn = plots.budget_svg(f"{evaluation.name}: {title}", "events so far", series, "share of chats in agreement")
+            caption = f"{evaluation.name}; share of chats in agreement within so many events; bands are 95 % intervals"
+            figures.append(Figure(title, caption, Markup(drawn)))
+    believed = {
+        strategy: {
+            visible(name): share
+            for kind, name in evaluation.attributes.items()
+            if (share := evaluation.estimates.get(of(BELIEVED, *each, kind), NOTHING)).n
+        }
+        for strategy, each in {visible(each.strategy): each for each in chats if each.pair == MODEL}.items()
+        if tells_lies(each.hearing)
+    }
+    if names := sorted({name for by_name in believed.values() for name in by_name}):
+        title, unit = "Lies believed by attribute", "% of replaced entities"
+        drawn = plots.dots_svg(f"{evaluation.name}: {title}", unit, names, {k: v for k, v in believed.items() if v}, 100.0)
+        caption = f"{evaluation.name}; the listener next names the new entity or selects an item that has it; 95 % intervals"
+        figures.append(Figure(title, caption, Markup(drawn)))
+    return figures
+
+
+def _chats(evaluation: ShownCollaboration) -> dict[Condition, list[Row]]:
+    return {Condition(*condition): rows for condition, rows in by_condition(evaluation.rows).items()}
+
+
+def _evaluation(run: Run) -> ShownCollaboration:
+    conditions = [Condition(*each) for each in run.summary.get(CONDITIONS, [])]
+    glance = [each for each in conditions if each.at_a_glance]
+    return ShownCollaboration.of(
+        run,
+        # They stand in the tables.
+        metrics={},
+        estimates=run.metrics,
+        tables={OVERVIEW: overview(run.metrics, glance), **EVALUATE_COLLABORATION.tables(run.folder)} if run.metrics else {},
+        conditions=conditions,
+        pairs=run.summary.get(PAIRS, {}),
+        attributes=run.summary.get(ATTRIBUTES, {}),
+    )

@@ -1,0 +1,1 @@
+"""MutualFriends and its lies for RLlib. Read `friends_env.py` first."""

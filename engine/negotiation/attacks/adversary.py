@@ -1,0 +1,226 @@
+"""The white-box adversary at the table: when to search, and what to say when a search fails (Cheng et al. 2019, section 4.5).
+
+  * reactive, preemptive: at a fixed turn, the first own one with n utterances behind it, one search; what it found is said
+    whether or not it reached its goal. Before that the adversary speaks through its speaker, and after it too; a preemptive
+    sentence is followed by `<selection>`.
+  * ra-pa-da, ra-pa-ta (algorithm 1): at every own turn a reactive search; if that fails, a preemptive one; if that fails
+    too, the speaker's sentence, which delays the attack (DA), or from `transfer_turn` utterances on a sentence that won
+    elsewhere (TA).
+As long as it has not attacked, the adversary's speaker does not end the talk.
+
+# Released: each search begins with a newly sampled sentence, and a third is said when both fail; sentences of up to three
+# tokens are not attacked. Ours: one sentence a turn, the one that the speaker would have said; its length does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from parley.engine.negotiation.attacks.replacement import ExchangeBatch, Found, preemptive, reactive
+from parley.engine.negotiation.attacks.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
+from parley.engine.negotiation.attacks.transfer import PAPER_TURN
+from parley.engine.negotiation.defences import HeardView, PerplexityFilter
+from parley.envs.core.play import Session, Utterances
+from parley.envs.negotiation.game import SideView
+from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+from parley.policies.negotiator.speaker import NegotiatorAgent
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A sentence that was said because of an attack.
+
+    Args:
+        turn: utterances before it.
+        kind: "reactive", "preemptive" or "transfer".
+        base: what the speaker would have said, word ids, `<eos>` last.
+        sentence: what was said.
+        start: tokens of the dialogue before its first word, the speaker's marker included.
+        found: what the search found; None for a transfer.
+    """
+
+    turn: int
+    kind: str
+    base: np.ndarray
+    sentence: np.ndarray
+    start: int
+    found: Found | None
+
+    @property
+    def replaced(self) -> list[int]:
+        """Positions of the words that differ from what the speaker would have said, or stand behind; none for a transfer."""
+        if self.found is None:
+            return []
+        said, base = (ids[ids != EOS_ID].tolist() for ids in (self.sentence, self.base))
+        return [place for place, word in enumerate(said) if place >= len(base) or word != base[place]]
+
+
+@dataclass
+class AttackLog:
+    """What the adversary did in one dialogue.
+
+    Args:
+        attempts: sentences said, in order.
+        reads: candidates that the target's reader was asked about, failed searches included.
+        decisions: choices that the target was asked for.
+        kept_out: candidates that were too perplexing to ask about.
+    """
+
+    attempts: list[Attempt] = field(default_factory=list)
+    reads: int = 0
+    decisions: int = 0
+    kept_out: int = 0
+
+    @property
+    def forced_points(self) -> tuple[int, int] | None:
+        """What the first reactive sentence that keeps the constraint earns if the target then ends the talk.
+
+        None without such a sentence. The soft constraint is always kept: the released code forces every end.
+        """
+        for attempt in self.attempts:
+            if attempt.kind == "reactive" and attempt.found and not attempt.found.steps[-1].broken:
+                adversary, target = attempt.found.steps[-1].points
+                return int(adversary), int(target)
+        return None
+
+
+class SearchAgent:
+    """An `Agent` that speaks through a model and searches for sentences that its target falls for.
+
+    Args:
+        speaker: who makes the sentences that the search begins with.
+        target: the attacked agent; its networks are read.
+        kind: which attack.
+        search: how to search.
+        turn: for a fixed turn, utterances that must be behind it.
+        sentences: for ra-pa-ta, what may be plugged in, word ids with `<eos>` last.
+        transfer_turn: for ra-pa-ta, utterances that must be behind a plugged-in sentence.
+        fluency: which sentences are candidates; None for all.
+        ears: the filter through which the attack knows its target to hear; None for none.
+    """
+
+    def __init__(
+        self,
+        speaker: NegotiatorAgent,
+        target: NegotiatorAgent,
+        kind: AttackKind,
+        search: SearchConfig,
+        turn: int,
+        sentences: Sequence[np.ndarray] = (),
+        transfer_turn: int = PAPER_TURN,
+        fluency: PerplexityFilter | None = None,
+        ears: PerplexityFilter | None = None,
+    ) -> None:
+        assert (kind == "ra-pa-ta") == bool(sentences), "sentences are for ra-pa-ta and nothing else"
+        self.name = f"{kind} through {speaker.name}"
+        self.vocabulary: Vocabulary = speaker.vocabulary
+        self.speaker, self.target, self.kind, self.search, self.turn = speaker, target, kind, search, turn
+        self.sentences, self.transfer_turn = sentences, transfer_turn
+        self.fluency, self.ears = fluency, ears
+        # A speaker that cannot end the talk: what it says is always a sentence with words to replace.
+        self.talker = NegotiatorAgent(speaker.model, speaker.name, speaker.temperature, unsaid=(SELECTION_ID,))
+
+    def __repr__(self) -> str:
+        return f"SearchAgent({self.kind!r}, {self.speaker!r}, target={self.target!r}, {self.search!r})"
+
+    def join(self, view: SideView) -> SearchSession:
+        """Takes a seat; it also looks at what the target sees."""
+        return SearchSession(self, view)
+
+
+class SearchSession:
+    """The adversary's part in a batch of dialogues, and what it did in each: `logs`."""
+
+    def __init__(self, agent: SearchAgent, view: SideView) -> None:
+        self._agent, self._view = agent, view
+        self._heard = None if agent.ears is None else HeardView(view.opponent(), agent.ears)
+        self._opponent = view.opponent() if self._heard is None else self._heard
+        self._speaker: Session = agent.speaker.join(view)
+        self._about_to_end = np.zeros(len(view), dtype=bool)
+        self._spent = np.zeros(len(view), dtype=bool)
+        self.logs = [AttackLog() for _ in range(len(view))]
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """Attacks in the dialogues whose turn it is, and speaks in the others."""
+        ending, spent = rows[self._about_to_end[rows]], rows[~self._about_to_end[rows] & self._spent[rows]]
+        said: dict[int, np.ndarray] = {row: np.array([SELECTION_ID]) for row in ending.tolist()}
+        if spent.size:
+            said |= _sentences(spent, self._speaker.speak(spent))
+        others = np.setdiff1d(rows, np.concatenate([ending, spent]))
+        if others.size:
+            # Joined afresh, because a session takes for granted that what it sampled was said.
+            bases = _sentences(others, self._agent.talker.join(self._view).speak(others))
+            due = others
+            if self._agent.kind in FIXED_TURN_KINDS:
+                due = others[self._view.num_turns[others] >= self._agent.turn]
+                self._spent[due] = True
+            said |= bases | self._attack(due, bases)
+        return Utterances.of([said[row] for row in rows.tolist()])
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """What the speaker would choose; under the complementary rule nobody asks."""
+        return self._speaker.choose(rows)
+
+    def _attack(self, due: np.ndarray, bases: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """What is said instead of the speaker's sentences, by dialogue."""
+        agent, kind, said = self._agent, self._agent.kind, {}
+        generators = {row: self._view.generator(row) for row in due.tolist()}
+        fixed = kind in FIXED_TURN_KINDS
+        if kind != "preemptive":
+            for row, found in self._search("reactive", due, bases, generators).items():
+                if found.reached or fixed:
+                    said[row] = self._note("reactive", row, bases[row], found.sentence, found)
+        # After a fixed reactive attack nothing is left.
+        left = np.array([row for row in due.tolist() if row not in said], dtype=np.int64)
+        for row, found in self._search("preemptive", left, bases, generators).items():
+            if found.reached or fixed:
+                said[row] = self._note("preemptive", row, bases[row], found.sentence, found)
+                self._about_to_end[row] = True
+        if kind == "ra-pa-ta":
+            for row in due[self._view.num_turns[due] >= agent.transfer_turn].tolist():
+                if row not in said:
+                    sentence = agent.sentences[int(generators[row].integers(len(agent.sentences)))]
+                    said[row] = self._note("transfer", row, bases[row], sentence, None)
+        return said
+
+    def _search(
+        self,
+        kind: Literal["reactive", "preemptive"],
+        rows: np.ndarray,
+        bases: Mapping[int, np.ndarray],
+        generators: Mapping[int, np.random.Generator],
+    ) -> dict[int, Found]:
+        if not rows.size:
+            return {}
+        view, opponent = self._view, self._opponent
+        if self._heard is not None:
+            self._heard.listen(rows)
+        contexts = np.stack([view.contexts[rows], opponent.contexts[rows]])
+        exchanges = ExchangeBatch(contexts, opponent.tokens[rows], opponent.num_tokens[rows])
+        search = reactive if kind == "reactive" else preemptive
+        sentences, draws = [bases[row] for row in rows.tolist()], [generators[row] for row in rows.tolist()]
+        found = search(self._agent.target, exchanges, sentences, self._agent.search, draws, self._agent.fluency)
+        for row, result in zip(rows.tolist(), found, strict=True):
+            self.logs[row].reads += result.reads
+            self.logs[row].decisions += result.decisions
+            self.logs[row].kept_out += result.kept_out
+        return dict(zip(rows.tolist(), found, strict=True))
+
+    def _note(self, kind: str, row: int, base: np.ndarray, sentence: np.ndarray, found: Found | None) -> np.ndarray:
+        view = self._view
+        attempt = Attempt(int(view.num_turns[row]), kind, base, sentence, int(view.num_tokens[row]) + 1, found)
+        self.logs[row].attempts.append(attempt)
+        return sentence
+
+
+def _sentences(rows: np.ndarray, utterances: Utterances) -> dict[int, np.ndarray]:
+    """Each utterance by its dialogue, an `<eos>` put at the end of those that a limit cut off."""
+    said = {}
+    for i, row in enumerate(rows.tolist()):
+        words = utterances.tokens[i, : utterances.lengths[i]]
+        said[row] = words if words[-1] in (EOS_ID, SELECTION_ID) else np.append(words, EOS_ID)
+    return said

@@ -1,0 +1,192 @@
+"""Whom a learner meets: one frozen partner, or a population of adversaries and an ordinary partner beside them.
+
+Adversarial training against the latest adversary alone (Cheng et al. 2019, section 6) forgets the earlier ones and how to play
+plainly. Fictitious play draws from all adversaries so far; prioritised fictitious self-play draws the harder ones more often, a
+meta-strategy (`populations.py`) as it says.
+
+Shapes: N dialogues of an update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from parley.engine.negotiation.attacks.populations import hard_weights
+from parley.engine.negotiation.attacks.settings import DefenceConfig
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import Configuration, PositiveInt, Share
+from parley.envs.core.seeds import stream
+from parley.policies.chat.seat import ChatSeat
+
+Reward = Literal["points", "advantage"]
+"""The learner's own points, or those less the other side's."""
+MEMORY = 0.7
+"""How much of an adversary's record stands after an update in which it was met; the rest is that update's share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opponent:
+    """A frozen agent that the learner plays with: a checkpoint, or any other agent by its name."""
+
+    name: str
+    """What it is called in metrics, distinct among a learner's opponents."""
+    checkpoint: str = ""
+    """Its checkpoint folder; empty for an agent without weights."""
+    agent: str = ""
+    """The name of an agent without weights, registered or path/file.py:Name, in place of a checkpoint."""
+    reward: Reward
+    """What the learner is paid for."""
+    complementary: bool
+    """Whether the target alone chooses and the adversary is given the complement (the attacks' rule)."""
+    ordinary: bool = False
+    """Whether it stands for plain play beside a population of adversaries."""
+    defence: DefenceConfig = field(default_factory=DefenceConfig)
+    """What stands around it."""
+    judge: str = ""
+    """Who judges in its filter, if it has one: a checkpoint folder, or the address of a chat model."""
+
+    def __post_init__(self) -> None:
+        assert bool(self.checkpoint) != bool(self.agent), "an opponent is a checkpoint or an agent of another kind"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpponentConfig(Configuration):
+    """How opponents are drawn while a target is hardened."""
+
+    sampling: Literal["latest", "uniform", "prioritised", "weighted"] = "latest"
+    """The newest (paper), any of the pool alike (fictitious play), those that win more often, or by weights (a mixture)."""
+    weights: tuple[float, ...] = ()
+    """For weighted: of each opponent in the order in which they are named; parley evaluate population finds some."""
+    pool: PositiveInt = 8
+    """Newest opponents that are drawn from, unless by weights; older ones are forgotten."""
+    partner_share: Share = 0.0
+    """Share of the dialogues that are ordinary play with a partner, in which both choose, for own points; 1 for no other."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        weighted = self.sampling == "weighted"
+        fits = bool(self.weights) == weighted and all(weight >= 0 for weight in self.weights)
+        check(self, "weights", fits and (not weighted or sum(self.weights) > 0), "none below 0, some above, for weighted alone")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRoster:
+    """Who learns, and whom it meets."""
+
+    role: Literal["adversary", "target"]
+    """The learner's side of the game."""
+    learner: str
+    """Checkpoint folder that it starts from."""
+    reference: str
+    """Checkpoint folder that the KL guard keeps it near."""
+    opponents: tuple[Opponent, ...]
+    """Those it meets, the newest adversary last among them; at most one is ordinary."""
+    drawing: OpponentConfig = OpponentConfig()
+    """How they are drawn."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How those take part that are chat models."""
+    answers: Path | None = None
+    """Folder in which their answers are kept; None keeps none."""
+
+    def __post_init__(self) -> None:
+        num, weights = sum(not one.ordinary for one in self.opponents), self.drawing.weights
+        if weights and len(weights) != num:
+            fix = "give as many weights as there are opponents, in their order"
+            raise ConfigError("opponents are drawn by weights", where="weights", got=f"{len(weights)} for {num}", fix=fix)
+
+    @property
+    def side(self) -> int:
+        """The learner's side as a number."""
+        return ("adversary", "target").index(self.role)
+
+    @property
+    def met(self) -> tuple[Opponent, ...]:
+        """The opponents that can be drawn: the ordinary one and the pool, so that a long campaign loads no more than those."""
+        ordinary, adversaries = ([one for one in self.opponents if one.ordinary == kind] for kind in (True, False))
+        if self.drawing.sampling == "weighted":
+            drawn = [one for one, weight in zip(adversaries, self.drawing.weights, strict=True) if weight > 0]
+            return (*ordinary, *drawn)
+        return (*ordinary, *adversaries[-1 if self.drawing.sampling == "latest" else -self.drawing.pool :])
+
+
+def require_enough(lost: Mapping[int, tuple[str, str]], met: Mapping[int, str], max_lost: float) -> None:
+    """Checks that opponents have not failed in too many dialogues of an update.
+
+    Args:
+        lost: the opponent's name and the reason, by dialogue.
+        met: whom each dialogue of the update was played with, the lost ones included.
+        max_lost: share of them that may be lost, though never all of an opponent.
+
+    Raises:
+        ConfigError: more are lost.
+    """
+    kept = {name for index, name in met.items() if index not in lost}
+    if len(lost) <= max_lost * len(met) and kept == set(met.values()):
+        return
+    name, reason = next(iter(lost.values()))
+    # On one line, without a "fix" of its own: the error is one about opponents.
+    told = ", ".join(" ".join(line.split()) for line in reason.splitlines() if not line.startswith("  fix:"))
+    raise ConfigError(
+        "opponents fail in too many dialogues to learn from the rest",
+        where=f"opponent {name}",
+        got=f"{len(lost)} of {len(met)} dialogues of an update are lost, {max_lost:.0%} may be; {told}",
+        fix="mend the agent, or allow more with reinforce.max_lost",
+    )
+
+
+class OpponentDraw:
+    """Decides whom the learner meets in each dialogue of each update, and keeps the opponents' records.
+
+    The adversary is drawn once an update, so that its dialogues can be played side by side.
+
+    Args:
+        roster: whom there is to meet.
+        seed: of the draws.
+    """
+
+    def __init__(self, roster: TrainingRoster, seed: int) -> None:
+        self._seed, self._drawing = seed, roster.drawing
+        self._pool = [opponent.name for opponent in roster.met if not opponent.ordinary]
+        self._ordinary = [opponent.name for opponent in roster.met if opponent.ordinary]
+        self.wins: dict[str, float] = {}
+        """Share of their latest dialogues that the adversaries won, a draw counting half; those that have been met."""
+
+    def names(self, update: int, size: int) -> list[str]:
+        """Whom each of `size` dialogues of an update is played with."""
+        drawn = str(stream(self._seed, "opponent", update).choice(self._pool, p=self._probabilities()))
+        # One dialogue at least is the adversary's: of the others alone there is nothing to learn about it.
+        num_ordinary = min(round(self._drawing.partner_share * size), size - 1) if self._ordinary else 0
+        return self._ordinary * num_ordinary + [drawn] * (size - num_ordinary)
+
+    def note(self, names: Sequence[str], leads_N: np.ndarray) -> None:
+        """Adds an update's dialogues to the records.
+
+        Args:
+            names: whom each was played with.
+            leads_N: points of the opponent less those of the learner.
+        """
+        for name in self._pool:
+            met = np.array([name == other for other in names])
+            if met.any():
+                won = float(((np.sign(leads_N[met]) + 1) / 2).mean())
+                before = self.wins.get(name, won)
+                self.wins[name] = MEMORY * before + (1 - MEMORY) * won
+
+    def restore(self, wins: Mapping[str, Any]) -> None:
+        """Puts back the records of a saved training."""
+        self.wins = {name: float(share) for name, share in wins.items()}
+
+    def _probabilities(self) -> np.ndarray:
+        if self._drawing.sampling == "weighted":
+            weights = np.array([weight for weight in self._drawing.weights if weight > 0])
+            return weights / weights.sum()
+        if self._drawing.sampling == "prioritised":
+            # One that was never met counts as one that always wins.
+            return hard_weights(np.array([self.wins.get(name, 1.0) for name in self._pool]))
+        return np.full(len(self._pool), 1 / len(self._pool))

@@ -1,0 +1,407 @@
+"""Adversarial sentences by replacing words: the reactive and the preemptive search (Cheng et al. 2019, sections 4.3 and 4.4).
+
+Both begin with a sentence that the adversary's speaker would say, and replace one word after another, each time by the
+candidate with the lowest key, as long as the key falls. They differ in what a sentence leads to:
+  * reactive (eq. 5-7): the target ends the talk at once, and chooses;
+  * preemptive (eq. 8): the target replies, the adversary ends the talk, and the target chooses; the loss is the mean over
+    sampled replies. All candidates of a search meet the same draws, so that none wins by luckier ones; whether the sentence
+    found reaches its goal is judged on other draws.
+Where fluency is a constraint too, no candidate that is too perplexing is asked about; padding, which finds places, is none.
+A key is (constraint broken, loss, -advantage), compared in this order; where the constraint is broken, the gap stands for
+the loss. Candidates of many dialogues are judged together.
+
+Departures:
+  * # Paper: candidates that break the constraint are dropped. Ours: they rank last, by how far the target is from ending, so
+    that a search whose first sentence does not end the talk has a way to one that does. A black box shows no such distance.
+  * # Released: the first word stays, and special tokens may enter. Ours: every word may go; special tokens are an option.
+  * # Released: a preemptive candidate is judged on 1 or 10 fresh replies. Ours: on a few common ones, the best on many.
+
+Shapes: n dialogues, r candidates, L words of a sentence (its `<eos>` included), V words, M selections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parley.engine.negotiation.attacks.candidates import (
+    Candidates,
+    ExchangeBatch,
+    Found,
+    ReplacementStep,
+    Scores,
+    offered_words,
+)
+from parley.engine.negotiation.attacks.choices import BLOCK, Choices, Chooser, Queries, codes_of
+from parley.engine.negotiation.attacks.gradient import word_changes
+from parley.engine.negotiation.attacks.objective import Values, end_gaps, losses
+from parley.engine.negotiation.attacks.settings import SearchConfig
+from parley.engine.negotiation.defences import PerplexityFilter, admissible
+from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
+from parley.policies.negotiator.prefix import Endings, Prefixes
+from parley.policies.negotiator.speaker import NegotiatorAgent, selection_scores
+
+REPLY_WORDS = 40
+"""Words of a sampled reply, its end included; longer ones are cut off."""
+
+Judge = Callable[[Candidates, np.ndarray | None], Scores]
+"""Says what candidates come to, exactly for the best of each dialogue unless its code is not below the figure (n,) given;
+without figures, which one is best."""
+
+
+@torch.no_grad()
+def reactive(
+    target: NegotiatorAgent,
+    exchanges: ExchangeBatch,
+    sentences: Sequence[np.ndarray],
+    config: SearchConfig,
+    generators: Sequence[np.random.Generator] = (),
+    fluency: PerplexityFilter | None = None,
+) -> list[Found]:
+    """Sentences after which the target ends the talk and chooses in the adversary's favour.
+
+    Args:
+        target: its networks are read; it is never asked to play.
+        exchanges: where the sentences would be said.
+        sentences: word ids of each, `<eos>` last and nowhere else.
+        config: how to search.
+        generators: one per dialogue; random proposals alone need them.
+        fluency: which sentences may be candidates; None for all.
+
+    Returns:
+        One result per dialogue.
+    """
+    search = _Search(target, exchanges, sentences, config, generators, fluency)
+    return search.run(search.judge_reactive, config.goal)
+
+
+@torch.no_grad()
+def preemptive(
+    target: NegotiatorAgent,
+    exchanges: ExchangeBatch,
+    sentences: Sequence[np.ndarray],
+    config: SearchConfig,
+    generators: Sequence[np.random.Generator],
+    fluency: PerplexityFilter | None = None,
+) -> list[Found]:
+    """Sentences after whose reply the adversary should end the talk.
+
+    Args:
+        target: its networks are read and its replies sampled, at its own temperature.
+        exchanges: where the sentences would be said.
+        sentences: word ids of each, `<eos>` last and nowhere else.
+        config: how to search.
+        generators: one per dialogue; they decide the draws of the replies.
+        fluency: which sentences may be candidates; None for all.
+
+    Returns:
+        One result per dialogue; `reached` is judged on replies that the search has not met.
+    """
+    search = _Search(target, exchanges, sentences, config, generators, fluency)
+    search.draw_replies()
+    found = search.run(search.judge_preemptive, config.preemptive_goal)
+    hopeful = np.array([d for d, result in enumerate(found) if result.reached], dtype=np.int64)
+    if not hopeful.size:
+        return found
+    search.draw_replies()
+    expected = search.judge_replies(search.untouched(hopeful), config.replies, 1, search.any_code)
+    for row, d in enumerate(hopeful.tolist()):
+        step = search.step(expected, row, d, -1, -1)
+        reached = search.reaches(step, config.preemptive_goal)
+        found[d] = replace(found[d], reached=reached, reads=step.reads, decisions=step.decisions)
+    return found
+
+
+class _Search:
+    """Replaces words in the sentences of n dialogues side by side."""
+
+    def __init__(
+        self,
+        target: NegotiatorAgent,
+        exchanges: ExchangeBatch,
+        sentences: Sequence[np.ndarray],
+        config: SearchConfig,
+        generators: Sequence[np.random.Generator],
+        fluency: PerplexityFilter | None,
+    ) -> None:
+        self.target, self.exchanges, self.config, self.generators = target, exchanges, config, generators
+        self.fluency = fluency
+        self.vocabulary, self.domain = target.vocabulary, target.model.domain
+        self.words = offered_words(self.vocabulary, config.allow_special)
+        self.values = Values.of(exchanges.contexts, self.domain)
+        self.lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+        self.sentences = np.full((len(sentences), int(self.lengths.max())), PAD_ID, dtype=np.int64)
+        for d, sentence in enumerate(sentences):
+            self.sentences[d, : len(sentence)] = sentence
+        self.reads, self.decisions, self.kept_out = np.zeros((3, len(exchanges)), dtype=np.int64)
+        self.any_code = np.full(len(exchanges), np.inf)
+        self.tokens, self.prefixes = self._read()
+
+    def run(self, judge: Judge, goal: float) -> list[Found]:
+        """Replaces words until the key no longer falls, no more may be replaced, or the goal is reached and is enough."""
+        size = len(self.exchanges)
+        first = judge(self.untouched(np.arange(size)), self.any_code)
+        # What the target would not hear is worse than anything that it would.
+        unheard = ~self._admissible(self.untouched(np.arange(size)))
+        keys = [(True, np.inf, np.inf) if unheard[d] else first.key(d) for d in range(size)]
+        codes = np.where(first.broken | unheard, np.inf, codes_of(first.loss, first.advantage))
+        steps = [[self.step(first, d, d, -1, -1)] for d in range(size)]
+        enough = np.array([self._stops(steps[d][-1], goal) for d in range(size)]) & ~unheard
+        active = np.flatnonzero((self.lengths > 1) & ~enough)
+        for _ in range(self.config.max_replacements):
+            if not active.size:
+                break
+            candidates, scores = self._propose(active, judge, codes)
+            going = []
+            for row in scores.best(candidates.dialogues).tolist():
+                d, position, word = (int(x[row]) for x in (candidates.dialogues, candidates.positions, candidates.words))
+                # A word in its own place gains nothing but rounding.
+                if scores.key(row) < keys[d] and word != self.sentences[d, position]:
+                    keys[d] = scores.key(row)
+                    codes[d] = np.inf if scores.broken[row] else codes_of(scores.loss[row], scores.advantage[row])
+                    self.sentences[d, position] = word
+                    unheard[d] = False
+                    steps[d].append(self.step(scores, row, d, position, word))
+                    if not self._stops(steps[d][-1], goal):
+                        going.append(d)
+            self.tokens, self.prefixes = self._read()
+            active = np.array(going, dtype=np.int64)
+        gaps, probabilities = self._answers()
+        return [
+            Found(
+                sentence=self.sentences[d, : self.lengths[d]],
+                steps=tuple(steps[d]),
+                reached=self.reaches(steps[d][-1], goal) and not unheard[d],
+                ends=bool(gaps[d] <= 0),
+                end_probability=float(probabilities[d]),
+                reads=int(self.reads[d]),
+                decisions=int(self.decisions[d]),
+                kept_out=int(self.kept_out[d]),
+            )
+            for d in range(size)
+        ]
+
+    def untouched(self, dialogues: np.ndarray) -> Candidates:
+        """The sentences as they stand: their `<eos>` replaced by itself."""
+        return Candidates(dialogues, self.lengths[dialogues] - 1, np.full(len(dialogues), EOS_ID))
+
+    def judge_reactive(self, candidates: Candidates, below: np.ndarray | None) -> Scores:
+        """Eq. 5-7: would the target end the talk, and what would it choose?"""
+        config, hard = self.config, self.config.constraint == "hard"
+        gaps = self._gaps(candidates)
+        np.add.at(self.reads, candidates.dialogues, 1)
+        broken = gaps > -config.end_margin if hard else np.zeros(len(candidates), dtype=bool)
+        # A black box shows whether the talk has ended, not how near its end was.
+        loss = np.where(broken & (config.loss != "outcome"), gaps, 0.0)
+        temperature = self.target.temperature or 1.0
+        penalty = np.zeros(len(candidates)) if hard else config.penalty * np.maximum(0.0, gaps / temperature)
+        adversary, target = np.zeros((2, len(candidates)))
+        asked = np.flatnonzero(~broken)
+        if asked.size:
+            endings = self._endings(candidates[asked], *self._end_now(len(asked)))
+            queries = Queries(candidates.dialogues[asked], endings, penalty[asked])
+            loss[asked], adversary[asked], target[asked] = self._choose(queries, 1, below)
+        return Scores(broken, loss, adversary, target)
+
+    def judge_preemptive(self, candidates: Candidates, below: np.ndarray | None) -> Scores:
+        """Eq. 8: what does the target choose after its reply? All are judged on a few replies, the best of them on many.
+
+        Who is not among the best cannot win: a mean over a few replies does not compare with one over many.
+        """
+        config = self.config
+        if config.screening_replies == config.replies:
+            return self.judge_replies(candidates, config.replies, 1, below)
+        scores = self.judge_replies(candidates, config.screening_replies, config.finalists, self.any_code)
+        best = np.sort(scores.best(candidates.dialogues, config.finalists))
+        judged = self.judge_replies(candidates[best], config.replies, 1, below)
+        loss, adversary, target = np.full(len(candidates), np.inf), scores.adversary.copy(), scores.target.copy()
+        loss[best], adversary[best], target[best] = judged.loss, judged.adversary, judged.target
+        return Scores(scores.broken, loss, adversary, target)
+
+    def judge_replies(self, candidates: Candidates, count: int, most: int, below: np.ndarray | None) -> Scores:
+        """Mean loss and points over the first `count` of the drawn replies; exact for the `most` best of each dialogue."""
+        np.add.at(self.reads, candidates.dialogues, 1)
+        size = max(1, BLOCK // count)
+        parts = [self._end_after_reply(candidates[i : i + size], count) for i in range(0, len(candidates), size)]
+        suffixes, widths = (np.concatenate(column) for column in zip(*parts, strict=True))
+        endings = self._endings(candidates[np.repeat(np.arange(len(candidates)), count)], suffixes, widths)
+        queries = Queries(candidates.dialogues, endings, np.zeros(len(candidates)), count)
+        return Scores(np.zeros(len(candidates), dtype=bool), *self._choose(queries, most, below))
+
+    def draw_replies(self) -> None:
+        """New draws for the words of the target's replies, by dialogue, reply and place in the reply."""
+        shape = (self.config.replies, REPLY_WORDS)
+        self._draws = np.stack([generator.random(shape, dtype=np.float32) for generator in self.generators])
+
+    def _read(self) -> tuple[np.ndarray, Prefixes]:
+        """The dialogues with the sentences as they stand, in the target's view (n, P), and read by it."""
+        starts = self.exchanges.lengths
+        ends = starts + 1 + self.lengths
+        tokens = np.full((len(starts), int(ends.max())), PAD_ID, dtype=np.int64)
+        for d, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            tokens[d, :start] = self.exchanges.tokens[d, :start]
+            tokens[d, start] = self.vocabulary.them_id
+            tokens[d, start + 1 : end] = self.sentences[d, : self.lengths[d]]
+        return tokens, Prefixes(self.target.tables, self.exchanges.contexts[1], tokens, ends)
+
+    def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray) -> tuple[Candidates, Scores]:
+        """Candidates for one more replacement in each active dialogue, and what they come to."""
+        proposals, places = self.config.proposals, [np.arange(self.lengths[d] - 1) for d in active.tolist()]
+        if proposals == "random":
+            candidates = self._at_random(active)
+        elif proposals == "gradient":
+            candidates = self._by_gradient(active, judge == self.judge_reactive)
+        else:
+            if proposals == "pad-scan":
+                index = np.repeat(active, [len(p) for p in places])
+                padded = Candidates(index, np.concatenate(places), np.full(len(index), PAD_ID))
+                places = [padded.positions[[row]] for row in judge(padded, None).best(index).tolist()]
+            candidates = self._everywhere(active, places)
+        heard = self._admissible(candidates)
+        np.add.at(self.kept_out, candidates.dialogues[~heard], 1)
+        candidates = candidates[np.flatnonzero(heard)]
+        return candidates, judge(candidates, below) if len(candidates) else Scores(*np.zeros((4, 0)))
+
+    def _admissible(self, candidates: Candidates) -> np.ndarray:
+        """Which candidates (r,) are no more perplexing than they may be."""
+        return admissible(self.fluency, self.exchanges, self.tokens, self.lengths, candidates)
+
+    def _everywhere(self, active: np.ndarray, places: Sequence[np.ndarray]) -> Candidates:
+        """Every word offered at each of the given places of every dialogue."""
+        count = len(self.words)
+        index = np.repeat(active, [len(p) * count for p in places])
+        return Candidates(index, np.repeat(np.concatenate(places), count), np.tile(self.words, len(index) // count))
+
+    def _at_random(self, active: np.ndarray) -> Candidates:
+        count, positions, words = self.config.candidates, [], []
+        for d in active.tolist():
+            positions.append(self.generators[d].integers(self.lengths[d] - 1, size=count))
+            words.append(self.words[self.generators[d].integers(len(self.words), size=count)])
+        return Candidates(np.repeat(active, count), np.concatenate(positions), np.concatenate(words))
+
+    def _by_gradient(self, active: np.ndarray, reactive: bool) -> Candidates:
+        """The candidates with the largest first-order fall of the loss, given `<selection>` or the first drawn reply."""
+        untouched = self.untouched(active)
+        suffixes, widths = self._end_now(len(active)) if reactive else self._end_after_reply(untouched, 1)
+        starts, ends = self.exchanges.lengths[active] + 1, self.exchanges.lengths[active] + 1 + self.lengths[active]
+        tokens = np.full((len(active), int((ends + widths).max())), PAD_ID, dtype=np.int64)
+        for i, end in enumerate(ends.tolist()):
+            tokens[i, :end] = self.tokens[active[i], :end]
+            tokens[i, end : end + widths[i]] = suffixes[i, : widths[i]]
+        contexts, values = self.exchanges.contexts[1][active], self.values.rows(active)
+
+        def loss_of(words_nTV: Tensor, items_n6K: Tensor) -> Tensor:
+            loss = losses(selection_scores(items_n6K, contexts, self.domain), values, self.config.loss, float("inf"))
+            if not reactive:
+                return loss
+            answers = words_nTV[torch.arange(len(active)), torch.from_numpy(ends)] + self._unspeakable()
+            gaps = (end_gaps(answers) + self.config.end_margin) / (self.target.temperature or 1.0)
+            return loss + self.config.penalty * gaps.clamp_min(0)
+
+        changes_nTV = word_changes(self.target.model, contexts, tokens, ends + widths, loss_of)
+        positions, words = [], []
+        for i in range(len(active)):
+            table = changes_nTV[i, starts[i] : ends[i] - 1][:, torch.from_numpy(self.words)]
+            count = min(self.config.candidates, table.numel())
+            best = table.flatten().topk(count, largest=False).indices.cpu().numpy()
+            positions.append(best // len(self.words))
+            words.append(self.words[best % len(self.words)])
+        return Candidates(np.repeat(active, [len(p) for p in positions]), np.concatenate(positions), np.concatenate(words))
+
+    def _choose(self, queries: Queries, most: int, below: np.ndarray | None) -> Choices:
+        """The choices that candidates lead to, those of the `most` best of each dialogue exact."""
+        np.add.at(self.decisions, queries.dialogues, queries.replies)
+        chooser = Chooser(self.target.tables.screening, self.prefixes, self.exchanges.contexts[1], self.values, self.config)
+        return chooser.choices(queries, most, below)
+
+    def _gaps(self, candidates: Candidates) -> np.ndarray:
+        """How far (r,) the target is from ending the talk, in logits at temperature 1."""
+        parts = [end_gaps(self._answer_logits(candidates[i : i + BLOCK])) for i in range(0, len(candidates), BLOCK)]
+        return (self.target.temperature or 1.0) * torch.cat(parts).cpu().numpy().astype(np.float64)
+
+    def _answer_logits(self, candidates: Candidates) -> Tensor:
+        """Logits (r, V) of the first word of the target's answer, over its temperature."""
+        return self.target.logits(self.prefixes.states(self._endings(candidates, *self._answer(len(candidates)))))
+
+    def _answers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Gaps and probabilities (n,) of `<selection>` as the answer to the sentences as they stand."""
+        logits_nV = self._answer_logits(self.untouched(np.arange(len(self.exchanges))))
+        gaps = end_gaps(logits_nV)
+        greedy = self.target.temperature == 0
+        probabilities = (gaps <= 0).float() if greedy else logits_nV.softmax(1)[:, SELECTION_ID]
+        return gaps.cpu().numpy(), probabilities.cpu().numpy()
+
+    def _unspeakable(self) -> Tensor:
+        mask = torch.zeros_like(self.target.word_bias_V)
+        mask[list(self.vocabulary.unspeakable_ids)] = -torch.inf
+        return mask
+
+    def _answer(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """What follows a sentence before the target's answer: tokens (count, 1) and lengths."""
+        return np.full((count, 1), self.vocabulary.you_id), np.ones(count, dtype=np.int64)
+
+    def _end_now(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """What follows a reactive sentence: the target says `<selection>`. Tokens (count, 2) and lengths."""
+        return np.tile([self.vocabulary.you_id, SELECTION_ID], (count, 1)), np.full(count, 2)
+
+    def _end_after_reply(self, candidates: Candidates, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """What follows preemptive sentences: sampled replies, `count` a candidate, and `<selection>` unless that is the reply.
+
+        Returns:
+            Tokens (r * count, W), the replies of a candidate in a row, and how many of them count.
+        """
+        states = self.prefixes.states(self._endings(candidates, *self._answer(len(candidates))))
+        rows = torch.arange(len(candidates), device=states.device).repeat_interleave(count)
+        dialogues = torch.from_numpy(candidates.dialogues).to(states.device)
+        gates = self.prefixes.context_gates_n3H[dialogues[rows]]
+        draws = self._draws[candidates.dialogues, :count].reshape(-1, REPLY_WORDS)
+        words, lengths = self.target.sample(states[rows], gates, draws)
+        said, widths = words.cpu().numpy(), lengths.cpu().numpy()
+        suffixes = np.full((len(said), 1 + REPLY_WORDS + 2), PAD_ID, dtype=np.int64)
+        suffixes[:, 0] = self.vocabulary.you_id
+        suffixes[:, 1 : 1 + REPLY_WORDS] = said
+        row = np.arange(len(said))
+        suffixes[row, 1 + widths] = self.vocabulary.them_id
+        suffixes[row, 2 + widths] = SELECTION_ID
+        ended = (widths == 1) & (said[:, 0] == SELECTION_ID)
+        return suffixes, np.where(ended, 2, widths + 3)
+
+    def _endings(self, candidates: Candidates, suffixes: np.ndarray, widths: np.ndarray) -> Endings:
+        """The edited dialogues from the edited word on, going on with the first `widths` tokens of `suffixes`."""
+        rest = self.lengths[candidates.dialogues] - candidates.positions
+        width = int((rest + widths).max())
+        columns = np.arange(width)
+        positions = np.minimum(candidates.positions[:, None] + columns, self.sentences.shape[1] - 1)
+        after = np.clip(columns - rest[:, None], 0, suffixes.shape[1] - 1)
+        said = self.sentences[candidates.dialogues[:, None], positions]
+        tokens = np.where(columns < rest[:, None], said, np.take_along_axis(suffixes, after, 1))
+        tokens[:, 0] = candidates.words
+        keeps = self.exchanges.lengths[candidates.dialogues] + 1 + candidates.positions
+        return Endings(candidates.dialogues, keeps, tokens, rest + widths)
+
+    def reaches(self, step: ReplacementStep, goal: float) -> bool:
+        """Whether a sentence is a success: it keeps the constraint, and the target's choice pays enough.
+
+        # Released: the loss alone decides, which counts the points of a choice that the target would not yet make.
+        # Ours: so for that loss.
+        """
+        return not step.broken and (step.loss <= -goal if self.config.loss == "released" else step.advantage >= goal)
+
+    def _stops(self, step: ReplacementStep, goal: float) -> bool:
+        return self.config.stop_at_goal and self.reaches(step, goal)
+
+    def step(self, scores: Scores, row: int, d: int, position: int, word: int) -> ReplacementStep:
+        """What one candidate of dialogue `d` came to, with the queries made in it so far."""
+        return ReplacementStep(
+            position=position,
+            word=word,
+            broken=bool(scores.broken[row]),
+            loss=float(scores.loss[row]),
+            points=(float(scores.adversary[row]), float(scores.target[row])),
+            reads=int(self.reads[d]),
+            decisions=int(self.decisions[d]),
+        )

@@ -1,0 +1,227 @@
+"""The metrics of a white-box attack: what it gains under two protocols, how its sentences read, and what it asks for.
+
+Sources: Cheng et al. 2019, sections 4.3-4.5 and 6. A row is a dialogue that was played live: the target really speaks by its
+own sampling and really decides, and the metrics of negotiation say what came of it. The metrics called `forced_...` are
+the paper's protocol for the same dialogue:
+  # Paper: once an adversarial sentence satisfies the end constraint, `<selection>` is put into the target's mouth and its
+  # choice is scored. Ours: both, because the live target often goes on talking.
+A dialogue without such a sentence counts with its live outcome.
+
+Attempts of one dialogue hang together, so everything that is averaged over attempts is clustered by dialogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from parley.engine.core.stats.perplexity import perplexity
+from parley.engine.core.stats.rows import Row, finished
+from parley.engine.core.stats.statistics import (
+    FOR_ADVERSARY,
+    LOWER_FOR_ADVERSARY,
+    NEITHER,
+    Estimate,
+    Metric,
+    Points,
+    clustered_rate,
+    mean,
+    rate,
+)
+from parley.engine.negotiation.metrics.dialogues import METRICS, negotiation_metrics, outcome_metrics
+
+Attempt = Mapping[str, Any]
+"""One entry of the column `attempts`."""
+
+REACTIVE = "reactive"
+"""The kind of an attempt that wants the target to end the dialogue right after it."""
+UNUSUAL_PROBABILITY = 1e-4
+"""A token that the judge finds less likely than this makes its sentence unusual."""
+
+_OUTCOMES = ("advantage", "par_strict", "par", "agreement", "score_adversary", "score_target")
+_FORCED = {
+    f"forced_{name}": METRICS[name]._replace(
+        title=f"{METRICS[name].title}, end forced",
+        definition="like the live figure, but with <selection> forced on the target where the end constraint holds",
+    )
+    for name in _OUTCOMES
+}
+
+ATTACK_METRICS: dict[str, Metric] = {
+    **METRICS,
+    **_FORCED,
+    "attacked": Metric("attacked", NEITHER, "share of all dialogues with an attack sentence", "share", main=True),
+    "accepted": Metric(
+        "search succeeded", FOR_ADVERSARY, "share of all dialogues in which a search reached its goal", "share", main=True
+    ),
+    "ended_share": Metric(
+        "target ended",
+        FOR_ADVERSARY,
+        "share of successful reactive attempts that the target answered with <selection>",
+        "share",
+        main=True,
+    ),
+    "end_probability": Metric(
+        "probability of the end",
+        FOR_ADVERSARY,
+        "target's probability of answering <selection>, mean over the same attempts",
+        "share",
+    ),
+    "attack_ppl": Metric(
+        "attack sentence's perplexity", LOWER_FOR_ADVERSARY, "exp of nll per token over attempts", "perplexity", main=True
+    ),
+    "base_ppl": Metric(
+        "untouched sentence's perplexity",
+        NEITHER,
+        "the same for what the speaker would have said instead",
+        "perplexity",
+        main=True,
+    ),
+    "unusual_share": Metric(
+        "unusual sentences",
+        LOWER_FOR_ADVERSARY,
+        f"share of judged attempts with a special token or one less likely than {UNUSUAL_PROBABILITY:g}",
+        "share",
+        main=True,
+    ),
+    "replaced_words": Metric(
+        "replaced words", LOWER_FOR_ADVERSARY, "words that differ from the untouched sentence, mean over attempts", main=True
+    ),
+    "reads": Metric(
+        "sentences read", LOWER_FOR_ADVERSARY, "candidates that the target's reader was asked about, mean over all dialogues"
+    ),
+    "decisions": Metric(
+        "decisions asked for", LOWER_FOR_ADVERSARY, "candidates that the target decided upon, mean over all dialogues"
+    ),
+    "seconds": Metric("seconds", LOWER_FOR_ADVERSARY, "of one worker, per dialogue"),
+}
+"""Every metric of an attack in the order of the result table: live ones, forced ones, then those of the searches."""
+
+UNTOUCHED: dict[str, Metric] = {
+    "untouched_advantage": METRICS["advantage"]._replace(
+        title="advantage, end forced, untouched sentence",
+        definition="what the target would choose behind what the speaker would have said, mean over attempts: the control",
+        main=True,
+    )
+}
+"""What an attack is compared with whose sentences always count: the same ones without what was searched."""
+
+Step = Mapping[str, Any]
+"""One entry of the column `steps` of an attempt."""
+
+_COSTS: Mapping[str, Callable[[Step], int]] = {
+    "replaced": lambda step: step["replaced"],
+    # A black box answers both by being asked: whether a sentence ends the talk, and what the target then chooses.
+    "queries": lambda step: step["reads"] + step["decisions"],
+}
+"""What a search has spent by one of its steps, by the name of the budget."""
+
+
+def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate]:
+    """All of `ATTACK_METRICS` from the rows of one attack.
+
+    Args:
+        rows: rows of `parley.engine.negotiation.verbs.rows.ATTACKS`; those with status "error" are left out with a warning.
+        seconds: worker seconds per dialogue, which rows do not hold because they are the same for any number of workers.
+
+    Returns:
+        One estimate per name in `ATTACK_METRICS`, in its order; the value is NaN where nothing qualifies (no attempt, no
+        judge).
+    """
+    live = negotiation_metrics(rows)
+    dialogues = finished(rows)
+    forced = outcome_metrics([_with_forced_end(row) for row in dialogues])
+    attempts = [(str(row["item_key"]), attempt) for row in dialogues for attempt in row["attempts"]]
+    reached = [(key, attempt) for key, attempt in attempts if attempt["accepted"] and attempt["kind"] == REACTIVE]
+    judged = [(key, attempt) for key, attempt in attempts if attempt["lowest_probability"] is not None]
+    num_attacked = sum(bool(row["attempts"]) for row in dialogues)
+    num_accepted = sum(any(attempt["accepted"] for attempt in row["attempts"]) for row in dialogues)
+
+    def over(chosen: Sequence[tuple[str, Attempt]], number: Callable[[Attempt], float]) -> Estimate:
+        return mean([number(attempt) for _, attempt in chosen], [key for key, _ in chosen])
+
+    def share(chosen: Sequence[tuple[str, Attempt]], holds: Callable[[Attempt], bool]) -> Estimate:
+        return clustered_rate([holds(attempt) for _, attempt in chosen], [key for key, _ in chosen])
+
+    def per_dialogue(column: str) -> Estimate:
+        return mean([row[column] for row in dialogues])
+
+    def fluency(whose: str, suffix: str) -> Estimate:
+        nats, words = ([attempt[f"{column}{suffix}"] for _, attempt in attempts] for column in ("nll", "num_words"))
+        return perplexity(whose, nats, words, [key for key, _ in attempts])
+
+    estimates = {
+        **live,
+        **{f"forced_{name}": forced[name] for name in _OUTCOMES},
+        "attacked": rate(num_attacked, len(dialogues)),
+        "accepted": rate(num_accepted, len(dialogues)),
+        "ended_share": share(reached, lambda attempt: attempt["ended"]),
+        "end_probability": over(reached, lambda attempt: attempt["end_probability"]),
+        "attack_ppl": fluency("attack sentences", ""),
+        "base_ppl": fluency("untouched sentences", "_base"),
+        "unusual_share": share(judged, _is_unusual),
+        "replaced_words": over(attempts, lambda attempt: len(attempt["replaced"])),
+        "reads": per_dialogue("reads"),
+        "decisions": per_dialogue("decisions"),
+        "seconds": seconds,
+    }
+    assert list(estimates) == list(ATTACK_METRICS), "the table and the computation name the same metrics"
+    return estimates
+
+
+def untouched_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """`UNTOUCHED` from the rows of one attack, over its attempts."""
+    paths = [(str(row["item_key"]), each["steps"]) for row in finished(rows) for each in row["attempts"] if each["steps"]]
+    gains = [_gain_within(steps[:1], _COSTS["replaced"], 0) for _, steps in paths]
+    return {"untouched_advantage": mean(gains, [key for key, _ in paths])}
+
+
+def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
+    """What reactive searches gain within a budget, the forced protocol's advantage averaged over their dialogues.
+
+    A search within a budget is the search that was recorded, stopped before the first step that exceeds it; where no step
+    is left out, it stays where it ended. A sentence that does not satisfy the end constraint earns 0:0, whether or not the
+    search reached its goal. The recorded steps are whole replacements, so what a search would have found in the middle of one
+    is not counted. Attacks that say only what succeeded have only such searches on record.
+
+    Args:
+        rows: rows of `parley.engine.negotiation.verbs.rows.ATTACKS`; the first reactive attempt of each dialogue counts.
+
+    Returns:
+        Advantage by budget: under "replaced" for 0, 1, ... words, under "queries" for 1, 2, 4, ... answers of the target, to
+        whether a sentence ends the talk and to what it would then choose; gradients are not counted. n dialogues with a
+        reactive attempt at every budget. Without any, both are empty.
+    """
+    attempts = (next((each for each in row["attempts"] if each["kind"] == REACTIVE), None) for row in finished(rows))
+    paths = [attempt["steps"] for attempt in attempts if attempt is not None]
+    if not paths:
+        return {name: [] for name in _COSTS}
+    most = {name: max((cost(step) for _, *rest in paths for step in rest), default=0) for name, cost in _COSTS.items()}
+    budgets = {
+        "replaced": range(most["replaced"] + 1),
+        "queries": [2**power for power in range(max(0, most["queries"] - 1).bit_length() + 1)],
+    }
+    return {
+        name: [(limit, mean([_gain_within(path, _COSTS[name], limit) for path in paths])) for limit in limits]
+        for name, limits in budgets.items()
+    }
+
+
+def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) -> int:
+    """The forced advantage of the last step before the budget is exceeded; saying the untouched sentence costs nothing."""
+    first, *rest = path
+    last = first
+    for step in rest:
+        if cost(step) > limit:
+            break
+        last = step
+    return int(last["points_adversary"] - last["points_target"]) if last["feasible"] else 0
+
+
+def _with_forced_end(row: Row) -> Row:
+    return {name: row[f"forced_{name}"] for name in ("points_adversary", "points_target", "agreed")}
+
+
+def _is_unusual(attempt: Attempt) -> bool:
+    # Turned round, so that a likelihood that is not a number counts as unusual.
+    return attempt["special"] > 0 or not attempt["lowest_probability"] >= UNUSUAL_PROBABILITY

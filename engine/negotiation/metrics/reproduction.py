@@ -1,0 +1,388 @@
+"""Tables 2, 6 and 7 of Cheng et al. 2019 as they were measured, beside the published ones, and what of them is reproduced.
+
+A training is everything from the corpus on: supervised agent, RL agent, adversaries, adversarial training. Figures are means
+over trainings with intervals over trainings and dialogues (`parley.engine.core.stats.repeats`); all trainings are measured on
+the same scenarios. What is compared with a published figure is the forced one where there is one, which is the paper's
+protocol.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from parley.engine.core.stats.repeats import over_trainings
+from parley.engine.core.stats.repetition import LOST, has_lost
+from parley.engine.core.stats.rounds import Round
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.stats.tables import ABSENT, BETWEEN, TextTable, figure, with_interval
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
+from parley.engine.negotiation.metrics.attack_table import TABLE_2, TURNS, AttackLine, attack_table, points_cell, share_cell
+from parley.engine.negotiation.metrics.campaign import ROUND_METRICS, rounds_table
+from parley.engine.negotiation.metrics.published import ATTACKS, PublishedAttack
+
+SV, RL, TURN, CONTROL, HARDENED = "sv", "rl", "turns", "control", "hardened"
+"""Parts: what is attacked, or how. `CONTROL` is the RL agent after as much plain play as adversarial training has dialogues."""
+PLAIN, KNOWN = "plain", "rl-known"
+"""Rows that a table of attacks has not: the RL agent plays, both choose; the adversary that the target learned from last."""
+
+ATTACKED = {
+    SV: "supervised agent",
+    RL: "RL agent",
+    HARDENED: "RL agent after adversarial training",
+    CONTROL: "RL agent after plain play alone",
+}
+"""What is attacked, by parts; table 7 is of the RL agent, too."""
+YES, SIGN, NO, OPEN = "yes", "sign only", "no", "open"
+"""Whether a figure is reproduced."""
+
+_SPOKEN = {PLAIN: "RL agent, no attack, both choose", **TABLE_2, "none": "no attack, the target alone chooses"}
+_TRAINED_AGAIN = {"rl": "RL attack, the best adversary", KNOWN: "RL attack, the adversary of training"}
+
+
+class PaperTable(NamedTuple):
+    """One of the tables.
+
+    Args:
+        heading: above it.
+        rows: titles by row.
+        published: key of `ATTACKS`; empty for none.
+        names: of published rows, where they are not called as the measured ones.
+    """
+
+    heading: str
+    rows: Mapping[str, str]
+    published: str = ""
+    names: Mapping[str, str] = {}
+
+    def known(self, row: str) -> PublishedAttack | None:
+        """What was published of a row."""
+        return ATTACKS.get(self.published, {}).get(self.names.get(row, row))
+
+
+# In the published rows without an attack the RL agent speaks and both sides choose.
+_WITHOUT = {PLAIN: "none", "none": ""}
+_AGAIN = {
+    name: title for row, old in _SPOKEN.items() for name, title in (_TRAINED_AGAIN if row == "rl" else {row: old}).items()
+}
+PARTS: Mapping[str, PaperTable] = {
+    SV: PaperTable("Table 2: the supervised agent", _SPOKEN, "sv", _WITHOUT),
+    RL: PaperTable("Table 2: the RL agent", _SPOKEN, "rl", _WITHOUT),
+    TURN: PaperTable(
+        "Table 7: the RL agent, attacked after n utterances", {row: f"reactive, n = {n}" for row, n in TURNS.items()}, "turns"
+    ),
+    HARDENED: PaperTable("Table 6: the RL agent after adversarial training", _AGAIN, "hardened", {**_WITHOUT, KNOWN: "rl"}),
+    CONTROL: PaperTable("Control: the RL agent after as many dialogues of plain play alone", _SPOKEN),
+}
+"""The tables, in the order of the page."""
+LEGEND = {
+    f"{part}.{row}.{name}": metric for part, of in PARTS.items() for row in of.rows for name, metric in ATTACK_METRICS.items()
+}
+
+OfTraining = Mapping[str, Estimate]
+"""The metrics of a row in one training."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What trainings came to, as far as they are finished.
+
+    Args:
+        rows: the metrics of each training that measured a row, by "PART.ROW" and the training's number.
+        rounds: the rounds of adversarial training, by the training's number.
+    """
+
+    rows: Mapping[str, Mapping[int, OfTraining]] = field(default_factory=dict)
+    rounds: Mapping[int, Sequence[Round]] = field(default_factory=dict)
+
+    def metrics(self) -> dict[str, Estimate]:
+        """The figures over trainings, by "PART.ROW.METRIC"."""
+        return {f"{row}.{name}": estimate for row in self.rows for name, estimate in self.over(row).items()}
+
+    def each(self, row: str) -> dict[str, list[float]]:
+        """What each training came to, by metric."""
+        trainings = list(self.rows[row].values())
+        return {name: [one[name].value for one in trainings] for name in trainings[0]}
+
+    def lines(self, part: str) -> list[AttackLine]:
+        """The lines of a table that there are, beside the RL agent's where that was trained on."""
+        of = PARTS[part]
+        return [
+            AttackLine(
+                title,
+                self.over(f"{part}.{row}"),
+                of.known(row),
+                self._before(row) if part in (HARDENED, CONTROL) else {},
+                self.each(f"{part}.{row}")["advantage"] if len(self.rows[f"{part}.{row}"]) > 1 else (),
+            )
+            for row, title in of.rows.items()
+            if f"{part}.{row}" in self.rows
+        ]
+
+    def tables(self, brief: bool = False) -> dict[str, TextTable]:
+        """All that there are, by heading; what is reproduced comes first."""
+        first = {
+            "Published figures": self.figures(brief),
+            "What the paper concludes": self.conclusions(),
+            "Whether the agents still speak": self.languages(),
+        }
+        tables = {heading: table for heading, table in first.items() if table.rows}
+        for part, of in PARTS.items():
+            if lines := self.lines(part):
+                table = attack_table(lines, brief)
+                tables[of.heading] = replace(table, note=f"{table.note} {self._trained(part)}")
+        if self.rounds:
+            tables["Adversarial training by rounds"] = self._rounds()
+        return tables
+
+    def figures(self, brief: bool = False) -> TextTable:
+        """Every row of the paper's tables beside what was measured like it, and whether its advantage is reproduced.
+
+        Args:
+            brief: as a screen has room for it: advantages alone keep intervals.
+        """
+        rows = []
+        for part, of in PARTS.items():
+            for row, title in of.rows.items():
+                known = of.known(row)
+                if known is None or f"{part}.{row}" not in self.rows:
+                    continue
+                found = self.over(f"{part}.{row}")
+                protocol = compared(found).removesuffix("advantage")
+                cells = [points_cell(found, protocol), *(share_cell(found[protocol + name]) for name in ("par", "agreement"))]
+                points, par, agreement = (cell.split("\n")[0] if brief else cell.replace("\n", " ") for cell in cells)
+                rows.append(
+                    (
+                        f"{_TABLES[part]}: {title}",
+                        "forced" if protocol else "live",
+                        with_interval(found[f"{protocol}advantage"]),
+                        figure(known.advantage),
+                        par,
+                        f"{100 * known.par:.4g} %",
+                        points,
+                        BETWEEN.join(map(figure, known.points)),
+                        agreement,
+                        f"{100 * known.agreement:.4g} %",
+                        ", ".join(_within(found, protocol, known)) or ABSENT,
+                        str(len(self.rows[f"{part}.{row}"])),
+                        _is_reproduced(found[f"{protocol}advantage"], known.advantage),
+                    )
+                )
+        measured = (name for column in _COLUMNS for name in (column, "published"))
+        columns = ("figure", "protocol", *measured, "within", "trainings", "reproduced")
+        told = Counter(row[-1] for row in rows)
+        counts = ", ".join(f"{told[word]} {word}" for word in (YES, SIGN, NO, OPEN) if told[word])
+        return TextTable(columns, tuple(rows), f"Of {len(rows)}: {counts}. {_NOTE_FIGURES}")
+
+    def conclusions(self) -> TextTable:
+        """What the paper concludes from its tables, as differences between rows within each training."""
+        rows = []
+        for title, (first, second) in _CLAIMS.items():
+            if (difference := self._difference(first, second)) is not None:
+                known = _known(first) - (_known(second) if second else 0.0)
+                published = ABSENT if math.isnan(known) else figure(known)
+                rows.append((title, with_interval(difference), published, _holds(difference)))
+        note = f"{_NOTE_CLAIMS} {lost}" if (lost := self.lost()) else _NOTE_CLAIMS
+        return TextTable(("difference, in points of advantage", "measured", "published", "holds"), tuple(rows), note)
+
+    def languages(self) -> TextTable:
+        """How much each agent that is attacked repeats itself in plain play, by training."""
+        rows = [
+            (f"the {who}", *(figure(shares[number].value) if number in shares else ABSENT for number in self._numbers()))
+            for part, who in ATTACKED.items()
+            if (shares := self._repetition(part))
+        ]
+        columns = ("repetition in plain play", *(f"training {number}" for number in self._numbers()))
+        return TextTable(columns, tuple(rows), f"{_NOTE_LANGUAGE} {self.lost()}".rstrip())
+
+    def lost(self) -> str:
+        """Which agents have lost their language in which trainings, in a sentence; empty where all speak."""
+        told = [
+            f"the {who} in training{'s' * (len(lost) > 1)} {' and '.join(lost)}"
+            for part, who in ATTACKED.items()
+            if (lost := [str(number) for number, share in self._repetition(part).items() if has_lost(share.value)])
+        ]
+        return f"Have lost their language, so that what is taken from them says little: {'; '.join(told)}." if told else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON types."""
+        tables = {
+            part: {
+                row: {
+                    "title": title,
+                    "trainings": list(self.rows[f"{part}.{row}"]),
+                    "measured": {name: one.to_json() for name, one in self.over(f"{part}.{row}").items()},
+                    "each": self.each(f"{part}.{row}"),
+                    "published": None if known is None else {"advantage": known.advantage, **asdict(known)},
+                }
+                for row, title in of.rows.items()
+                if f"{part}.{row}" in self.rows
+                for known in (of.known(row),)
+            }
+            for part, of in PARTS.items()
+        }
+        rounds = {
+            str(number): [{name: one.to_json() for name, one in each.metrics.items()} for each in made]
+            for number, made in self.rounds.items()
+        }
+        texts = {"figures": self.figures(), "conclusions": self.conclusions()}
+        said = {
+            name: [dict(zip(_unlike(table.columns), row, strict=True)) for row in table.rows] for name, table in texts.items()
+        }
+        return {"tables": tables, "rounds": rounds, **said}
+
+    def over(self, row: str) -> dict[str, Estimate]:
+        """The figures over trainings of a row that was measured, by metric."""
+        trainings = list(self.rows[row].values())
+        names = [name for name in trainings[0] if all(name in one for one in trainings)]
+        return {name: over_trainings([one[name] for one in trainings], ATTACK_METRICS.get(name)) for name in names}
+
+    def _repetition(self, part: str) -> dict[int, Estimate]:
+        """Of the agent that a part attacks, by training."""
+        measured = self.rows.get(f"{part}.{PLAIN}", {})
+        return {number: one["repetition_target"] for number, one in sorted(measured.items()) if "repetition_target" in one}
+
+    def _numbers(self) -> list[int]:
+        """The trainings of which it is known."""
+        return sorted({number for part in ATTACKED for number in self._repetition(part)})
+
+    def _before(self, row: str) -> dict[str, Estimate]:
+        before = f"{RL}.{'rl' if row == KNOWN else row}"
+        return self.over(before) if before in self.rows else {}
+
+    def _trained(self, part: str) -> str:
+        """On how many trainings the rows of a part are."""
+        by_number: dict[int, list[str]] = {}
+        for row, title in PARTS[part].rows.items():
+            if f"{part}.{row}" in self.rows:
+                by_number.setdefault(len(self.rows[f"{part}.{row}"]), []).append(title)
+        told = [f"{number} {'all rows' if len(by_number) == 1 else ', '.join(titles)}" for number, titles in by_number.items()]
+        return f"Trainings: {'; '.join(told)}."
+
+    def _rounds(self) -> TextTable:
+        made = list(self.rounds.values())
+        rounds = []
+        for number in range(max(map(len, made))):
+            there = [each[number].metrics for each in made if len(each) > number]
+            rounds.append(
+                Round(
+                    number, {name: over_trainings([one[name] for one in there], ROUND_METRICS.get(name)) for name in there[0]}
+                )
+            )
+        table = rounds_table(rounds)
+        return replace(table, note=f"{table.note} Means over trainings: {len(made)}.")
+
+    def _difference(self, first: str, second: str) -> Estimate | None:
+        """The mean over trainings of one row less another, or of one alone; None where no training has both."""
+        if first not in self.rows or (second and second not in self.rows):
+            return None
+        both = [number for number in self.rows[first] if not second or number in self.rows[second]]
+        apart = [
+            _apart(*(one[compared(one)] for one in (self.rows[row][number] for row in (first, second) if row)))
+            for number in both
+        ]
+        return over_trainings(apart) if apart else None
+
+
+_COLUMNS = {
+    "advantage": ("advantage",),
+    "PAR": ("par",),
+    "points": ("score_adversary", "score_target"),
+    "agreement": ("agreement",),
+}
+"""The paper's columns, and the metrics that each is of."""
+_TABLES = {SV: "2, supervised", RL: "2, RL", TURN: "7", HARDENED: "6", CONTROL: "control"}
+_SEARCHES = ("reactive", "preemptive", "ra-pa-da", "ra-pa-ta")
+_CLAIMS: dict[str, tuple[str, str]] = {
+    "the RL attack gains from the supervised agent": (f"{SV}.rl", ""),
+    "the RL attack gains from the RL agent": (f"{RL}.rl", ""),
+    **{
+        f"{TABLE_2[row]}: gains more from the supervised agent than from the RL agent": (f"{SV}.{row}", f"{RL}.{row}")
+        for row in ("rl", *_SEARCHES)
+    },
+    **{
+        f"RA+PA+DA gains more than the reactive attack, {who}": (f"{part}.ra-pa-da", f"{part}.reactive")
+        for part, who in ((SV, "supervised agent"), (RL, "RL agent"))
+    },
+    **{
+        f"{title}: adversarial training takes from it": (f"{RL}.{'rl' if row == KNOWN else row}", f"{HARDENED}.{row}")
+        for row, title in _AGAIN.items()
+        if row in ("rl", KNOWN, *_SEARCHES)
+    },
+    **{
+        f"{_AGAIN[row]}: adversarial training takes more than plain play alone": (f"{CONTROL}.{row}", f"{HARDENED}.{row}")
+        for row in ("rl", *_SEARCHES)
+    },
+}
+"""Rows by what the paper concludes from the first less the second, or the first alone; the control is not in the paper."""
+_WIDEST = 1.0
+"""Points on either side of an advantage from which its interval says too little of a published one that is within it."""
+_NOTE_FIGURES = (
+    "The paper's columns: its scores are points, adversary : target, 0 : 0 without agreement, and its PAR counts ties. "
+    "Within: the columns whose published figure lies within the 95 % interval here, points those of both sides. "
+    "Reproduced, by the advantage alone: yes, where the published advantage is within the 95 % interval; open, where it "
+    f"is, and the interval is wider than {_WIDEST:g} point on a side, so that it says little; sign only, where it is not "
+    "within and the measured one is certainly on the same side of 0; otherwise no. Forced: the target must end where an "
+    "attack sentence satisfies the end constraint, as in the paper. Nothing is known of the published scenarios and seeds."
+)
+_NOTE_CLAIMS = (
+    "First less second within each training, mean over trainings, by the same protocol as above. Holds: yes or no where the "
+    "interval excludes 0, else not certain. The paper has no control: nothing is published of it."
+)
+_NOTE_LANGUAGE = (
+    f"Share of the 4-grams of its utterances that stand in the same utterance before; above {LOST:g} it has lost its language."
+)
+
+
+def compared(metrics: OfTraining) -> str:
+    """The metric that is like the published one."""
+    forced = metrics.get("forced_advantage")
+    return "forced_advantage" if forced is not None and math.isfinite(forced.value) else "advantage"
+
+
+def _within(metrics: OfTraining, protocol: str, known: PublishedAttack) -> list[str]:
+    """The columns in which a published row lies within the intervals of what was measured like it."""
+    published = {"advantage": (known.advantage,), "PAR": (known.par,), "points": known.points, "agreement": (known.agreement,)}
+    return [
+        column
+        for column, names in _COLUMNS.items()
+        if all(
+            metrics[protocol + name].low <= value <= metrics[protocol + name].high
+            for name, value in zip(names, published[column], strict=True)
+        )
+    ]
+
+
+def _apart(first: Estimate, second: Estimate | None = None) -> Estimate:
+    """The first less the second, as if they were of unlike dialogues, which makes the interval wide rather than narrow."""
+    if second is None:
+        return first
+    half = math.hypot(first.high - first.low, second.high - second.low) / 2
+    value = first.value - second.value
+    return Estimate(value, value - half, value + half, min(first.n, second.n))
+
+
+def _known(row: str) -> float:
+    part, _, name = row.partition(".")
+    known = PARTS[part].known(name)
+    return math.nan if known is None else known.advantage
+
+
+def _is_reproduced(found: Estimate, published: float) -> str:
+    if found.low <= published <= found.high:
+        return YES if found.high - found.low <= 2 * _WIDEST else OPEN
+    return SIGN if (found.low > 0 < published) or (found.high < 0 > published) else NO
+
+
+def _holds(difference: Estimate) -> str:
+    if difference.low > 0:
+        return YES
+    return NO if difference.high < 0 else "not certain"
+
+
+def _unlike(columns: Sequence[str]) -> list[str]:
+    """Names of columns, told apart by the one before where two are called alike."""
+    return [f"{columns[place - 1]} {name}" if columns.index(name) < place else name for place, name in enumerate(columns)]

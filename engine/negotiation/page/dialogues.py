@@ -1,0 +1,262 @@
+"""Dialogues for people to read: which ones to show, and each as the page prints it.
+
+What speakers say may be anything that a search for trigger inputs came up with, so text is made visible before it is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from parley.engine.core.page.content import Item
+from parley.engine.core.page.markup import fill, line
+from parley.engine.core.stats.rows import Row
+from parley.engine.negotiation.metrics.attack import Attempt
+from parley.engine.negotiation.page.sections import Match, domain_of_row
+from parley.envs.core.seeds import stable_hash
+from parley.envs.core.visible import visible
+from parley.envs.negotiation.scenario import ILLEGAL
+from parley.envs.negotiation.vocabulary import SELECTION
+
+SIDES = ("adversary", "target")
+BEST_AND_WORST = 20
+"""Dialogues of a match that the viewer holds of each kind: the adversary's best, its worst, and others drawn by chance."""
+_PLUGGED_IN = "transfer"
+
+
+@dataclass(frozen=True)
+class Words:
+    """A stretch of an utterance.
+
+    Args:
+        text: what was said; for a stretch of an attack sentence that was replaced, one word.
+        replaced: whether a search put it there.
+        before: the word that would have stood there; empty when nothing was replaced or it is not known.
+    """
+
+    text: str
+    replaced: bool = False
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class ShownTurn:
+    """One utterance.
+
+    Args:
+        side: who spoke.
+        words: what was said, in stretches that a blank separates.
+        ends: whether it is the `<selection>` that ended the talk, told in words.
+        attempt: for an attack sentence, in a few words, which attack and how it went; empty for any other.
+        instead_of: for an attack sentence that resembles it in no word, what the speaker would have said.
+        defence: what a defence of the target did, in a few words.
+    """
+
+    side: str
+    words: tuple[Words, ...]
+    ends: bool
+    attempt: str = ""
+    instead_of: str = ""
+    defence: str = ""
+
+
+@dataclass(frozen=True)
+class ItemType:
+    """One item type: how many there are, its value to each side, and how many each side took (None: no allocation)."""
+
+    name: str
+    count: int
+    values: tuple[int, int]
+    taken: tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """One dialogue as it is shown.
+
+    Args:
+        key: the item's key in the run.
+        seed: what replays it.
+        points: of the adversary and of the target.
+        forced: their points under the protocol that forces the target to end; None for a dialogue without an attack.
+        outcome: one clause that says how it ended.
+        agreed: whether there was a deal.
+        notes: short remarks, such as "Pareto optimal".
+        items: the scenario and who took what.
+        turns: what was said.
+    """
+
+    key: str
+    seed: int
+    points: tuple[int, int]
+    forced: tuple[int, int] | None
+    outcome: str
+    agreed: bool
+    notes: tuple[str, ...]
+    items: tuple[ItemType, ...]
+    turns: tuple[ShownTurn, ...]
+
+
+def extremes(rows: Sequence[Row], limit: int = BEST_AND_WORST) -> tuple[list[Row], list[Row]]:
+    """The best and the worst dialogues for the adversary.
+
+    Ordered by the adversary's lead, then by its points; of equal ones those with an attack sentence come first, then it goes
+    by key, so that the same run shows the same dialogues.
+
+    Args:
+        rows: finished dialogues.
+        limit: how many to show of each kind at most; no dialogue is shown twice.
+
+    Returns:
+        The best, best first, and the worst, worst first.
+    """
+    order = sorted(rows, key=lambda row: (_lead(row), -int(row["points_adversary"]), *_rank(row)))
+    best = order[: min(limit, (len(order) + 1) // 2)]
+    left = order[len(best) :]
+    worst = sorted(left, key=lambda row: (-_lead(row), int(row["points_adversary"]), *_rank(row)))
+    return best, worst[: min(limit, len(order) // 2)]
+
+
+def dialogue_items(match: Match) -> list[Item]:
+    """The dialogues of a match that the viewer holds: the best first, the worst second, then the others of `BEST_AND_WORST`.
+
+    Args:
+        match: with at least one finished dialogue.
+    """
+    best, worst = extremes(match.done)
+    taken = {str(row["item_key"]) for row in (*best, *worst)}
+    others = [row for row in match.done if str(row["item_key"]) not in taken]
+    others.sort(key=lambda row: stable_hash("report", str(row["item_key"])))
+    chosen = [*best[:1], *worst[:1], *best[1:], *worst[1:], *others[:BEST_AND_WORST]]
+    return [_item(match.name, row) for row in chosen]
+
+
+def _item(group: str, row: Row) -> Item:
+    dialogue = read_dialogue(row)
+    said = next((turn for turn in dialogue.turns if turn.attempt), dialogue.turns[0] if dialogue.turns else None)
+    words = " ".join(part.text for part in said.words) if said else ""
+    adversary, target = dialogue.points
+    return Item(
+        kind="dialogue",
+        key=dialogue.key,
+        group=group,
+        summary=line(
+            '<b class="adversary">{}</b> : <b class="target">{}</b> {} <q>{}</q>', adversary, target, dialogue.outcome, words
+        ),
+        tags=("deal" if dialogue.agreed else "no deal", *dialogue.notes[:-1], *_tags(row)),
+        values={"points ahead": adversary - target, "turns": int(row["num_turns"])},
+        body=fill("negotiation/page/dialogue.html", item=dialogue),
+    )
+
+
+def read_dialogue(row: Row) -> Dialogue:
+    """One finished dialogue of a run, ready to be shown."""
+    attempts = {attempt["turn"]: attempt for attempt in row.get("attempts", ())}
+    defence = {
+        **dict.fromkeys(row.get("stopped") or (), "not heard: the filter stopped it"),
+        **dict.fromkeys(row.get("refused") or (), "refused to end below this demand"),
+    }
+    turns = tuple(
+        replace(
+            _turn(SIDES[turn["side"]], str(turn["words"]), bool(row["forced"]), attempts.get(place)),
+            defence=defence.get(place, ""),
+        )
+        for place, turn in enumerate(row["turns"])
+    )
+    notes = []
+    if row["agreed"]:
+        notes.append("Pareto optimal" if row["pareto"] else "not Pareto optimal")
+    if row["forced"]:
+        notes.append("ended by a limit")
+    elif row["ended_by"] in (0, 1):
+        notes.append(f"ended by the {SIDES[row['ended_by']]}")
+    return Dialogue(
+        key=visible(str(row["item_key"])),
+        seed=int(row["seed"]),
+        points=(int(row["points_adversary"]), int(row["points_target"])),
+        forced=(row["forced_points_adversary"], row["forced_points_target"]) if "attempts" in row else None,
+        outcome=_outcome(row),
+        agreed=bool(row["agreed"]),
+        notes=(*notes, f"{row['num_turns']} turns"),
+        items=_items(row),
+        turns=turns,
+    )
+
+
+def _tags(row: Row) -> list[str]:
+    tags = {"attempts": "attacked", "stopped": "sentence stopped", "refused": "end refused"}
+    return [tag for column, tag in tags.items() if row.get(column)]
+
+
+def _lead(row: Row) -> int:
+    return int(row["points_target"]) - int(row["points_adversary"])
+
+
+def _rank(row: Row) -> tuple[bool, str]:
+    return not row.get("attempts"), str(row["item_key"])
+
+
+def _turn(side: str, words: str, forced: bool, attempt: Attempt | None) -> ShownTurn:
+    if words.strip() == SELECTION:
+        return ShownTurn(side, (Words("a limit ends the talk" if forced else f"the {side} ends the talk"),), ends=True)
+    if attempt is None:
+        return ShownTurn(side, (Words(visible(words) or "(says nothing)"),), ends=False)
+    said, base = (words or "(says nothing)").split(" "), str(attempt["base"]).split(" ")
+    # Only a sentence of the same length holds each word in the place of another one.
+    aligned = len(said) == len(base)
+    marked = set(attempt["replaced"]) if aligned else set()
+    return ShownTurn(
+        side,
+        tuple(
+            Words(visible(word), place in marked, visible(base[place]) if place in marked else "")
+            for place, word in enumerate(said)
+        ),
+        ends=False,
+        attempt=_story(attempt),
+        instead_of="" if aligned else visible(str(attempt["base"])),
+    )
+
+
+def _story(attempt: Attempt) -> str:
+    """Such as "reactive, 2 words replaced, target ends with 63 %: it did"."""
+    num = len(attempt["replaced"])
+    parts = [visible(str(attempt["kind"]))]
+    if attempt["kind"] != _PLUGGED_IN:
+        parts.append(f"{num} word{'' if num == 1 else 's'} replaced")
+        parts += [] if attempt["accepted"] else ["goal not reached"]
+    if attempt["end_probability"] is not None:
+        parts.append(
+            f"target ends with {100 * attempt['end_probability']:.0f} %: it {'did' if attempt['ended'] else 'did not'}"
+        )
+    return ", ".join(parts)
+
+
+def _taken(row: Row, side: str) -> tuple[int, ...] | None:
+    """How many of each item a side takes for itself; None for a refusal."""
+    return domain_of_row(row).held(row["counts"], row[f"selection_{side}"])
+
+
+def _items(row: Row) -> tuple[ItemType, ...]:
+    taken = [_taken(row, side) for side in SIDES]
+    return tuple(
+        ItemType(
+            name=name,
+            count=int(row["counts"][i]),
+            values=(int(row["values_adversary"][i]), int(row["values_target"][i])),
+            taken=(taken[0][i] if taken[0] else None, taken[1][i] if taken[1] else None),
+        )
+        for i, name in enumerate(domain_of_row(row).items)
+    )
+
+
+def _outcome(row: Row) -> str:
+    if row["agreed"]:
+        return "deal"
+    if illegal := [side for side in SIDES if row[f"selection_{side}"] == [ILLEGAL]]:
+        return f"no deal: the {illegal[0]} chose out of range"
+    refusals = [side for side in SIDES if _taken(row, side) is None]
+    if len(refusals) == len(SIDES):
+        return "no deal: both refused"
+    if refusals:
+        return f"no deal: the {refusals[0]} refused"
+    return "no deal: the choices do not fit together"

@@ -1,0 +1,389 @@
+"""Training one side against frozen opponents as an RLlib algorithm (new API stack).
+
+An iteration plays `dialogues_per_update` dialogues on the env runners, turns rewards into returns, mixes in corpus
+dialogues, and makes one update. Which side learns and whom it meets is a `TrainingRoster`: an adversary against its
+target, or a target against a population of adversaries and an ordinary partner.
+
+With `overlap` the runners play the dialogues of the next update while this one is made, with weights that are one update older.
+
+Iteration i plays dialogues i * D .. (i + 1) * D - 1 whoever plays them; a runner that dies costs a replay of its share, and
+an update is never made on fewer dialogues than configured, nor on dialogues of a runner with old weights. Left out are those
+that an agent of a user's own failed in, which are no more than `reinforce.max_lost` allows. For another reward, override
+`DialogueReinforce.rewards` and name the class in `DialogueReinforceConfig(algo_class=...)`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    EVALUATION_RESULTS,
+    LEARNER_RESULTS,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_EPISODES_LIFETIME,
+)
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
+
+from parley.engine.core.baseline import RunningBaseline
+from parley.engine.core.ray.identity import own_identity
+from parley.engine.core.rllib.distributed_rollouts import Begun, SharedOutAlgorithm
+from parley.engine.core.rllib.learner_group import DialogueLearnerGroup, learner_errors
+from parley.engine.core.rllib.reproducible import ExactConfig
+from parley.engine.negotiation.attacks.opponents import OpponentDraw, TrainingRoster, require_enough
+from parley.engine.negotiation.attacks.reinforce import discounted_returns
+from parley.engine.negotiation.attacks.settings import ReinforceConfig
+from parley.engine.negotiation.rl.env import AGENTS, NegotiationMultiAgentEnv
+from parley.engine.negotiation.rl.episodes import CallbackMetrics
+from parley.engine.negotiation.rl.learner import DialogueLearner
+from parley.engine.negotiation.rl.module import NegotiatorModule
+from parley.engine.negotiation.rl.rows import COLUMNS, merged, training_rows
+from parley.engine.negotiation.rl.runner import DialogueEnvRunner
+from parley.engine.negotiation.rl.stock import episode_results, require_acting, world_of
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.game import Rules
+from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.policies.negotiator.batches import NegotiationBatch, make_batch
+
+CALLBACKS = "callbacks"
+"""What RLlib's checkpoints call the loggers of callbacks."""
+
+
+class DialogueReinforceConfig(ExactConfig):
+    """Configuration of `DialogueReinforce`; `dialogues()` holds what is ours."""
+
+    own_learner, own_module = DialogueLearner, NegotiatorModule
+
+    def __init__(self, algo_class: type | None = None) -> None:
+        super().__init__(algo_class=algo_class or DialogueReinforce)
+        self.reinforce = ReinforceConfig()
+        self.roster: TrainingRoster | None = None
+        self.corpus = ""
+        self.data_root: Path | None = None
+        self.driver: dict[str, str] = {}
+        self.made: dict[str, Any] = {}
+        self.env_runners(env_runner_cls=DialogueEnvRunner)
+
+    def dialogues(
+        self,
+        *,
+        reinforce: ReinforceConfig,
+        roster: TrainingRoster,
+        seed: int,
+        vocabulary: Vocabulary,
+        corpus: str,
+        data_root: Path | None = None,
+    ) -> DialogueReinforceConfig:
+        """Sets who learns, against whom, and how.
+
+        Args:
+            reinforce: the learning rule.
+            roster: who learns, and whom it meets; its checkpoints lie here, or at URIs.
+            seed: master seed.
+            vocabulary: of the learner.
+            corpus: name of the corpus of the supervised guard and of the self-play scenarios.
+            data_root: where the corpus lies; the usual places when not given.
+        """
+        self.reinforce, self.roster, self.master_seed = reinforce, roster, seed
+        self.corpus, self.data_root = corpus, data_root
+        # Runners and learner elsewhere compare it with theirs.
+        self.driver = own_identity()
+        rules = Rules(max_turns=reinforce.max_turns, complementary=reinforce.complementary)
+        self.environment(
+            NegotiationMultiAgentEnv,
+            env_config={"vocabulary": vocabulary, "rules": rules, "reward": reinforce.reward, "seed": seed},
+        )
+        folders = {roster.role: roster.learner} | {other.name: other.checkpoint for other in roster.met if other.checkpoint}
+        first = {roster.role: roster.role, AGENTS[1 - roster.side]: [*list(folders)[1:], roster.role][0]}
+        # A list: from a set, the order and so the initialisation would change from process to process.
+        self.multi_agent(policies=list(folders), policy_mapping_fn=partial(_module_of, first), policies_to_train=[roster.role])
+        specs = {
+            name: RLModuleSpec(
+                module_class=NegotiatorModule, model_config={"checkpoint": folder, "temperature": reinforce.temperature}
+            )
+            for name, folder in folders.items()
+        }
+        self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+        self.training(lr=reinforce.learning_rate, grad_clip=reinforce.clip, grad_clip_by="global_norm")
+        self.made = world_of(self)
+        return self
+
+    def validate(self) -> None:
+        """Checks the configuration, as RLlib does before it builds.
+
+        Raises:
+            ConfigError: `dialogues()` was not called, or a setting of RLlib's is changed that the algorithm would ignore.
+        """
+        if self.roster is None:
+            raise ConfigError("nobody learns yet", where=type(self).__name__, fix="call dialogues(...) before build_algo()")
+        # RLlib sets batch sizes of an evaluation by itself.
+        if not self.in_evaluation:
+            require_acting(self, self.made)
+        super().validate()
+
+    def build_learner_group(
+        self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
+    ) -> DialogueLearnerGroup:
+        """The learner, in this process or an actor of its own.
+
+        Raises:
+            LearnerLostError: its actor died before it was ready.
+        """
+        spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
+        with learner_errors():
+            return DialogueLearnerGroup(config=self.copy(), module_spec=spec, placement_group=placement_group)
+
+
+def _module_of(first: dict[str, str], agent: str, *_: Any, **__: Any) -> str:
+    """Asked by RLlib's own runners alone; ours draws opponents by itself."""
+    return first[agent]
+
+
+def _path(name: Any) -> tuple[str, ...]:
+    return (name,) if isinstance(name, str) else name
+
+
+class DialogueReinforce(SharedOutAlgorithm):
+    """REINFORCE over whole dialogues, one side against frozen opponents."""
+
+    shares_learning, own_config = True, DialogueReinforceConfig
+
+    def setup(self, config: AlgorithmConfig) -> None:
+        """Builds runners and learner, then opens the corpus."""
+        super().setup(config)
+        self.roster: TrainingRoster = config.roster
+        self.role = self.roster.role
+        self.baselines = {opponent.name: RunningBaseline() for opponent in self.roster.met}
+        """Of the rewards against each opponent: what is usual differs between them."""
+        self.draw = OpponentDraw(self.roster, config.master_seed)
+        self._corpus = load_corpus(config.corpus, config.data_root)
+        self._callbacks = CallbackMetrics(stats_cls_lookup=config.stats_cls_lookup)
+        self._orders: dict[int, np.ndarray] = {}
+        self._next: int | None = None
+        """The update whose dialogues are played next, those of one under way being there; None for that of the iteration."""
+        self._begun: Begun | None = None
+        self._ahead: dict[str, Any] = {}
+        self.lost: dict[int, tuple[str, str]] = {}
+        """The dialogues of the newest iteration that an opponent failed in: its name and the reason, by index."""
+        self.last: dict[str, Any] = {}
+        """Figures of the newest iteration, from our own clocks (RLlib's timers are moving averages)."""
+
+    def models(self) -> set[str]:
+        """Those of the modules, what the KL guard compares with, and who judges in front of opponents."""
+        roster: TrainingRoster = self.config.roster
+        return super().models() | {roster.reference} | {other.judge for other in roster.met if other.judge}
+
+    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """Return the state, with the moving averages of callbacks."""
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        if self._check_component(CALLBACKS, components, not_components):
+            state[CALLBACKS] = self._callbacks.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take back what `get_state` returned."""
+        super().set_state(state)
+        self._callbacks.set_state(state.get(CALLBACKS, {}))
+
+    def records(self) -> dict[str, Any]:
+        """The baselines, and how often each opponent won."""
+        return {"baselines": {name: vars(baseline) for name, baseline in self.baselines.items()}, "wins": self.draw.wins}
+
+    def restore_records(self, records: Mapping[str, Any]) -> None:
+        """See `ExactAlgorithm`."""
+        self.baselines = {name: RunningBaseline(**record) for name, record in records["baselines"].items()}
+        self.draw.restore(records["wins"])
+
+    def rewards(self, played: dict[str, Any]) -> np.ndarray:
+        """What the learner gets for each dialogue, (N,) float64.
+
+        Args:
+            played: the columns of `rows.py`, in order of index, and `opponent`, the name of whom each was played with.
+        """
+        points = played["points"].astype(np.float64)
+        kinds = {opponent.name: opponent.reward for opponent in self.roster.met}
+        relative = np.array([kinds[name] == "advantage" for name in played["opponent"]])
+        return points[:, 0] - relative * points[:, 1] - played["forced"] * self.config.reinforce.stalling_penalty
+
+    def training_step(self) -> None:
+        """One iteration: play, reward, learn, hand the new weights to the runners.
+
+        Raises:
+            DivergenceError: the gradient is not finite.
+            ClusterError: env runners keep failing; a `LearnerLostError` when the learner's actor is gone.
+        """
+        started = time.monotonic()
+        settings, role = self.config.reinforce, self.roster.role
+        size = settings.dialogues_per_update
+        played = self._played(self.training_iteration)
+        self._next = self.training_iteration + 1
+        opponents, kept, self.lost = played["opponent"], len(played["index"]), played["lost"]
+        sampled = time.monotonic()
+        rewards = self.rewards(played)
+        self.draw.note(opponents, played["points"][:, 1] - played["points"][:, 0])
+        if settings.overlap:
+            self.send_weights([role])
+            self._begun = self.begin(self._items(self._next)) if self._next < settings.updates else None
+        returns = discounted_returns(played["own"], self._centered(opponents, rewards), settings.gamma)
+        rows = SampleBatch(training_rows(played, returns, self._corpus_batch()))
+        batch = MultiAgentBatch({role: rows}, env_steps=int(played["turns"].sum()))
+        learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(size))
+        self.metrics.aggregate(learned, key=LEARNER_RESULTS)
+        updated = time.monotonic()
+        if not settings.overlap:
+            self.send_weights([role])
+        finished = time.monotonic()
+        self.last = {
+            "reward": float(rewards.mean()),
+            **self._outcomes(played, np.array(opponents)),
+            "dialogues": kept,
+            "lost": size - kept,
+            "seconds": finished - started,
+            "seconds_sampling": sampled - started,
+            "seconds_networks_speaking": played["network_seconds"],
+            "seconds_learning": updated - sampled,
+            "seconds_syncing": finished - updated,
+        }
+        for name, value in (self.last | episode_results(played, rewards, role)).items():
+            self.metrics.log_value((ENV_RUNNER_RESULTS, *_path(name)), value, window=1)
+        for name, value in ((NUM_ENV_STEPS_SAMPLED_LIFETIME, played["turns"].sum()), (NUM_EPISODES_LIFETIME, kept)):
+            self.metrics.log_value((ENV_RUNNER_RESULTS, name), int(value), reduce="lifetime_sum")
+
+    @classmethod
+    def _should_create_evaluation_env_runners(cls, eval_config: AlgorithmConfig) -> bool:
+        """Never: the runners of the training play evaluations too."""
+        return False
+
+    def _evaluate_on_local_env_runner(self, env_runner: Any) -> tuple[None, int, int, list[Any]]:
+        """RLlib's `evaluate` ends here: `evaluation_duration` dialogues on whatever runners there are, the same ones each time.
+
+        Their indices are negative, so that no training dialogue is among them; opponents are met in turn.
+        """
+        results = (EVALUATION_RESULTS, ENV_RUNNER_RESULTS)
+        met = [opponent.name for opponent in self.roster.met]
+        indices = range(-self.config.evaluation_duration, 0)
+        opponents = [met[index % len(met)] for index in indices]
+        if self.config.reinforce.overlap:
+            # Runners are an update behind, or at work on the next one's dialogues.
+            self.ahead()
+            self.send_weights([self.roster.role])
+        played = self._play(self._dealt(indices, opponents), results=results)
+        rewards = self.rewards(played)
+        logger = MetricsLogger(root=False)
+        figures = self._outcomes(played, np.array(played["opponent"])) | episode_results(played, rewards, self.roster.role)
+        for name, value in figures.items():
+            logger.log_value(_path(name), value, window=1)
+        self.metrics.aggregate([logger.reduce()], key=results)
+        steps = int(played["turns"].sum())
+        return None, steps, steps, []
+
+    def _centered(self, opponents: list[str], rewards_N: np.ndarray) -> np.ndarray:
+        """Rewards (N,) less what is usual against each opponent."""
+        centered, names = np.empty(len(rewards_N)), np.array(opponents)
+        for name in dict.fromkeys(opponents):
+            met = names == name
+            centered[met] = self.baselines[name].center(rewards_N[met], self.config.reinforce.scaling)
+        return centered
+
+    def _outcomes(self, played: dict[str, Any], names: np.ndarray) -> dict[str, float]:
+        """Means over the dialogues of an update; those with an ordinary partner beside adversaries count apart."""
+        ordinary = np.isin(names, [opponent.name for opponent in self.roster.met if opponent.ordinary])
+        main = ~ordinary
+        by_side = played["points"][:, [self.roster.side, 1 - self.roster.side]]
+        figures = {
+            "advantage": (by_side[:, 0] - by_side[:, 1])[main].mean(),
+            "score_adversary": by_side[main, 0].mean(),
+            "score_target": by_side[main, 1].mean(),
+            "agreement": played["agreed"][main].mean(),
+            "turns": played["turns"].mean(),
+            "forced": played["forced"].mean(),
+        }
+        if ordinary.any():
+            figures["plain_score"] = played["points"][ordinary, 0].mean()
+            figures["plain_agreement"] = played["agreed"][ordinary].mean()
+        return {name: float(value) for name, value in figures.items()}
+
+    def ahead(self) -> dict[str, np.ndarray]:
+        """The next update's dialogues where they overlap: they must not be played again with newer weights."""
+        number = self.training_iteration if self._next is None else self._next
+        if not self.config.reinforce.overlap or number >= self.config.reinforce.updates:
+            return {}
+        self._ahead = self._played(number)
+        return {name: self._ahead[name] for name in COLUMNS}
+
+    def restore_ahead(self, columns: Mapping[str, np.ndarray]) -> None:
+        """See `ExactAlgorithm`."""
+        self._ahead, self._begun, self._next = dict(columns), None, None
+
+    def _played(self, number: int) -> dict[str, Any]:
+        """An update's dialogues as `_play` returns them, played now or before."""
+        items = self._items(number)
+        played, self._ahead = self._ahead, {}
+        begun, self._begun = self._begun, None
+        if not played:
+            return self._play(items, begun)
+        # Of those that were played before the training was stopped it is not known any more why some are lost.
+        here = played["index"].tolist()
+        lost = {index: (items[index][2], "not known any more") for index in items.keys() - set(here)}
+        return {"lost": lost, "network_seconds": 0.0, **played, "opponent": [items[index][2] for index in here]}
+
+    def _items(self, number: int) -> dict[int, tuple[int, Scenario, str]]:
+        """What runners are dealt for an update: index, scenario and opponent of each dialogue."""
+        size = self.config.reinforce.dialogues_per_update
+        return self._dealt(range(number * size, (number + 1) * size), self.draw.names(number, size))
+
+    def _dealt(self, indices: Sequence[int], opponents: Sequence[str]) -> dict[int, tuple[int, Scenario, str]]:
+        return {index: (index, self._scenario(index), name) for index, name in zip(indices, opponents, strict=True)}
+
+    def _play(
+        self,
+        items: Mapping[int, tuple[int, Scenario, str]],
+        begun: Begun | None = None,
+        results: tuple[str, ...] = (ENV_RUNNER_RESULTS,),
+    ) -> dict[str, Any]:
+        """Plays dialogues and returns those that are not `lost` in order of index; what callbacks log goes to `results`.
+
+        Raises:
+            ConfigError: opponents failed in too many.
+        """
+        done = self.gather(items, begun)
+        opponents = {index: name for index, (_, _, name) in items.items()}
+        lost = {index: (opponents[index], reason) for part in done for index, reason in part["lost"].items()}
+        require_enough(lost, opponents, self.config.reinforce.max_lost)
+        if logged := [call for part in done for call in part["logged"]]:
+            self.metrics.aggregate([self._callbacks.reduced("/".join(results), logged)], key=results)
+        done = [part for part in done if len(part["index"])]
+        # Runners play at the same time: the slowest one decides.
+        slowest = max(done, key=lambda part: float(part["seconds"]))
+        played = merged(done)
+        met = [opponents[index] for index in played["index"].tolist()]
+        return {**played, "opponent": met, "lost": lost, "network_seconds": slowest["network_seconds"]}
+
+    def _scenario(self, index: int) -> Scenario:
+        """The scenario of a dialogue; self-play scenarios come in endless passes, each in an order of its own."""
+        seed, fixed = self.config.master_seed, self._corpus.selfplay
+        if self.config.reinforce.scenarios == "random":
+            return self.config.env_config["vocabulary"].domain.random_scenario(stream(seed, "training scenario", index))
+        turn, place = divmod(index, len(fixed))
+        if turn not in self._orders:
+            self._orders = {turn: stream(seed, "scenario order", turn).permutation(len(fixed))}
+        return fixed[int(self._orders[turn][place])]
+
+    def _corpus_batch(self) -> NegotiationBatch | None:
+        settings, corpus = self.config.reinforce, self._corpus.splits["train"]
+        if settings.supervised_weight == 0:
+            return None
+        draws = stream(self.config.master_seed, "supervised", self.training_iteration)
+        return make_batch(corpus, draws.choice(len(corpus), size=min(settings.supervised_batch, len(corpus)), replace=False))

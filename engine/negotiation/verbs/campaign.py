@@ -1,0 +1,381 @@
+"""The rounds of adversarial training: who learns from whom, what is measured after it, what happens when a phase fails.
+
+A round trains an adversary against the target, then the target against the adversaries so far, then measures three things:
+what the round's adversary gains before and after, how the target plays with an ordinary partner, and its exploitability: what
+the best adversary known by then gains, fresh ones among them that are trained against the frozen target. In policy-space
+response oracles (PSRO, Lanctot et al. 2017) each side learns against the other's mixture over the payoff matrix of all agents
+before the round. At the end all targets meet all adversaries (`crossplay.py`).
+
+  # Paper: an oracle starts afresh. Ours: adversaries do; a target goes on from the last one, so that it keeps its language.
+
+Every phase and every measurement is a run of its own below the campaign's folder and resumes by itself, so a campaign that was
+killed loses the updates since the last saved state and nothing else. A phase that diverges is done again from its start at
+half the rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.manifest import whole
+from parley.engine.core.runs.remote_sync import fetched_run
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.core.stats.rounds import Round
+from parley.engine.core.stats.statistics import NOTHING, Estimate
+from parley.engine.core.verbs.background_stages import Beside
+from parley.engine.core.verbs.composite import Stage, run_side_by_side
+from parley.engine.core.verbs.job import Reporter, Result
+from parley.engine.core.verbs.repeated import nth_name
+from parley.engine.core.verbs.rounds import StopRule, make_rounds
+from parley.engine.core.verbs.stage_progress import share_of
+from parley.engine.negotiation.attacks.opponents import OpponentConfig
+from parley.engine.negotiation.attacks.settings import ReinforceConfig
+from parley.engine.negotiation.metrics.campaign import (
+    AFTER,
+    BEFORE,
+    PERPLEXITY,
+    PLAIN_AGREEMENT,
+    PLAIN_SCORE,
+    REPETITION,
+    exploitability_of,
+    rounds_table,
+)
+from parley.engine.negotiation.metrics.population import Played
+from parley.engine.negotiation.verbs import exploitability, reinforce
+from parley.engine.negotiation.verbs.agents import is_weightless
+from parley.engine.negotiation.verbs.attack import ATTACK_RL, AttackConfig
+from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
+from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
+from parley.engine.negotiation.verbs.judge import judge_of
+from parley.engine.negotiation.verbs.language import validation_perplexity
+from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
+from parley.engine.negotiation.verbs.oracles import Mixed, mixed
+from parley.engine.negotiation.verbs.payoffs import PopulationConfig
+from parley.engine.negotiation.verbs.population import EVALUATE_POPULATION, played_in
+from parley.envs.core.seeds import derive_seed
+from parley.envs.core.storage.uris import display_path
+
+PAYOFFS = "payoffs"
+"""The stage of a round that plays all targets and adversaries before it."""
+ROLLED_BACK = "rolled_back"
+"""Kind of the event that says that a phase diverged and is done again."""
+FINAL, CONTROL = "final", "control"
+"""What the result is measured by once more, and the start after as many updates of ordinary play alone."""
+_EACH_ROUND = {
+    "adversary": "the adversary",
+    "target": "the target",
+    EXPLOITABILITY: "fresh adversaries against the frozen target",
+}
+_ONCE = {
+    f"{FINAL}-{EXPLOITABILITY}": "fresh adversaries once more, from seeds that chose no round",
+    f"{CONTROL}-target": "the control, in ordinary play alone",
+    f"{CONTROL}-{EXPLOITABILITY}": "fresh adversaries against the control",
+}
+_TRAINED = _EACH_ROUND | _ONCE
+"""What is trained in a phase, by its role."""
+_WIDTHS = (5, 20, 20, 20, 25, 20, 15, 10, 10)
+
+
+class Campaign:
+    """A campaign in its folder, from where it stands to its end."""
+
+    def __init__(self, config: MinMaxConfig, folder: RunFolder, reporter: Reporter) -> None:
+        self._config, self._folder, self._reporter = config, folder, reporter
+        self._path = folder.path
+        self.start = self._speaker = config.speaker or config.target
+        self._partner = config.partner or config.target
+        self._judge = judge_of(config.judge, (config.target,))
+        self._seed, self._last_seed = (derive_seed(config.seed, name) for name in ("measured", FINAL))
+
+    def rounds(self) -> list[Round]:
+        """Makes what is left of the rounds; all of them, the start as number 0."""
+        config, told = self._config, "exploitability has not fallen"
+        rule = StopRule(config.rounds, config.patience, config.least_gain, exploitability_of, told)
+        return make_rounds(self._folder, rule, self._made, self._show, self._reporter)
+
+    def target(self, number: int) -> str:
+        """The target after a round."""
+        return self._config.target if number == 0 else display_path(self._phase(number, "target"))
+
+    def adversaries(self, number: int) -> list[str]:
+        """The adversaries that join in a round, none before round 1; the first of them measures it before and after."""
+        config = self._config
+        there = [config.adversary] if number == 1 and config.adversary else []
+        if config.adversaries == "fresh":
+            return there + self._best_responses(number - 1)
+        return there if there and config.adversaries == "continued" else [display_path(self._phase(number, "adversary"))]
+
+    def trained_against(self, last: int) -> dict[str, str]:
+        """Return the adversaries that are known after a round, oldest first, each with the target that it was trained against.
+
+        That is empty for one that was given, or that was trained against a mixture.
+        """
+        config, alone = self._config, self._config.adversaries != "mixture"
+        known = {config.adversary: ""} if config.adversary else {}
+        for number in range(last + 1):
+            for name in self.adversaries(number) if number else []:
+                known.setdefault(name, self.target(number - 1) if alone else "")
+            known |= dict.fromkeys(self._best_responses(number), self.target(number))
+        return known
+
+    def trained_last(self, result: str) -> dict[str, str]:
+        """Return the fresh adversaries of the result and of the control, each with its target."""
+        control = {f"{CONTROL}-": self.control_target()} if self._config.control else {}
+        targets = control | ({} if result == self._config.target else {f"{FINAL}-": result})
+        count = self._config.num_final_adversaries
+        return {
+            name: target for prefix, target in targets.items() for name in self._fresh(0, f"{prefix}{EXPLOITABILITY}", count)
+        }
+
+    def control_target(self) -> str:
+        """Return the name of the control."""
+        return display_path(self._phase(0, f"{CONTROL}-target"))
+
+    def _best_responses(self, number: int) -> list[str]:
+        """The fresh adversaries that measured the target after a round."""
+        count = self._config.num_adversaries if number else self._config.num_final_adversaries
+        return self._fresh(number, EXPLOITABILITY, count)
+
+    def _fresh(self, number: int, role: str, count: int) -> list[str]:
+        folder = self._phase(number, role)
+        return [display_path(folder / nth_name(exploitability.ADVERSARY, k)) for k in range(1, count + 1)]
+
+    def _mixed(self, number: int) -> Mixed:
+        """What both sides learn against in a round, if that is the other's mixture: of all that are known before it."""
+        targets, adversaries = [self.target(k) for k in range(number)], list(self.trained_against(number - 1))
+        known = [self._stage(k, PAYOFFS) for k in range(1, number)]
+        return mixed(targets, adversaries, self._config, self._seed, self._stage(number, PAYOFFS), known, self._reporter)
+
+    def _stage(self, number: int, name: str) -> Path:
+        return self._path / (name if name.partition("-")[0] in (FINAL, CONTROL) else f"{number:02d}-{name}")
+
+    def _phase(self, number: int, role: str) -> Path:
+        """Where a phase is trained: a place of its own after each time that it diverged."""
+        again = self._times_diverged(role, (number,))
+        return self._stage(number, f"{role}-again-{again}" if again else role)
+
+    def _train(self, number: int) -> None:
+        if self.adversaries(number) == [display_path(self._phase(number, "adversary"))]:
+            self._steadily(number, "adversary", self._config.attack, self._adversary_phase)
+        self._steadily(number, "target", self._config.defence, self._target_phase)
+
+    def _steadily(
+        self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], Stage]
+    ) -> Result:
+        """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
+        from parley.engine.core.baseline import DivergenceError
+
+        while True:
+            slower = self._rule(role, rule, number)
+            told = "" if role in _ONCE else f"round {number}: "
+            self._reporter.say(f"{told}training {_TRAINED[role]}")
+            job, settings = phase(number, slower)
+            path = self._phase(number, role)
+            try:
+                return job.run(settings, path, self._reporter)
+            except DivergenceError as error:
+                if self._times_diverged(role, (number,)) >= self._config.retries:
+                    fix = f"the same command with more --retries goes on at smaller rates; or {error.fix}"
+                    where = f"{display_path(path)}, {error.where}"
+                    raise DivergenceError(error.what, where=where, got=error.got, fix=fix) from error
+                rate = slower.learning_rate / 2
+                self._reporter.say(f"{told}{error.what} ({error.got}); back to its start at the rate {rate:g}")
+                name = self._stage(number, role).name
+                self._folder.event(ROLLED_BACK, number=number, phase=name, role=role, reason=str(error), learning_rate=rate)
+
+    def _rule(self, role: str, rule: ReinforceConfig, number: int) -> ReinforceConfig:
+        """The rule at half the rate for each time that the role diverged; later rounds do not change that of earlier ones."""
+        return replace(rule, learning_rate=rule.learning_rate / 2 ** self._times_diverged(role, range(number + 1)))
+
+    def _times_diverged(self, role: str, rounds: Container[int]) -> int:
+        """How often the phases of a role were done again in some rounds."""
+        events = self._folder.events({ROLLED_BACK: {"number": int, "role": str}})
+        back = [event for event in events if event["kind"] == ROLLED_BACK]
+        return sum(event["role"] == role and event["number"] in rounds for event in back)
+
+    def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
+        config = self._config
+        return config.learning() | {
+            # Every phase has dialogues of its own.
+            "seed": derive_seed(config.seed, "round", number),
+            "perplexity_limit": config.perplexity_limit,
+            "reinforce": rule,
+        }
+
+    def _adversary_phase(self, number: int, rule: ReinforceConfig) -> Stage:
+        last = self._speaker if number == 1 else self.adversaries(number - 1)[0]
+        # What has no weights cannot be trained on.
+        start = self._speaker if is_weightless(last) else last
+        met: dict[str, Any] = {"target": self.target(number - 1)}
+        if self._config.adversaries == "mixture":
+            start, met = self._speaker, self._mixed(number).for_adversary()
+        settings = reinforce.TrainReinforceConfig(learner=start, reference=self._speaker, **met, **self._trained(number, rule))
+        return reinforce.TRAIN_ADVERSARY, settings
+
+    def _target_phase(self, number: int, rule: ReinforceConfig) -> Stage:
+        names = (name for k in range(1, number + 1) for name in self.adversaries(k))
+        met: dict[str, Any] = {"adversaries": ",".join(names), "opponents": self._config.opponents}
+        if self._config.adversaries == "mixture":
+            met = self._mixed(number).for_target(self._config.opponents)
+        settings = reinforce.TrainTargetConfig(
+            target=self.target(number - 1),
+            partner=self._partner,
+            reference=self._config.target,
+            **met,
+            **self._trained(number, rule),
+        )
+        return reinforce.TRAIN_TARGET, settings
+
+    def beside(self) -> Beside:
+        """The control, trained and measured while the rounds go on: it needs nothing of them. Without `trainers` it is last."""
+        config, name = self._config, f"{CONTROL}-{EXPLOITABILITY}"
+        trained, measured = self._phase(0, f"{CONTROL}-target"), self._phase(0, name)
+        target, count = display_path(trained), config.num_final_adversaries
+        rule = self._rule(name, self._best_response_rule(), 0)
+        chain = {
+            trained.name: self._control_phase(0, self._rule(f"{CONTROL}-target", self._control_rule(), 0)),
+            measured.name: self._best_response_phase(target, self._last_seed, count, 0, rule),
+            f"{CONTROL}-plain": (SELFPLAY, self._plain(target, self._last_seed)),
+        }
+        # The rounds have as much.
+        room = share_of([config], "")
+        return Beside([chain], self._path, int(config.control and config.trainers > 0), address=config.address, spare=room)
+
+    def _control_rule(self) -> ReinforceConfig:
+        """As many dialogues as the target has in all rounds."""
+        return replace(self._config.defence, dialogues=self._config.rounds * self._config.defence.dialogues)
+
+    def _control_phase(self, number: int, rule: ReinforceConfig) -> Stage:
+        settings = reinforce.TrainTargetConfig(
+            target=self._config.target,
+            partner=self._partner,
+            opponents=OpponentConfig(partner_share=1.0),
+            **self._trained(number, rule),
+        )
+        return reinforce.TRAIN_TARGET, settings
+
+    def _best_response_phase(self, target: str, seed: int, count: int, number: int, rule: ReinforceConfig) -> Stage:
+        config = self._config
+        # Start, result and control are measured alike; cross-play has all adversaries meet them.
+        known = [*self.trained_against(number - 1), *self.adversaries(number)] if number else [config.adversary]
+        settings = ExploitabilityConfig(
+            target=target,
+            adversaries=",".join(filter(None, dict.fromkeys(known))),
+            choosing=config.choosing,
+            speaker=self._speaker,
+            judge=self._judge,
+            seeds=count,
+            dialogues=config.dialogues,
+            trainers=config.trainers,
+            reinforce=rule,
+            **config.learning() | config.playing() | {"address": config.address, "seed": seed},
+        )
+        return EVALUATE_EXPLOITABILITY, settings
+
+    def _made(self, number: int) -> dict[str, Estimate]:
+        """Trains the sides of a round, the start's apart, and measures the target."""
+        if number == 0:
+            return self._as_measured(0, "", self.target(0), self._last_seed, self._config.num_final_adversaries)
+        self._train(number)
+        played = (("before", number - 1), ("after", number))
+        matches = {self._stage(number, name): self._attacked(number, after) for name, after in played}
+        beside = {path.name: stage for path, stage in matches.items()}
+        # The same seed for all rounds but the start, whose seed chooses no round: they differ by the target alone.
+        measured = self._as_measured(number, "", self.target(number), self._seed, self._config.num_adversaries, beside)
+        before, after = (RunFolder.load(path).metrics()["advantage"] for path in matches)
+        return {BEFORE: before, AFTER: after, **measured}
+
+    def measured_again(self, measured: Round) -> Mapping[str, Estimate]:
+        """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
+        if measured.number == 0:
+            return measured.metrics
+        count = self._config.num_final_adversaries
+        return self._as_measured(0, f"{FINAL}-", self.target(measured.number), self._last_seed, count)
+
+    def control(self) -> Mapping[str, Estimate]:
+        """The start after as many dialogues of ordinary play alone, measured as the result is."""
+        self._steadily(0, f"{CONTROL}-target", self._control_rule(), self._control_phase)
+        count = self._config.num_final_adversaries
+        return self._as_measured(0, f"{CONTROL}-", self.control_target(), self._last_seed, count)
+
+    def cross_play(self, name: str, targets: Sequence[str], adversaries: Sequence[str], known: Sequence[str]) -> Played:
+        """Play every target against every adversary, and return the dialogues.
+
+        Args:
+            name: of the stage.
+            targets: their names.
+            adversaries: their names.
+            known: earlier stages of the same kind, whose pairs are not played again.
+        """
+        settings = PopulationConfig(
+            targets=",".join(targets),
+            adversaries=",".join(adversaries),
+            known=",".join(display_path(self._path / stage) for stage in known),
+            dialogues=min(self._config.choosing, self._config.dialogues),
+            seed=derive_seed(self._config.seed, exploitability.CHOOSING),
+            **self._config.playing(),
+        )
+        EVALUATE_POPULATION.run(settings, self._path / name, self._reporter)
+        return played_in(self._path / name)
+
+    def gains_of(self, stage: str, target: str, adversary: str) -> dict[str, float]:
+        """Play an adversary in the dialogues that choose nothing, and return what it gains by the dialogue's key."""
+        settings = AttackConfig(
+            speaker=adversary, target=target, **self._match(derive_seed(self._last_seed, exploitability.BEST))
+        )
+        ATTACK_RL.run(settings, self._path / stage, self._reporter)
+        return exploitability.gains_in(self._path / stage)
+
+    def _as_measured(
+        self, number: int, prefix: str, target: str, seed: int, count: int, beside: Mapping[str, Stage] = MappingProxyType({})
+    ) -> dict[str, Estimate]:
+        """Measures a target in stages whose names begin so; its match and those `beside` it are played side by side."""
+        path, settings = self._stage(number, f"{prefix}plain"), self._plain(target, seed)
+        run_side_by_side({**beside, path.name: (SELFPLAY, settings)}, self._path, self._reporter, settings)
+        plain = RunFolder.load(path).metrics()
+        phase = partial(self._best_response_phase, target, seed, count)
+        attacked = self._steadily(number, f"{prefix}{EXPLOITABILITY}", self._best_response_rule(), phase)
+        by_adversaries = (EXPLOITABILITY, MEAN_FRESH, exploitability.MORE)
+        return {
+            **{name: attacked.metrics[name] for name in by_adversaries if name in attacked.metrics},
+            PLAIN_SCORE: plain["score_target"],
+            PLAIN_AGREEMENT: plain["agreement"],
+            # A match of an earlier version did not measure it.
+            REPETITION: plain.get("repetition_target", NOTHING),
+            PERPLEXITY: self._perplexity(target),
+        }
+
+    def _best_response_rule(self) -> ReinforceConfig:
+        return replace(self._config.attack, dialogues=self._config.budget)
+
+    def _plain(self, target: str, seed: int) -> MatchConfig:
+        return MatchConfig(adversary=self._partner, target=target, **self._match(seed))
+
+    def _attacked(self, number: int, after: int) -> Stage:
+        """The match of a round's adversary and the target after a round."""
+        speaker, target = self.adversaries(number)[0], self.target(after)
+        return ATTACK_RL, AttackConfig(speaker=speaker, target=target, **self._match(self._seed))
+
+    def _match(self, seed: int) -> dict[str, Any]:
+        return self._config.playing() | {"dialogues": self._config.dialogues, "judge": self._judge, "seed": seed}
+
+    def _perplexity(self, target: str) -> Estimate:
+        if target == self._config.target:
+            return validation_perplexity(target, self._config.corpus, self._config.data_root)
+        path = fetched_run(target)
+        with whole(path / SUMMARY):
+            return RunFolder.load(path).metrics()[PERPLEXITY]
+
+    def _show(self, rounds: Sequence[Round]) -> None:
+        """Says the lines of some rounds, with the headings above the start."""
+        table = rounds_table(rounds)
+        for line in [table.columns, *table.rows] if rounds[0].number == 0 else table.rows:
+            cells = zip(line, _WIDTHS, strict=True)
+            self._reporter.say("  ".join(cell.rjust(width) for cell, width in cells))

@@ -1,0 +1,138 @@
+"""How fluent words are, as their judge finds them: a negotiator that Parley trained, or a chat model that gives likelihoods.
+
+A negotiator scores words of the game, ends of utterances included. A chat model scores texts, so its likelihoods are of
+utterances without their ends, and it names no least likely word. Figures of two judges are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+import numpy as np
+
+from parley.engine.negotiation.verbs.agents import require_judge
+from parley.envs.core.play import agent_errors
+from parley.envs.negotiation.agents import is_chat_model
+from parley.envs.negotiation.game import NegotiationGame
+from parley.policies.chat.bargaining import before
+from parley.policies.chat.fluency import PlacedUtterance, nats_of
+from parley.policies.chat.model import ScoringChatModel
+from parley.policies.chat.seat import ChatSeat, chat_model
+
+if TYPE_CHECKING:
+    from parley.engine.negotiation.attacks.adversary import Attempt
+    from parley.policies.negotiator.model import Negotiator
+
+
+class Judged(NamedTuple):
+    """How likely a sentence is."""
+
+    nats: float
+    """Its negative log-likelihood."""
+    lowest_probability: float | None
+    """Of its least likely token; None where nobody says."""
+
+
+class FluencyJudge(Protocol):
+    """Who says how likely words are."""
+
+    def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
+        """Nats (B,) of all that a side wrote itself in finished dialogues."""
+
+    def sentences(
+        self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], said: Sequence[np.ndarray]
+    ) -> list[Judged]:
+        """Sentences that side 0 said, or could have said, in the places of attempts.
+
+        Args:
+            game: dialogues.
+            rows: the dialogue of each attempt.
+            attempts: where.
+            said: word ids of each sentence.
+        """
+
+
+def load_judge(spec: str, device: str, seat: ChatSeat) -> FluencyJudge:
+    """Who judges, by name.
+
+    Raises:
+        CheckpointError: there is no such model, or it is damaged.
+        ConfigError: it is a chat model that gives no likelihoods.
+    """
+    named = require_judge(spec)
+    if is_chat_model(spec):
+        return ChatJudge(cast("ScoringChatModel", chat_model(spec, seat.on(device), answers=None)))
+    from parley.policies.negotiator.checkpoints import load_model
+
+    return NegotiatorJudge(load_model(Path(named)).to(device))
+
+
+class NegotiatorJudge:
+    """A negotiator as a `FluencyJudge`.
+
+    Args:
+        model: such as the supervised agent.
+    """
+
+    def __init__(self, model: Negotiator) -> None:
+        self._model = model
+
+    def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
+        """See `FluencyJudge`."""
+        from parley.policies.negotiator.scoring import utterance_nll
+
+        return utterance_nll(self._model, game, side)[0]
+
+    def sentences(
+        self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], said: Sequence[np.ndarray]
+    ) -> list[Judged]:
+        """See `FluencyJudge`."""
+        from parley.policies.negotiator.scoring import sentence_nll
+
+        starts = np.array([attempt.start for attempt in attempts])
+        found = sentence_nll(self._model, game, np.array(rows), starts, said)
+        return [Judged(float(nats.sum()), float(np.exp(-nats.max()))) for nats in found]
+
+
+class ChatJudge:
+    """A chat model as a `FluencyJudge`.
+
+    Args:
+        model: that gives likelihoods.
+    """
+
+    def __init__(self, model: ScoringChatModel) -> None:
+        self._model = model
+
+    def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
+        """See `FluencyJudge`."""
+        said = [
+            PlacedUtterance(row, turn, " ".join(words))
+            for row in range(len(game))
+            for turn, (speaker, words) in enumerate(_written(game, row))
+            if speaker == side
+        ]
+        nats = np.zeros(len(game))
+        with agent_errors():
+            np.add.at(nats, [one.row for one in said], nats_of(self._model, partial(before, game.view(side)), said))
+        return nats
+
+    def sentences(
+        self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], said: Sequence[np.ndarray]
+    ) -> list[Judged]:
+        """See `FluencyJudge`."""
+        places = [
+            PlacedUtterance(row, attempt.turn, " ".join(game.written(0, words.tolist())))
+            for row, attempt, words in zip(rows, attempts, said, strict=True)
+        ]
+        with agent_errors():
+            return [Judged(nats, None) for nats in nats_of(self._model, partial(before, game.view(0)), places).tolist()]
+
+
+def _written(game: NegotiationGame, row: int) -> list[tuple[int, list[str]]]:
+    """The turns that were written by somebody; an end that a limit forces is not."""
+    turns = game.transcript(row)
+    return turns[:-1] if game.forced[row] else turns

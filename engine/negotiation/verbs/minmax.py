@@ -1,0 +1,295 @@
+"""Adversarial training: `parley minmax` (Cheng et al. 2019, section 6).
+
+A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling. Then all targets meet all known
+adversaries (`crossplay.py`): the target that loses least to the best of them, and still plays well with an ordinary partner, is
+the result. Start and result are measured by the best adversary of each, in dialogues that chose neither it nor a round. So is a
+control, the start trained as long in ordinary play alone, which says how much of the gain is owed to adversaries.
+
+The paper gives no schedule, rates or stopping rule: `cheng2019` keeps what it says (the latest adversary, trained on, and
+reward -(S_adv - S_ori)); `population` and `psro` add what the field found to help since.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.exploitability import EXPLOITABILITY
+from parley.engine.core.stats.known import KNOWN
+from parley.engine.core.stats.rounds import Round
+from parley.engine.core.stats.statistics import Estimate, Metric, count, mean, paired_difference
+from parley.engine.core.verbs import sharded
+from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.repeated import RepeatedJob
+from parley.engine.core.verbs.rounds import ROUNDS_MADE
+from parley.engine.core.verbs.sharded import session
+from parley.engine.negotiation.attacks.opponents import OpponentConfig
+from parley.engine.negotiation.metrics.campaign import (
+    AFTER,
+    BEFORE,
+    ROUND_METRICS,
+    has_lost_language,
+    still_playing,
+)
+from parley.engine.negotiation.metrics.dialogues import NEITHER
+from parley.engine.negotiation.verbs import exploitability, reinforce, training
+from parley.engine.negotiation.verbs.agents import (
+    is_weightless,
+    require_learner,
+    require_negotiator,
+    require_one_game,
+    require_partner,
+    shared_vocabulary,
+)
+from parley.engine.negotiation.verbs.campaign import CONTROL, FINAL, Campaign
+from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
+from parley.engine.negotiation.verbs.crossplay import CrossPlayed, choose_round, measure_all
+from parley.engine.negotiation.verbs.exploitability import LEGEND as LEARNED
+from parley.engine.negotiation.verbs.exploitability import MORE, NUM_IDLE, NUM_KNOWN, NUM_TRAINED, known_adversaries
+from parley.engine.negotiation.verbs.language import PUBLISHED, corpus_words, require_words
+from parley.envs.core.errors import CheckpointError
+from parley.envs.core.storage.copies import CHECKPOINT
+from parley.envs.core.storage.uris import display_path
+
+FINAL_STAGES = {
+    f"00-{exploitability.BEST}": "best known adversary, before",
+    "00-plain": "plain play, before",
+    f"{FINAL}-{exploitability.BEST}": "best known adversary, after",
+    f"{FINAL}-plain": "plain play, after",
+    f"{CONTROL}-{exploitability.BEST}": "best known adversary, control",
+    f"{CONTROL}-plain": "plain play, control",
+}
+"""What the matches are called that measure the start, the result and the control."""
+BEFORE_TRAINING, AS_CONTROL = "_before", "_control"
+"""Endings of the metrics of the target before any training, and trained as long in ordinary play alone."""
+TARGETS = {BEFORE_TRAINING: ", before", AS_CONTROL: ", after plain play alone", "": ""}
+"""The targets that are compared, by the ending of their metrics, and how these are told apart."""
+DROP, DROP_BEYOND_CONTROL = "exploitability_drop", "exploitability_drop_beyond_control"
+
+_COMPARED = {name: metric for name, metric in ROUND_METRICS.items() if name not in (BEFORE, AFTER)}
+_PAIRS = {
+    name + ending: metric._replace(title=metric.title + told)
+    for name, metric in _COMPARED.items()
+    for ending, told in TARGETS.items()
+}
+LEGEND = _PAIRS | {
+    **{MORE + ending: LEARNED[MORE]._replace(title=LEARNED[MORE].title + suffix) for ending, suffix in TARGETS.items()},
+    DROP: Metric(
+        "exploitability lost",
+        "higher: target",
+        "what the best known adversary gains before, less what the best gains after, in the same dialogues",
+        main=True,
+    ),
+    DROP_BEYOND_CONTROL: Metric(
+        "  more than by plain play alone", "higher: target", "the control's less the result's in the same dialogues, mean"
+    ),
+    NUM_KNOWN: Metric("known adversaries", NEITHER, "of all rounds, of start, result and control, and scripted ones", "count"),
+    NUM_IDLE: Metric("  that learned nothing", NEITHER, LEARNED[NUM_IDLE].definition, "count"),
+    NUM_TRAINED: Metric("fresh adversaries", NEITHER, "trained against the start, and as many against the result", "count"),
+}
+CHOSEN = "chosen"
+"""Entry of the summary: the round that is the result, and what the best known adversary gained when it was chosen."""
+
+
+def _cpus(config: MinMaxConfig) -> int:
+    """CPUs of a session on this machine: trainings have as many each, and the control as many beside."""
+    alone = config.num_learning_cpus
+    return max(alone, config.workers, config.trainers * alone) + config.control * alone
+
+
+def _outcome(
+    campaign: Campaign, config: MinMaxConfig, rounds: Sequence[Round], best: Round, wait: Callable[[], None], path: Path
+) -> tuple[dict[str, Estimate], CrossPlayed]:
+    """Measure start, result and control, each by the best of all known adversaries and in the same dialogues.
+
+    Args:
+        campaign: whose rounds are made.
+        config: what was asked for.
+        rounds: all of them.
+        best: the round that is the result.
+        wait: returns when what was begun of the control is done.
+        path: the campaign's folder.
+    """
+    measured = {BEFORE_TRAINING: campaign.measured_again(rounds[0]), "": campaign.measured_again(best)}
+    names = {BEFORE_TRAINING: ("00-", config.target), "": (f"{FINAL}-" if best.number else "00-", campaign.target(best.number))}
+    if config.control:
+        wait()
+        measured[AS_CONTROL] = campaign.control()
+        names[AS_CONTROL] = (f"{CONTROL}-", campaign.control_target())
+    played = measure_all(campaign, path, len(rounds) - 1, names)
+    metrics = {name + ending: estimate for ending, of_target in measured.items() for name, estimate in of_target.items()}
+    metrics |= {EXPLOITABILITY + ending: mean(list(gains.values())) for ending, gains in played.gains.items()}
+    metrics[DROP] = _lost(played.gains[BEFORE_TRAINING], played.gains[""])
+    if config.control:
+        metrics[DROP_BEYOND_CONTROL] = _lost(played.gains[AS_CONTROL], played.gains[""])
+    known = played.known
+    metrics[NUM_KNOWN] = count(len(known.adversaries), len(known.adversaries))
+    metrics[NUM_IDLE] = count(len(known.idle), len(known.learned))
+    metrics[NUM_TRAINED] = count(config.num_final_adversaries, config.num_final_adversaries)
+    return {name: metrics[name] for name in LEGEND if name in metrics}, played
+
+
+def _lost(before: Mapping[str, float], after: Mapping[str, float]) -> Estimate:
+    """Return what the best adversary gains less, from the gains by dialogue."""
+    keys = sorted(before.keys() & after.keys())
+    return paired_difference([before[key] for key in keys], [after[key] for key in keys])
+
+
+def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
+    """The result as the campaign's own checkpoint."""
+    from parley.policies.negotiator.checkpoints import load_model, provenance, save_model
+
+    folder = require_negotiator(campaign.target(best.number), "--target")
+    origin = {**provenance(folder), "campaign_from": config.target, "round": best.number}
+    save_model(load_model(folder), path / CHECKPOINT, origin)
+
+
+def latest() -> MinMaxConfig:
+    """The latest adversary, trained on from round to round; reward -(S_adv - S_ori) (Cheng et al. 2019, section 6)."""
+    return MinMaxConfig()
+
+
+def population() -> MinMaxConfig:
+    """Fresh best responses, those that win drawn more often, and plain play (Lanctot et al. 2017, Vinyals et al. 2019)."""
+    return MinMaxConfig(adversaries="fresh", opponents=OpponentConfig(sampling="prioritised", partner_share=0.25))
+
+
+def psro() -> MinMaxConfig:
+    """Policy-space response oracles: each side learns against the other's equilibrium mixture (Lanctot et al. 2017)."""
+    return MinMaxConfig(adversaries="mixture", opponents=OpponentConfig(partner_share=0.25))
+
+
+def demo() -> MinMaxConfig:
+    """Two rounds with the small agents that parley demo trains."""
+    rule = reinforce.demo().reinforce
+    return MinMaxConfig(
+        target="runs/demo/target",
+        adversary="runs/demo/adversary",
+        rounds=2,
+        # The equilibrium mixture: adversaries drawn alike hardly teach what the best of them does, which one in four finds.
+        adversaries="mixture",
+        num_adversaries=2,
+        num_final_adversaries=3,
+        control=True,
+        budget=rule.dialogues,
+        dialogues=500,
+        choosing=150,
+        corpus="embedded",
+        # With less plain play some trainings refuse every deal (0.3), or half of them (0.4).
+        opponents=OpponentConfig(partner_share=0.6),
+        attack=rule,
+        # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
+        perplexity_limit=2.0,
+        defence=replace(rule, dialogues=5_760, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
+    )
+
+
+def plan(config: MinMaxConfig) -> str:
+    """What a campaign is going to do, at most, in one line: the dialogues of each phase, and the settings that say so."""
+    phases = [
+        *([f"{config.attack.dialogues:,} for the adversary (attack.dialogues)"] if config.adversaries != "fresh" else []),
+        *([f"{config.dialogues:,} for each new pair of the payoff matrix"] if config.adversaries == "mixture" else []),
+        f"{config.defence.dialogues:,} for the target (defence.dialogues)",
+        f"{config.num_adversaries:,} x {config.budget:,} for fresh adversaries (--num-adversaries, --budget)",
+        f"{3 + config.num_adversaries:,} x {config.dialogues:,} to measure (--dialogues)",
+    ]
+    rounds = f"{config.rounds:,} round{'s' * (config.rounds > 1)}"
+    plain = config.rounds * config.defence.dialogues
+    measured = f"{config.num_final_adversaries:,} x {config.budget:,} for adversaries of the start, as many of the result"
+    control = f", {plain:,} of plain play for the control (--control) and as many for its adversaries" if config.control else ""
+    return (
+        f"plan: the start is measured, then {rounds} at most; dialogues of a round: {', '.join(phases)}; "
+        f"once: {measured} (--num-final-adversaries){control}; {config.choosing:,} of each target with each known adversary "
+        "(--choosing)"
+    )
+
+
+class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
+    """`parley minmax`."""
+
+    words = ("minmax",)
+    run_name = "minmax"
+    config = MinMaxConfig
+    presets = {"cheng2019": latest, "population": population, "psro": psro, "demo": demo}
+    legend = LEGEND
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = (*training.RESUME_SAFE, *sharded.RESUME_SAFE, "retries")
+    steps = ROUNDS_MADE
+
+    def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
+        """Finds out whether the agents can talk with each other, and the corpus guard them."""
+        if is_weightless(config.target):
+            measured = shlex.join(["parley", "evaluate", "exploitability", "--target", config.target, "--speaker", "RUN"])
+            what, fix = "a target without weights cannot be hardened", f"{measured} tells how exploitable it is as it stands"
+            raise CheckpointError(what, where=config.target, fix=fix)
+        config.require_device()
+        words = require_learner(config.target, "--target", config.judge)
+        for option in ("adversary", "partner"):
+            if spec := getattr(config, option):
+                require_partner(spec, f"--{option}")
+        if config.speaker:
+            require_negotiator(config.speaker, "--speaker")
+            shared_vocabulary({"--target": config.target, "--speaker": config.speaker})
+        names = ("target", "adversary", "partner", "speaker", "judge")
+        require_one_game({f"--{name}": getattr(config, name) for name in names})
+        require_words(config.corpus, config.data_root, words)
+        return config
+
+    def work(self, run: RunFolder, prepared: MinMaxConfig, reporter: Reporter) -> Summary:
+        """Does what is left of the campaign, and stores its result as `checkpoint`."""
+        campaign = Campaign(prepared, run, reporter)
+        reporter.say(plan(prepared))
+        with session(_cpus(prepared), prepared.address), campaign.beside() as beside:
+            rounds = campaign.rounds()
+            chosen = choose_round(campaign, len(rounds) - 1, still_playing(rounds, prepared.plain_loss))
+            best = rounds[chosen.number]
+            if best.number == 0:
+                reporter.say(
+                    "no round made the target less exploitable and left its plain play and language: the result is the start"
+                )
+            wait = partial(beside.wait, reporter, "the control")
+            metrics, played = _outcome(campaign, prepared, rounds, best, wait, run.path)
+            for line in played.known.sentences():
+                reporter.say(line)
+            _store(campaign, prepared, run.path, best)
+        lost = ", ".join(str(one.number) for one in rounds[1:] if has_lost_language(one.metrics))
+        told = f" The target of round {lost} may not be it: it repeats itself and has lost its language." if lost else ""
+        return Summary(
+            f"{prepared.target} hardened",
+            f"Rounds of adversarial training: {len(rounds) - 1}. The target of round {best.number} is the result; the best of "
+            f"{len(played.known.adversaries)} known adversaries, {played.known.best_of(played.result)}, "
+            f"measures it in {prepared.dialogues:,} dialogues that chose neither, seed {prepared.seed}.{told}",
+            metrics,
+            {CHOSEN: asdict(chosen), KNOWN: played.known.to_json()},
+        )
+
+    def loss(self, run: RunFolder) -> float:
+        """The exploitability by which the campaign chose its result, not that by which it is measured at last."""
+        return float((run.summary() or {})[CHOSEN]["loss"])
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what each known adversary gains; of several trainings with what each came to."""
+        known = known_adversaries(run)
+        return super().present(result if known is None else replace(result, more={"known adversaries": known.table()}), run)
+
+    def keep(self, best: Path, run: RunFolder) -> None:
+        training.keep_learner(best, run.path)
+
+    def next_commands(self, config: MinMaxConfig, path: Path) -> tuple[str, ...]:
+        """A talk with the result, and every attack on it."""
+        corpus = corpus_words(config.corpus, config.data_root)
+        table = ["parley", "attack", "table", "--target", display_path(path), *corpus]
+        table += ["--judge", config.judge] if config.judge else []
+        table += ["--published", "hardened" if config.corpus == PUBLISHED else "none"]
+        play = shlex.join(["parley", "play", display_path(path)])
+        matrix = ["parley", "evaluate", "population", "psro", display_path(path), *corpus]
+        mixed = [shlex.join(matrix)] if config.adversaries == "mixture" else []
+        return (*super().next_commands(config, path), play, shlex.join(table), *mixed)
+
+
+MINMAX = MinMax()

@@ -1,0 +1,393 @@
+"""Every attack on one target, side by side: `parley attack table` (the rows of Cheng et al. 2019, tables 2 and 7).
+
+Each row is a run of its own below the table's folder, on the same scenarios, and resumes by itself; the table is what their
+summaries say. A row that needs a trained adversary trains one first, unless it is named.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from parley.engine.core.ray.shares import Share
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.parts import Outcomes
+from parley.engine.core.runs.remote_sync import fetched_run
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.repeats import TRAININGS, over_trainings, spread_of
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.verbs import sharded
+from parley.engine.core.verbs.background_stages import Beside
+from parley.engine.core.verbs.composite import Composite, Stage, run_side_by_side
+from parley.engine.core.verbs.job import USAGE, Reporter, Result, Summary, failure_of
+from parley.engine.core.verbs.repeated import nth_name, run_beside
+from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.verbs.weights import checkpoint_folder
+from parley.engine.negotiation.attacks.tactics import REFINED
+from parley.engine.negotiation.attacks.transfer import encode_sentence
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNTOUCHED
+from parley.engine.negotiation.metrics.attack_table import (
+    ADAPTIVE,
+    ASKED_METRICS,
+    KNOWN,
+    PLAIN,
+    ROWS,
+    SEARCHES,
+    TACTIC,
+    TACTICS,
+    UNATTACKED,
+    around_trained,
+    attack_table,
+    table_lines,
+    titles_of,
+)
+from parley.engine.negotiation.metrics.chat import CHAT_METRICS
+from parley.engine.negotiation.metrics.defences import DEFENCE_METRICS
+from parley.engine.negotiation.metrics.targets_table import STRONGEST, endings_of, targets_table
+from parley.engine.negotiation.verbs import whitebox
+from parley.engine.negotiation.verbs.agents import (
+    is_weightless,
+    require_learner,
+    require_one_game,
+    require_partner,
+    shared_vocabulary,
+    start_of,
+    words_of,
+)
+from parley.engine.negotiation.verbs.attack import UNFOUND
+from parley.engine.negotiation.verbs.defended import FILTER, FilterLimit, chosen_limit, defences_around, defended_stages
+from parley.engine.negotiation.verbs.judge import who_judges
+from parley.engine.negotiation.verbs.language import require_words
+from parley.engine.negotiation.verbs.match import seconds_per_dialogue
+from parley.engine.negotiation.verbs.table_config import (
+    BLACK_BOX,
+    PLAYED,
+    TableConfig,
+    at_fixed_turns,
+    demo,
+    is_given,
+    on_hardened,
+    on_rl,
+    on_supervised,
+)
+from parley.engine.negotiation.verbs.table_stages import (
+    ADVERSARY,
+    adversaries_of,
+    chains_of,
+    measured,
+    needs_of,
+    planned_stages,
+    strongest_attacks,
+    table_judge,
+)
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.storage.uris import display_path
+from parley.envs.negotiation.agents import is_chat_model
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL
+from parley.policies.chat.answers import usage_of
+
+BASELINE = "baseline"
+"""Entry of the summary that holds the metrics of the other table that is shown beside."""
+TRAINED = "trained"
+"""Entry of the summary that names the trained counterparts of the target."""
+
+ALL_ATTACKS, BY_TARGET = "All attacks", "By target"
+"""Headings of the tables."""
+
+_OF_A_ROW = ATTACK_METRICS | UNTOUCHED | DEFENCE_METRICS | CHAT_METRICS | ASKED_METRICS
+_SECONDS_PER_TRAINED_DIALOGUE = 0.0225
+"""Measured on one core with the published network sizes; the live display knows better once it runs."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A table that can be measured.
+
+    Args:
+        config: what was asked for.
+        untrained: how many adversaries are trained first.
+        baseline: the metrics of the table that is shown beside, by "ROW.METRIC".
+        limit: where the filter's limit lies; None where no filter is wanted.
+    """
+
+    config: TableConfig
+    untrained: int
+    baseline: Mapping[str, Estimate]
+    limit: FilterLimit | None = None
+
+
+def _announcement(config: TableConfig, num: int) -> str:
+    """How many adversaries are trained first, and how long that takes; with a chat model only the live display can tell."""
+    rule = config.reinforce
+    dialogues = num * rule.updates * rule.dialogues_per_update
+    minutes = max(1, round(dialogues * _SECONDS_PER_TRAINED_DIALOGUE / 60))
+    long = f"about {minutes} minute{'s' * (minutes != 1)} of one core"
+    if any(map(is_chat_model, (config.target, *config.trained_names()))):
+        long = (
+            f"{dialogues:,} dialogues with a chat model, which decides how long that takes; reinforce.dialogues asks for fewer"
+        )
+    each = f"each target is met by adversaries of its own{', a defended one too' * bool(config.defences)}"
+    why = each if config.trained or config.defences else "no --adversary is named"
+    which = "one is" if num == 1 else f"{num} are"
+    updates = f"{rule.updates:,} update{'s' * (rule.updates != 1)}"
+    return f"{why}, so {which} trained first: {updates} of {rule.dialogues_per_update} dialogues, {long}"
+
+
+def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:
+    """The metrics of the table that is shown beside, by "ROW.METRIC".
+
+    Raises:
+        RunError: it is no finished table.
+    """
+    if not config.baseline:
+        return {}
+    other = RunFolder.load(fetched_run(config.baseline))
+    metrics = other.metrics()
+    if other.job != ATTACK_TABLE.name or not metrics:
+        raise RunError(
+            "--baseline needs a finished table of attacks",
+            where=config.baseline,
+            got=f"a run of {other.job}" + ("" if metrics else ", not finished"),
+            fix="name the run folder of parley attack table",
+        )
+    return metrics
+
+
+def trained_of(summary: Mapping[str, Any]) -> list[str]:
+    """The trained counterparts in a finished table; none in those of before there were any."""
+    return summary.get(TRAINED, [])
+
+
+def _tables(run: RunFolder, brief: bool = False) -> dict[str, TextTable]:
+    """The tables of a run by their headings: who stands up to which attack, where there are defences; then all attacks."""
+    metrics, summary, config = run.metrics(), run.summary() or {}, run.config
+    baseline = {name: Estimate.from_json(parts) for name, parts in summary.get(BASELINE, {}).items()}
+    # Published targets are negotiators that were fitted; no other agent stands beside their figures.
+    published = "none" if is_weightless(config["target"]) else config["published"]
+    trained, unfound = trained_of(summary), summary.get(UNFOUND, {})
+    lines = table_lines(metrics, published, baseline, spread_of(summary), trained, unfound)
+    by_target = targets_table(metrics, trained, unfound)
+    whole = attack_table(lines, brief)
+    return {"": whole} if by_target is None else {BY_TARGET: by_target, ALL_ATTACKS: whole}
+
+
+def _legend(trained: Sequence[str] = ()) -> dict[str, Metric]:
+    strongest = {f"{STRONGEST}{end}.advantage": _OF_A_ROW["advantage"] for end, _ in endings_of(trained).values()}
+    return {f"{row}.{name}": metric for row in titles_of(trained) for name, metric in _OF_A_ROW.items()} | strongest
+
+
+def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
+    """What chat models were asked for a row, `ASKED_METRICS`; nothing where they were asked nothing."""
+    attack, plus, around = row.partition("+")
+    end = plus + around if around.endswith((ADAPTIVE, KNOWN)) else ""
+    adversary = ADVERSARY + end.removesuffix(ADAPTIVE).removesuffix(KNOWN)
+    made_by = {"rl": (adversary,), "transfer": () if is_given(config.transfer) else (adversary, f"rl{end}")}.get(attack, ())
+    numbers = range(1, config.seeds + 1)
+    played, before = (
+        [usage for name in names for number in numbers if (usage := usage_of(path / nth_name(name, number)))]
+        for names in ((row,), made_by)
+    )
+    if not played:
+        return {}
+    return {
+        "answers_before": count(sum(usage.total.asked for usage in before), 1),
+        "cost": count(sum(usage.cost(config.chat) for usage in (*played, *before)), 1),
+    }
+
+
+def _tactic_lines(path: Path, end: str) -> dict[str, Estimate]:
+    """The metrics of the lines that a run of tactics brings along, by "ROW.METRIC"; none where it is not finished.
+
+    Args:
+        path: of the table's run.
+        end: ends the rows; empty on the target.
+    """
+    if not (path / (TACTIC + end) / SUMMARY).is_file():
+        return {}
+    runs = [
+        RunFolder.load(path / name) for name in dict.fromkeys((TACTIC + end, *([] if end.endswith(ADAPTIVE) else [TACTIC])))
+    ]
+    found, used = runs[0].metrics(), [usage for run in runs if (usage := (run.summary() or {}).get(USAGE))]
+    metrics: dict[str, Estimate] = {}
+    for arm, row in {REFINED: TACTIC, **{arm: f"{TACTIC}-{arm}" for arm in TACTICS}}.items():
+        own = {name.partition(".")[2]: each for name, each in found.items() if name.partition(".")[0] == arm}
+        # Without a tactic nothing is made for anybody.
+        if own and not (row in UNATTACKED and end.endswith(ADAPTIVE)):
+            metrics |= {f"{row}{end}.{name}": each for name, each in own.items() if name in _OF_A_ROW}
+            metrics[f"{row}{end}.answers_before"] = own["calls"]
+    if used and metrics:
+        metrics[f"{TACTIC}{end}.cost"] = count(sum(each["cost"] for each in used), 1)
+    return metrics
+
+
+class AttackTable(Composite[TableConfig, Planned, Planned]):
+    """`parley attack table`."""
+
+    words = ("attack", "table")
+    run_name = "attack-table"
+    config = TableConfig
+    presets = {
+        "cheng2019": on_supervised,
+        "cheng2019-rl": on_rl,
+        "cheng2019-hardened": on_hardened,
+        "cheng2019-turns": at_fixed_turns,
+        "demo": demo,
+    }
+    legend = _legend()
+    files = (TABLE_FILE, SUMMARY)
+    resume_safe = (*sharded.RESUME_SAFE, "rows", "defences", "trained", "baseline", "trainers")
+
+    def metrics_of(self, config: TableConfig) -> Collection[str]:
+        return _legend(config.trained_names())
+
+    def stages(self, config: TableConfig, path: Path) -> dict[str, Stage]:
+        return planned_stages(config, path)
+
+    def finished(self, config: TableConfig, path: Path, weights: Mapping[str, str]) -> bool:
+        """Rows that were measured under another `--rows` may have joined: the stages say themselves what is finished."""
+        return False
+
+    def prepare(self, config: TableConfig, path: Path, reporter: Reporter) -> Planned:
+        require_partner(config.target, "--target")
+        for met in config.trained_names():
+            require_partner(met, "--trained")
+        speaker = start_of(config.speaker, config.target, "--speaker")
+        adversaries = adversaries_of(config)
+        if adversaries or not set(config.row_names()) <= PLAYED:
+            words = require_learner(speaker, "--speaker" if config.speaker else "--target", config.judge)
+        else:
+            require_partner(speaker, "--speaker")
+            words = words_of([speaker, config.target])
+        if config.adversary:
+            require_partner(config.adversary, "--adversary")
+        require_one_game(
+            {f"--{name}": getattr(config, name) for name in ("target", "speaker", "adversary", "judge")}
+            | {f"--trained {met}": met for met in config.trained_names()}
+        )
+        if words.game != DEAL_OR_NO_DEAL and config.published != "none":
+            got = f"--published {config.published}, and agents of {words.game!r}"
+            raise ConfigError(f"published figures are of {DEAL_OR_NO_DEAL!r}", got=got, fix="--published none")
+        self._leave_out(config, speaker, reporter)
+        if config.transfer.sentence and {"transfer", whitebox.RA_PA_TA} & measured(config):
+            encode_sentence(config.transfer.sentence, words)
+        baseline = _baseline_metrics(config)
+        untrained = sum(checkpoint_folder(display_path(path / name)) is None for name in adversaries)
+        if untrained and config.reinforce.supervised_weight > 0:
+            # Before there is a folder, which is tied to its configuration.
+            require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
+        judge = table_judge(config)
+        talk = config.corpus, config.data_root, config.false_alarms, config.device, config.chat
+        limit = chosen_limit(judge, *talk) if FILTER in config.defence_names() else None
+        if limit is not None:
+            reporter.say(str(limit))
+        return Planned(config, untrained, baseline, limit)
+
+    def _leave_out(self, config: TableConfig, speaker: str, reporter: Reporter) -> None:
+        """Tells which rows are left out, and checks that models which a search reads know each other's words."""
+        asked, left = {*config.row_names()}, {met: config.left_out(met) for met in ("", *config.trained_names())}
+        reason = "they read weights that {} has not".format
+        if all(asked <= {*names} for names in left.values()):
+            fix = f"ask for {', '.join(BLACK_BOX)}"
+            got = f"{config.rows}: {reason(config.target)}"
+            raise ConfigError("there is no row to measure", where="--rows", got=got, fix=fix)
+        for met, names in left.items():
+            if names:
+                reporter.say(f"left out{f' against {met}' * bool(met)}: {', '.join(names)}; {reason(met or config.target)}")
+            if {*SEARCHES} & measured(config, met):
+                who = {"--trained": met} if met else {"--target": config.target}
+                judges = {"--judge": config.judge} if config.judge else {}
+                shared_vocabulary({**who, "--speaker": speaker, **judges})
+
+    def work(self, run: RunFolder, prepared: Planned, reporter: Reporter) -> Planned:
+        if prepared.untrained:
+            reporter.say(_announcement(prepared.config, prepared.untrained))
+        config = prepared.config
+        around = defences_around(config.defence_names(), prepared.limit)
+        planned = planned_stages(config, run.path, around)
+        chains = [list(chain) for chain in chains_of(config, run.path, around)]
+        # With workers the rows are played in their pool; without, each training's where it was trained.
+        begun = [chain[:1] for chain in chains] if config.workers else chains
+        names = [name for chain in begun for name in chain] if config.workers else planned
+        first = {name: planned.pop(name) for name in [*names]}
+        planned |= defended_stages({**first, **planned}, config.seeds, around)
+        needs = needs_of({**first, **planned}, run.path)
+        trainings = [{name: first[name] for name in chain} for chain in begun]
+        actors = max(1, config.trainers) if config.workers else 0
+        # A worker at least has room beside the trainings.
+        worker = Share((1.0, config.gpus_per_worker))
+        with Beside(trainings, run.path, actors, num_cpus=config.workers, address=config.address, spare=worker) as beside:
+            if beside.num_actors:
+                # Rows that need no adversary need not wait for one.
+                run_side_by_side(planned, run.path, reporter, config, needs, beside)
+            beside.wait(reporter, "adversaries")
+        run_beside(first, begun, run.path, config.trainers, reporter, "adversaries", config.address)
+        run_side_by_side(planned, run.path, reporter, config, needs)
+        return prepared
+
+    def measure(self, run: RunFolder, found: Planned) -> Summary:
+        """The metrics of every row that is finished, by "ROW.METRIC"."""
+        config = found.config
+        metrics: dict[str, Estimate] = {}
+        trainings: dict[str, list[float | None]] = {}
+        unfound: dict[str, str] = {}
+        for row in (each for each in titles_of(config.trained_names()) if not each.startswith(TACTIC)):
+            folders = [run.path / nth_name(row, number) for number in range(1, config.seeds + 1)]
+            runs = [RunFolder.load(folder) for folder in folders if (folder / SUMMARY).is_file()]
+            reasons = [why for one in runs if (why := (one.summary() or {}).get(UNFOUND))]
+            if reasons:
+                others = f"; so in {len(reasons)} of {len(runs)} trainings, and the figures are of the others"
+                unfound[row] = reasons[0] + others * (len(reasons) < len(runs))
+            if played := [one for one in runs if one.metrics()]:
+                # Matches without a search do not count their time among their metrics.
+                each = [{"seconds": seconds_per_dialogue(one), **one.metrics()} for one in played]
+                over = {name: over_trainings([one[name] for one in each], ATTACK_METRICS.get(name)) for name in each[0]}
+                # Nobody forces a defended target, nor to what was found on another.
+                told = [name for name in over if row in ROWS or row.endswith(ADAPTIVE) or not name.startswith("forced_")]
+                metrics |= {f"{row}.{name}": over[name] for name in told}
+                metrics |= {f"{row}.{name}": found for name, found in _asked(run.path, row, config).items()}
+            if len(runs) > 1:
+                advantages = [one.metrics().get("advantage", NOTHING) for one in runs]
+                trainings[f"{row}.advantage"] = [one.to_json()["value"] for one in advantages]
+        for number in range(len(config.trained_names()) + 1):
+            for end in (around_trained(number), around_trained(number, adaptive=True)) if number else ("",):
+                metrics |= _tactic_lines(run.path, end)
+        metrics |= strongest_attacks(run.path, config)
+        judge = table_judge(config)
+        limit = "" if found.limit is None else f"; {found.limit}"
+        plain = " but in plain play" if f"{PLAIN}.advantage" in metrics else ""
+        return Summary(
+            f"attacks on {', '.join((config.target, *config.trained_names()))}",
+            f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
+            f"seed {config.seed}; the target alone chooses{plain}; {who_judges(judge)}{limit}.",
+            metrics,
+            # The report shows them too, wherever the other table is by then.
+            {
+                BASELINE: {name: estimate.to_json() for name, estimate in found.baseline.items()},
+                TRAININGS: trainings,
+                TRAINED: config.trained_names(),
+                UNFOUND: unfound,
+            },
+        )
+
+    def next_commands(self, config: TableConfig, path: Path) -> tuple[str, ...]:
+        return (
+            shlex.join(["parley", "play", config.target]),
+            shlex.join(["parley", "report", display_path(path), "--picture", display_path(path / "report.png")]),
+        )
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        return _tables(run)
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With as much of the tables as a screen holds; a failure where no dialogue of any row came to its end."""
+        rows = dict.fromkeys(run.path / name.partition(".")[0] for name in result.metrics)
+        outcomes = sum((RunFolder.load(row).outcomes() for row in rows if (row / SUMMARY).is_file()), Outcomes())
+        legend = _legend(trained_of(run.summary() or {}))
+        return replace(result, tables=_tables(run, brief=True), legend=legend, failure=failure_of(outcomes) or result.failure)
+
+
+ATTACK_TABLE = AttackTable()

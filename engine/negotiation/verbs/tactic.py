@@ -1,0 +1,394 @@
+"""An attacker model that refines tactics for a chat model against any target: `parley attack tactic` (after PAIR).
+
+In every round each stream of each attacker writes a tactic (`engine/negotiation/attacks/tactics.py`); all of them are tried in
+the same development dialogues (`trying.py`). Then the best one of each attacker plays the held-out dialogues, and so does the
+player without a tactic. What an attacker wrote is noted as an event before it is tried: a run that goes on takes it from there.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from parley.engine.core.runs.layout import CONFIG, SUMMARY
+from parley.engine.core.runs.remote_sync import fetched_run
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.verbs.job import Job, Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import RESUME_SAFE, work_off
+from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.negotiation.attacks.settings import TacticSettings
+from parley.engine.negotiation.attacks.tactics import (
+    ARMS,
+    ATTACKERS,
+    NONE,
+    REFINED,
+    TriedTactic,
+    WrittenTactic,
+    asked_again,
+    questions,
+    read_tactic,
+    spread_out,
+    transcript,
+)
+from parley.engine.negotiation.metrics.tactics import COSTS, LEGEND, TacticsPlayed, tactics_table
+from parley.engine.negotiation.verbs.agents import require_partner, split_names
+from parley.engine.negotiation.verbs.attack import AttackConfig
+from parley.engine.negotiation.verbs.judge import who_judges
+from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig, OneMatchConfig
+from parley.engine.negotiation.verbs.scenario_sampling import RANDOM
+from parley.engine.negotiation.verbs.trying import TACTICS, TacticTrials
+from parley.envs.core.config import shared
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.ranges import NumItems
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import derive_seed
+from parley.envs.core.storage.uris import display_path
+from parley.envs.negotiation.agents import is_chat_model
+from parley.envs.negotiation.domain import domain_of
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import ChatDecoding, ChatModel
+from parley.policies.chat.seat import chat_model, require_address
+from parley.policies.chat.written import written_lines
+
+Stream = tuple[str, int]
+"""An attacker and the number of its stream, from 1."""
+WRITTEN, CHOSEN = "tactic", "chosen"
+"""Kinds of events: a tactic that was written, and the tactics that the held-out dialogues are played with, by arm."""
+_KINDS: Mapping[str, type] = {"str": str, "int": int}
+_NEEDS: Mapping[str, Mapping[str, type]] = {
+    WRITTEN: {each.name: _KINDS[str(each.type)] for each in fields(WrittenTactic)},
+    CHOSEN: {"numbers": dict},
+}
+_SEEDS = 2**31
+"""Seeds of answers are below it: servers take no larger ones."""
+_SHOWN = 200
+"""Characters of an answer without a tactic that are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TacticConfig(AttackConfig):
+    """Who is attacked, who writes the tactics, and who plays with them."""
+
+    attacker: str = ""
+    """Chat model that writes the tactics: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name of your own."""
+    speaker: str = ""
+    """Chat model that plays with a tactic; the attacker when empty."""
+    source: str = ""
+    """Run of parley attack tactic whose tactics are played with this target (transferred); none are written then."""
+    dialogues: NumItems = 20
+    """Development dialogues, in which each tactic is tried; the same for all."""
+    held_out: NumItems = 200
+    """Held-out dialogues, in which the best tactic of each attacker is measured."""
+    search: TacticSettings = field(default_factory=TacticSettings)
+    """How tactics are written."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in split_names(self.search.controls):
+            if name not in self._controls:
+                fix = f"search.controls: {','.join(self._controls)}"
+                raise ConfigError(f"no control is called {name!r}{nearest(name, self._controls)}", fix=fix)
+        if self.shard_size and self.dialogues % self.shard_size:
+            what = "a shard holds dialogues of one tactic, so that its size divides their number"
+            got = f"shard_size={self.shard_size}, dialogues={self.dialogues}"
+            raise ConfigError(what, got=got, fix="leave out shard_size, or take a divisor")
+
+    _controls = tuple(name for name in ATTACKERS if name != REFINED)
+
+    @property
+    def arms(self) -> list[str]:
+        """The attackers that are wanted, in the order of the table."""
+        return [name for name in ATTACKERS if name == REFINED or name in split_names(self.search.controls)]
+
+    @property
+    def match(self) -> MatchConfig:
+        """The development dialogues as a match under the attacks' rule."""
+        sides: dict[str, Any] = {"adversary": self.speaker or self.attacker, "target": self.target, "complementary": True}
+        return MatchConfig(**sides, **shared(self, OneMatchConfig)).match
+
+
+@dataclass(frozen=True)
+class TacticAttack:
+    """An attack that can be made.
+
+    Args:
+        config: what was asked for.
+        answers: folder of the run in which answers are kept; None before there is one.
+    """
+
+    config: TacticConfig
+    answers: Path | None = None
+
+    @property
+    def trials(self) -> TacticTrials:
+        """Who plays."""
+        return TacticTrials(self.config.match, self.config.held_out, self.answers)
+
+    @cached_property
+    def attacker(self) -> ChatModel:
+        """Who writes the tactics: in this process, and on its device where no actor computes."""
+        settings = self.config.chat.on("cpu" if self.config.workers else self.config.device)
+        return chat_model(self.config.attacker, settings, answers=self.answers)
+
+    def ask(self, streams: Mapping[Stream, Sequence[TriedTactic]], number: int) -> dict[Stream, WrittenTactic]:
+        """Asks for the tactics of a round, which have no numbers yet: -1 stands for those that can be used.
+
+        Args:
+            streams: what each stream of an attacker has tried, by attacker and stream.
+            number: of the round.
+
+        Raises:
+            ModelError: the attacker does not answer.
+            ConfigError: even the shortest question is longer than it reads.
+        """
+        settings = self.config.search
+        rules = domain_of(self.trials.roster.game).how_to_play
+        seeds = {place: derive_seed(self.config.seed, "attacker", place[1], number) % _SEEDS for place in streams}
+        asked = [(list(questions(place[0], rules, tried, settings)), seeds[place]) for place, tried in streams.items()]
+        decoding = ChatDecoding(temperature=settings.temperature, max_tokens=settings.max_tokens)
+        lines = written_lines(
+            self.attacker,
+            asked,
+            decoding,
+            lambda answer: read_tactic(answer, settings.max_words),
+            lambda problem: asked_again(problem, settings.max_words),
+        )
+        return {
+            place: WrittenTactic(
+                *place,
+                number,
+                0 if line.problem else -1,
+                line.text[:_SHOWN] if line.problem else line.text,
+                line.problem,
+                len(line.answers),
+                sum(each.num_prompt_tokens or 0 for each in line.answers),
+                sum(each.num_tokens or 0 for each in line.answers),
+            )
+            for place, line in zip(streams, lines, strict=True)
+        }
+
+
+def pair() -> TacticConfig:
+    """Three streams of five rounds, and as many tactics of each control (after Chao et al. 2023)."""
+    return TacticConfig(target="scripted")
+
+
+def quick() -> TacticConfig:
+    """Two streams of two rounds over few dialogues: what a small model on this machine does in minutes."""
+    return TacticConfig(target="scripted", dialogues=4, held_out=12, search=TacticSettings(rounds=2, streams=2))
+
+
+class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
+    """`parley attack tactic`."""
+
+    words = ("attack", "tactic")
+    run_name = "attack-tactic"
+    config = TacticConfig
+    presets = {"pair": pair, "quick": quick}
+    schema = TACTICS
+    legend = LEGEND
+    files = (TABLE_FILE, SUMMARY, "rows")
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: TacticConfig, path: Path, reporter: Reporter) -> TacticAttack:
+        require_partner(config.target, "--target")
+        found = TacticAttack(config)
+        if config.source:
+            _source(config)
+        elif not config.attacker:
+            fix = "name one with --attacker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
+            raise ConfigError("nobody is named who writes the tactics", where="--attacker", fix=fix)
+        else:
+            require_address(config.attacker)
+            _ = found.attacker
+        if not is_chat_model(config.match.adversary):
+            fix = "name one with --speaker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own that answers"
+            raise ConfigError("a tactic is told to a chat model", where=config.match.adversary, got="another agent", fix=fix)
+        found.trials.roster.check()
+        _require_held_out(found.trials)
+        return found
+
+    def work(self, run: RunFolder, prepared: TacticAttack, reporter: Reporter) -> TacticAttack:
+        config = prepared.config
+        attack = replace(prepared, answers=run.path / ANSWERS_FOLDER)
+        if config.source:
+            _take_over(run, _source(config))
+        else:
+            self._refine(run, attack, reporter)
+        played = played_tactics(run)
+        texts = {0: "", **_texts(run)}
+        best = {number: texts[number] for number in sorted(set(played.chosen.values()))}
+        tried = {} if config.source else attack.trials.development(texts.items())
+        work_off(run, attack.trials, tried | attack.trials.held_out(best), config, reporter, "held-out dialogues")
+        return prepared
+
+    def _refine(self, run: RunFolder, attack: TacticAttack, reporter: Reporter) -> None:
+        """Writes and tries what is left of the tactics, and chooses the best of each attacker."""
+        config = attack.config
+        for number in range(1, config.search.rounds + 1):
+            wanted = [(arm, stream) for arm in config.arms for stream in range(1, config.search.streams + 1)]
+            written = written_tactics(run)
+            if any(each.round > number for each in written):
+                # It was played before that was asked for; what failed in it is tried again with the next ones.
+                continue
+            known = {(each.arm, each.stream) for each in written if each.round == number}
+            if left := [place for place in wanted if place not in known]:
+                reporter.say(f"round {number} of {config.search.rounds}: {len(left)} tactics are written")
+                _write(run, attack.ask(_histories(run, config, left), number))
+            tactics = {0: "", **_texts(run, number)}
+            title = f"round {number} of {config.search.rounds}"
+            work_off(run, attack.trials, attack.trials.development(tactics.items()), config, reporter, title)
+        played = played_tactics(run)
+        if not played.chosen:
+            run.event(CHOSEN, numbers={arm: played.best(arm) for arm in (NONE, *config.arms)})
+
+    def measure(self, run: RunFolder, found: TacticAttack) -> Summary:
+        config, played = found.config, played_tactics(run)
+        metrics = {f"{arm}.{name}": estimate for arm in played.chosen for name, estimate in played.metrics(arm).items()}
+        search = config.search
+        written = f"Streams of {config.attacker}: {search.streams}, rounds: {search.rounds}"
+        if config.source:
+            source = _source(config)
+            written = f"Tactics of {config.source}, refined against {source.config['target']}"
+            # What it took to find them.
+            metrics |= {name: each for name, each in source.metrics().items() if name.partition(".")[2] in COSTS}
+        description = (
+            f"{written}; {config.match.adversary} plays; "
+            f"development dialogues a tactic: {config.dialogues:,}, held-out ones an attacker's best: {config.held_out:,}; "
+            f"{config.scenarios} scenarios, seed {config.seed}; the target alone chooses; {who_judges(config.match.judge)}."
+        )
+        return Summary(f"tactics against {config.target}", description, metrics)
+
+    def models(self, config: TacticConfig) -> dict[str, str]:
+        match = config.match
+        return {"attacker": config.attacker, "speaker": match.adversary, "target": match.target, "judge": match.judge}
+
+    def num_rows(self, config: TacticConfig, path: Path) -> int:
+        run = RunFolder.load(path)
+        chosen = _chosen(run)
+        held_out = len(set(chosen.values())) * config.held_out
+        tried = 0 if config.source else 1 + len(_texts(run))
+        return tried * config.dialogues + held_out if chosen else -1
+
+    def next_commands(self, config: TacticConfig, path: Path) -> tuple[str, ...]:
+        """The page, and the held-out dialogues once more as a match."""
+        commands = (shlex.join(["parley", "report", display_path(path)]),)
+        if not (path / CONFIG).is_file():
+            return commands
+        run = RunFolder.load(path)
+        if not (number := _chosen(run).get(REFINED)):
+            return commands
+        told = replace(config.match, tactic=_texts(run)[number], first=config.dialogues, dialogues=config.held_out)
+        return (*commands, SELFPLAY.command(told, Path("runs", "told")))
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        return {"": tactics_table(run.metrics())}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With the table; a failure where no attacker wrote anything that could be tried."""
+        written = written_tactics(run)
+        failure = result.failure
+        if written and not any(each.number for each in written):
+            failure = f"the attacker wrote no tactic in {len(written)} answers, each repaired once: {written[0].problem}"
+        return replace(result, tables={"": tactics_table(run.metrics(), brief=True)}, failure=failure)
+
+
+def written_tactics(run: RunFolder) -> list[WrittenTactic]:
+    """What attackers wrote in a run so far, in the order in which it was noted."""
+    names = [each.name for each in fields(WrittenTactic)]
+    return [WrittenTactic(**{name: event[name] for name in names}) for event in run.events(_NEEDS) if event["kind"] == WRITTEN]
+
+
+def played_tactics(run: RunFolder) -> TacticsPlayed:
+    """The dialogues of a run, and what attackers wrote."""
+    return TacticsPlayed(run.read_rows().to_pylist(), written_tactics(run), _chosen(run))
+
+
+def _chosen(run: RunFolder) -> dict[str, int]:
+    found = [event["numbers"] for event in run.events(_NEEDS) if event["kind"] == CHOSEN]
+    return {arm: int(found[0][arm]) for arm in ARMS if arm in found[0]} if found else {}
+
+
+def _source(config: TacticConfig) -> RunFolder:
+    """The finished run whose tactics are played.
+
+    Raises:
+        RunError: it is no such run, or other dialogues chose its tactics than are left out here.
+    """
+    run = RunFolder.load(fetched_run(config.source))
+    alike = ("dialogues", "scenarios", "seed")
+    finished = run.job == ATTACK_TACTIC.name and (run.path / SUMMARY).is_file()
+    if not finished or any(run.config[name] != getattr(config, name) for name in alike):
+        raise RunError(
+            f"tactics are taken from a finished run of parley attack tactic with the same {', '.join(alike)}",
+            where=config.source,
+            got=f"a run of {run.job}" + "".join(f", {name} {run.config.get(name)}" for name in alike),
+            fix="name another with --source, or the same dialogues, so that held-out ones chose no tactic",
+        )
+    return run
+
+
+def _take_over(run: RunFolder, source: RunFolder) -> None:
+    """Notes what attackers wrote in another run, and which of it was chosen there."""
+    noted = written_tactics(run)
+    for each in written_tactics(source):
+        if each not in noted:
+            run.event(WRITTEN, **asdict(each))
+    if not _chosen(run):
+        run.event(CHOSEN, numbers=_chosen(source))
+
+
+def _texts(run: RunFolder, last_round: int | None = None) -> dict[int, str]:
+    """The tactics that can be used, by number; those of the first rounds alone."""
+    wanted = [each for each in written_tactics(run) if each.number and (last_round is None or each.round <= last_round)]
+    return {each.number: each.text for each in sorted(wanted, key=lambda each: each.number)}
+
+
+def _write(run: RunFolder, found: Mapping[Stream, WrittenTactic]) -> None:
+    """Notes what was written; a text that is new gets the next number."""
+    numbers = {text: number for number, text in _texts(run).items()}
+    for each in found.values():
+        number = 0 if each.problem else numbers.setdefault(each.text, 1 + max(numbers.values(), default=0))
+        run.event(WRITTEN, **asdict(replace(each, number=number)))
+
+
+def _histories(run: RunFolder, config: TacticConfig, places: Sequence[Stream]) -> dict[Stream, list[TriedTactic]]:
+    """What each stream has tried so far, by attacker and stream."""
+    played, settings = played_tactics(run), config.search
+    found: dict[Stream, list[TriedTactic]] = {}
+    for arm, stream in places:
+        own = {each.number: each.text for each in played.written if (each.arm, each.stream) == (arm, stream) and each.number}
+        found[arm, stream] = [
+            TriedTactic(
+                text,
+                played.gain(number).value,
+                [transcript(row) for row in spread_out(played.tried.get(number, []), settings.transcripts)],
+            )
+            for number, text in own.items()
+        ]
+    return found
+
+
+def _require_held_out(trials: TacticTrials) -> None:
+    """Checks that no held-out dialogue has the scenario of a development dialogue; random ones are others.
+
+    Raises:
+        ConfigError: there are too few scenarios.
+    """
+    if trials.match.scenarios.startswith(RANDOM):
+        return
+    # A file with fewer is dealt in turn.
+    dealt = [id(scenario) for scenario in trials.scenarios().values()]
+    seen, unseen = set(dealt[: trials.match.dialogues]), set(dealt[trials.match.dialogues :])
+    if seen & unseen:
+        what = "there are too few scenarios for dialogues that are held out"
+        got = f"{len(seen | unseen)} scenarios, {trials.match.dialogues} + {trials.num_held_out} dialogues"
+        raise ConfigError(what, where=trials.match.scenarios, got=got, fix="lower --held-out or --dialogues, or name more")
+
+
+ATTACK_TACTIC = AttackTactic()

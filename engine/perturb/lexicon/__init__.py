@@ -1,0 +1,1 @@
+"""Words, tags and phrases that perturbations lean on. Read `lexicon.py` first."""

@@ -1,0 +1,351 @@
+"""English as NLTK's data know it, inflected by lemminflect.
+
+Source: the released code of Niu & Bansal 2018 leans on NLTK's tagger, WordNet (Fellbaum 1998) and stop words, on Pattern and on
+PPDB 2.0 (Pavlick et al. 2015).
+
+Departures:
+  * # Released: Pattern conjugates. Ours: lemminflect, because Pattern does not run on the Pythons of today; its first answer.
+  * # Released: the small PPDB 2.0, what it marks as equivalent. Ours, unless a file is named (`ppdb.py`): of the lexical pairs
+    of PPDB 1.0 that NLTK distributes, those that share a sense in WordNet, without stop words; because that list is the largest
+    one, without ranks, and replaces most words of a plain sentence by words of another meaning, language or kind.
+  * # Released: names of several words stay, and no vocabulary holds them. Ours: they are left out.
+  * # Released: the tagger reads lower-cased words. Ours: it reads them as newspapers write them (`newswire.py`).
+
+Not here: how tags are computed (`tagger.py`), a lexicon for machines without these data (`built_in.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+from parley.engine.perturb.lexicon.newswire import CALENDAR_AND_PEOPLES, Newswire
+from parley.engine.perturb.lexicon.ppdb import Phrase, two_way
+from parley.envs.core.errors import DataError
+from parley.envs.corpora.lines import split_lines
+from parley.envs.corpora.pairs.tokens import tokenise
+
+TAGGER = "taggers/averaged_perceptron_tagger_eng"
+WORDNET = "corpora/wordnet"
+STOPWORDS = "corpora/stopwords"
+PARAPHRASES = "misc/mwa_ppdb"
+FOLDERS = (TAGGER, WORDNET, STOPWORDS, PARAPHRASES)
+"""What is needed, as folders of NLTK's data; the last part of each is the package's name."""
+
+_PARAPHRASE_FILE = "ppdb-1.0-xxxl-lexical.extended.synonyms.uniquepairs"
+_FIX = "parley data get nltk, or --set perturb.lexicon=built-in for the small lexicon of this project"
+_PARTS_OF_SPEECH = {"V": "VERB", "N": "NOUN", "J": "ADJ", "R": "ADV"}
+_SLIPS = {"unmaked": "unmade", "overspended": "overspent"}
+"""Made-up pasts in lemminflect's dictionary, of all that WordNet calls opposites of verbs."""
+_USUAL = 2
+"""How often WordNet's own texts hold a usual sense of a word."""
+SELDOM = 5
+"""How often these texts hold a thing, rather than somebody who is called so, at least."""
+_MAIN = 0.5
+"""Share of a word's counted places that its main sense has at least."""
+MISREAD = frozenset({"NNP", "NNPS", "PDT"})
+"""Tags that a capital at the beginning of a sentence brings by mistake: "Hi" as a name, "Install the" as "All the"."""
+_SHORTEST_NAME = 4
+"""Letters of a name at least: shorter ones are words of chats as well ("tho")."""
+_NUM_UTTERANCES = 1 << 16
+_AT_ONCE = 512
+_NUM_WORDS = 1 << 17
+
+
+class NltkLexicon:
+    """NLTK's tagger, WordNet, stop words and paraphrase pairs; everything is loaded when it is first asked for.
+
+    Raises:
+        DataError: the tagger, WordNet or the stop words are not among NLTK's data.
+    """
+
+    def __init__(self) -> None:
+        for folder in (TAGGER, WORDNET, STOPWORDS):
+            _found(folder)
+        self._tags: dict[tuple[str, ...], list[str]] = {}
+        self._antonyms = lru_cache(_NUM_WORDS)(self._antonyms_of)
+        self._form = lru_cache(_NUM_WORDS)(_form)
+        self._main_sense = lru_cache(_NUM_WORDS)(self._main_sense_of)
+
+    def tag(self, words: Sequence[str]) -> list[str]:
+        """Penn Treebank tags, those that `nltk.pos_tag` gives the words as newspapers write them (`newswire.py`)."""
+        return [*self.tag_all([tuple(words)])[0]]
+
+    def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
+        """The tags of many utterances; strategies that ask for the same ones again get them from memory."""
+        known = self._tags
+        new = [words for words in dict.fromkeys(utterances) if words not in known]
+        if len(known) + len(new) > _NUM_UTTERANCES:
+            known.clear()
+            new = list(dict.fromkeys(utterances))
+        # Some at once, so that what is made here is gone before Python's collector looks through all that the lexicon holds.
+        for start in range(0, len(new), _AT_ONCE):
+            some = new[start : start + _AT_ONCE]
+            known.update(zip(some, self._tags_of(some), strict=True))
+        return [known[words] for words in utterances]
+
+    def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
+        """Whether utterances have these tags; see `Lexicon`."""
+        read = list(map(self.newswire.restored, utterances))
+        asked = [
+            own if each.origins is None else _at(each.origins, own, len(each.words))
+            for own, each in zip(tags, read, strict=True)
+        ]
+        found = self._tagger.are_tags([each.words for each in read], asked)
+        # A beginning may have been taken for a name, and then be read without its capital.
+        again = [row for row, each in enumerate(read) if each.beginnings and not found[row]]
+        plain = self._tagger.are_tags([read[row].plain for row in again], [asked[row] for row in again])
+        possible = [row for row, is_right in zip(again, plain, strict=True) if is_right]
+        for row, own in zip(possible, self._tags_of([utterances[row] for row in possible]), strict=True):
+            found[row] = own == list(tags[row])
+        return found
+
+    def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        """The first opposite of every lemma of every sense, in WordNet's order; see `Lexicon`."""
+        return self._antonyms(word, part_of_speech)
+
+    def opposites(self, word: str, part_of_speech: str) -> tuple[str, ...]:
+        """The opposite of a base form's first sense, where WordNet counted both often enough in text; see `Lexicon`."""
+        for synset in self._first_sense(word, part_of_speech):
+            for lemma in synset.lemmas():
+                for other in lemma.antonyms()[:1]:
+                    if lemma.name() == word and min(map(self._num_met, (lemma, other))) >= _USUAL and "_" not in other.name():
+                        return (other.name().lower(),)
+        return ()
+
+    def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
+        """Whether WordNet's first sense of both is one, and is the sense of most places that its makers counted."""
+        senses = self._main_sense(word, part_of_speech), self._main_sense(other, part_of_speech)
+        return senses[0] is not None and senses[0] == senses[1]
+
+    def synonyms(self, word: str, part_of_speech: str, *, every_sense: bool = False, names: bool = False) -> tuple[str, ...]:
+        """The other words of a base form's synsets, in WordNet's order; see `Lexicon`."""
+        if part_of_speech == "n" and not names and self._is_name(word):
+            return ()
+        synsets = (self._wordnet.synsets if every_sense else self._first_sense)(word, part_of_speech)
+        if names:
+            lemmas = (name.lower() for synset in synsets for name in synset.lemma_names())
+        else:
+            plain = (synset for synset in synsets if not synset.instance_hypernyms())
+            lemmas = (name for synset in plain for name in synset.lemma_names() if name.islower())
+        return tuple(dict.fromkeys(name for name in lemmas if name != word and name.isalpha()))
+
+    def inflect(self, word: str, tag: str) -> str | None:
+        """The form of a word's base that has a tag; of verbs and nouns that are in no dictionary the base alone, by rule."""
+        return self._form(word, tag)
+
+    @cached_property
+    def stopwords(self) -> frozenset[str]:
+        """NLTK's stop words; of a contraction, the part behind the word ("n't", "'ve") and the parts that stand in the list."""
+        from nltk.corpus import stopwords
+
+        listed = frozenset(_guarded(STOPWORDS, lambda: stopwords.words("english")))
+        return frozenset(_pieces(listed))
+
+    @cached_property
+    def paraphrases(self) -> Mapping[Phrase, tuple[Phrase, ...]]:
+        """Pairs of words of PPDB 1.0 that share a sense, both ways.
+
+        Raises:
+            DataError: they are not among NLTK's data.
+        """
+        senses = _senses()
+        for word in self.stopwords & senses.keys():
+            del senses[word]
+        sides = (line.split("\t") for line in _lines(PARAPHRASES, _PARAPHRASE_FILE))
+        pairs = [(a, b) for a, b in sides if a in senses and b in senses and not senses[a].isdisjoint(senses[b])]
+        return two_way((tuple(tokenise(left)), tuple(tokenise(right))) for left, right in pairs)
+
+    @cached_property
+    def _tagger(self) -> Any:
+        from nltk.tag import PerceptronTagger
+
+        from parley.engine.perturb.lexicon.tagger import Tagger
+
+        return Tagger(_guarded(TAGGER, PerceptronTagger))
+
+    def _tags_of(self, utterances: Sequence[Sequence[str]]) -> list[list[str]]:
+        """The tags of utterances as newspapers write them."""
+        read = list(map(self.newswire.restored, utterances))
+        found: list[list[str]] = self._tagger.tag([each.words for each in read])
+        # What is taken for a name because of its capital alone is none.
+        again = [
+            row
+            for row, (each, tags) in enumerate(zip(read, found, strict=True))
+            if not MISREAD.isdisjoint(map(tags.__getitem__, each.beginnings))
+        ]
+        for row, tags in zip(again, self._tagger.tag([read[row].plain for row in again]), strict=True):
+            found[row] = tags
+        return [
+            tags if each.origins is None else [tags[place] for place in each.origins]
+            for each, tags in zip(read, found, strict=True)
+        ]
+
+    @cached_property
+    def newswire(self) -> Newswire:
+        """What the tagger reads of an utterance."""
+        return Newswire(self._only_names.__contains__)
+
+    @cached_property
+    def _only_names(self) -> frozenset[str]:
+        """Words that name one person, place or thing in each of their senses, with those of the calendar and of peoples."""
+        senses = {word: count for word, count in self._named.items() if len(word) >= _SHORTEST_NAME and word.isalpha()}
+        for kind in ("noun", "verb", "adj", "adv"):
+            for line in _lines(WORDNET, f"index.{kind}"):
+                word = line[: line.index(" ")]
+                # A line has the number of the word's senses behind its part of speech.
+                if word in senses and (kind != "noun" or int(line.split(" ", 3)[2]) > senses[word]):
+                    del senses[word]
+                # "Gates" may be several of them.
+                senses.pop(f"{word}s", None)
+        for line in _lines(WORDNET, "verb.exc"):
+            senses.pop(line.partition(" ")[0], None)
+        return frozenset(senses) | CALENDAR_AND_PEOPLES
+
+    @cached_property
+    def _wordnet(self) -> Any:
+        from nltk.corpus.reader import CorpusReader, WordNetCorpusReader
+        from nltk.corpus.util import LazyCorpusLoader
+
+        class English(WordNetCorpusReader):
+            def map_wn(self, version: str = "wordnet") -> None:
+                """No map to other versions of WordNet: other languages need it, and it takes almost as long as all else."""
+
+        wordnet = LazyCorpusLoader("wordnet", English, LazyCorpusLoader("omw-1.4", CorpusReader, ".*"))
+        _guarded(WORDNET, wordnet.ensure_loaded)
+        return wordnet
+
+    def _first_sense(self, word: str, part_of_speech: str) -> list[Any]:
+        """The first of WordNet's `synsets`, if there is one; the others are not read."""
+        base = self._wordnet.morphy(word, part_of_speech)
+        return [] if base is None else [self._wordnet.synset(f"{base}.{part_of_speech}.01")]
+
+    def _is_name(self, word: str) -> bool:
+        """Whether WordNet has a noun as the name of one thing or person too, and its makers met it seldom as any other thing.
+
+        Texts are in lower case, so that no tag tells a john from John.
+        """
+        if word not in self._named:
+            return False
+        synsets = (synset for synset in self._wordnet.synsets(word, pos="n") if not synset.instance_hypernyms())
+        others = (lemma for synset in synsets for lemma in synset.lemmas())
+        return sum(self._num_met(lemma) for lemma in others if lemma.name().lower() == word) < SELDOM
+
+    @cached_property
+    def _named(self) -> Counter[str]:
+        """Nouns with the number of their senses that are an instance, from the file (wndb(5WN)).
+
+        Asking for all senses of each word takes long.
+        """
+        synsets = (line.split(" ") for line in _lines(WORDNET, "data.noun") if " @i " in line)
+        # The number of words is hexadecimal; another number stands behind each.
+        return Counter(word.lower() for fields in synsets for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2])
+
+    def _num_met(self, lemma: Any) -> int:
+        return self._sense_counts.get(lemma.key(), 0)
+
+    @cached_property
+    def _sense_counts(self) -> Mapping[str, int]:
+        """How often WordNet's makers met each sense, by its key; NLTK looks through the file at every question."""
+        fields = (line.split(" ") for line in _lines(WORDNET, "cntlist.rev"))
+        return {key: int(count) for key, _, count in fields}
+
+    def _main_sense_of(self, word: str, part_of_speech: str) -> str | None:
+        """The name of a word's first synset, if it is its main one; half a place is added to each sense's count."""
+        counts: dict[str, float] = {}
+        for synset in self._wordnet.synsets(word, pos=part_of_speech):
+            same = (lemma for lemma in synset.lemmas() if lemma.name().lower() == word)
+            counts.update((synset.name(), self._num_met(lemma) + 0.5) for lemma in same)
+        first = next(iter(counts), None)
+        return first if first is not None and counts[first] >= _MAIN * sum(counts.values()) else None
+
+    def _antonyms_of(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
+        lemmas = (lemma for synset in self._wordnet.synsets(word, pos=part_of_speech) for lemma in synset.lemmas())
+        opposites = (first.name().lower() for lemma in lemmas for first in lemma.antonyms()[:1])
+        return tuple(dict.fromkeys(name for name in opposites if name != word and "_" not in name))
+
+
+def missing_folders() -> list[str]:
+    """Those of `FOLDERS` that NLTK does not find."""
+    return [folder for folder in FOLDERS if not _is_there(folder)]
+
+
+def _is_there(folder: str) -> bool:
+    try:
+        _found(folder)
+    except DataError:
+        return False
+    return True
+
+
+def _found(folder: str, *names: str) -> Any:
+    """Where NLTK has a folder, or a file of it; unpacked or not."""
+    import nltk
+
+    return _guarded(folder, lambda: nltk.data.find("/".join((folder, *names))))
+
+
+def _guarded(folder: str, load: Callable[[], Any]) -> Any:
+    import nltk
+
+    try:
+        return load()
+    except (LookupError, OSError, ValueError) as error:
+        missing = isinstance(error, LookupError)
+        raise DataError(
+            f"NLTK's data lack {folder}" if missing else f"NLTK cannot read its {folder}",
+            where=", ".join(map(str, nltk.data.path)),
+            got=None if missing else str(error).strip().partition("\n")[0],
+            fix=_FIX,
+        ) from None
+
+
+def _at(places: Sequence[int], tags: Sequence[str], num: int) -> list[str | None]:
+    """Tags at some places, none at the others."""
+    asked: list[str | None] = [None] * num
+    for place, tag in zip(places, tags, strict=True):
+        asked[place] = tag
+    return asked
+
+
+def _lines(folder: str, name: str) -> list[str]:
+    with _found(folder, name).open() as file:
+        return split_lines(file.read())
+
+
+def _senses() -> dict[str, set[str]]:
+    """WordNet's words and their synsets, from its index files (wndb(5WN)); quicker than to ask for each word."""
+    senses: dict[str, set[str]] = {}
+    for part_of_speech in ("noun", "verb", "adj", "adv"):
+        for line in _lines(WORDNET, f"index.{part_of_speech}"):
+            # The licence stands before the index, indented.
+            if not line.startswith(" "):
+                word, kind, num_synsets, *rest = line.split()
+                senses.setdefault(word, set()).update(f"{kind}{offset}" for offset in rest[-int(num_synsets) :])
+    return senses
+
+
+def _form(word: str, tag: str) -> str | None:
+    import lemminflect
+
+    kind = _PARTS_OF_SPEECH.get(tag[0])
+    if kind is None or not word.replace("-", "").isalpha():
+        return None
+    bases = lemminflect.getLemma(word, kind)
+    forms = lemminflect.getInflection(bases[0], tag, inflect_oov=False) if bases else ()
+    # The base of a word that is in no dictionary is the word without its ending; other forms would be made up ("unmaked").
+    if bases and not forms and tag in ("VB", "NN"):
+        forms = bases
+    # The base of "s" is empty there.
+    return _SLIPS.get(forms[0].lower(), forms[0].lower()) if forms and forms[0] else None
+
+
+def _pieces(listed: frozenset[str]) -> Iterable[str]:
+    for word in listed:
+        first, *rest = tokenise(word)
+        yield from rest
+        # "wo" and "sha" are no words of their own, "could" is one that NLTK does not list.
+        if not rest or first in listed or first in ("wo", "sha"):
+            yield first

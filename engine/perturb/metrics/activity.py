@@ -1,0 +1,223 @@
+"""Activity and entity F1: does a reply to a support question name the actions and the things that the true reply names?
+
+Source: Serban et al. 2017 (arXiv 1606.00776), with the scripts generate_actents.py, evaluate_actents.py and eval_file.sh
+released beside it; Niu & Bansal 2018 (arXiv 1809.02079) report it as their metric.
+
+The metric is easily gamed: a constant answer beats every model of Niu & Bansal. `reference_metrics` gives what constants score
+on the same truths, and what the truths score against themselves; show them beside whatever a model scores.
+
+Kept from the released code, whether meant or not:
+  - An example whose true reply has an utterance without an activity counts for nothing. What is left counts for both F1, so
+    that a true reply without an entity scores 0 for entities whatever is answered: on the published truths 5,370 of 9,816
+    examples have one, and no model can reach more than 54.71 of 100.
+  - Only where an utterance has no verb is a noun tried as one, and only its first word.
+  - A command between commands is one, whatever it says; within quotation marks, once one was found in any, the rest of the
+    turn's short quotations are commands as well, unless the quotation opens the turn.
+  - Both words of a pair that names an entity may name another with the next word, and a pair names what its first word
+    names before a hyphen. The words beside an address, and the one behind a path, are taken for part of it.
+Departures:
+  # Released: the CMU ARK tagger. Ours: the tagger of the caller (NLTK's), utterance by utterance, because ARK is a program of
+  # its own; absolute figures cannot be compared.
+  # Released: misspelt verbs are added by vectors that were not released. Ours: none.
+  # Released: addresses and paths are recognised. Ours: `parley.envs.corpora.pairs.tokens` has done so, and cuts at slashes,
+  # which leaves nothing for the rules that look into such words to do. Of 6,022 keys, 372 are several words to it, most of them
+  # with stray marks ("i386)"); a word of 257 of these alone names the same entity, the other 115 are never found.
+
+What belongs here: from turns to activities and entities, and from these to F1. Not here: the tables (`activity_tables.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from types import MappingProxyType
+
+from parley.engine.core.stats.statistics import Estimate, clustered_rate
+from parley.engine.perturb.metrics.activity_tables import ActivityTables
+from parley.envs.corpora.pairs.tokens import PATH, UNKNOWN, URL
+from parley.envs.corpora.pairs.turns import Turn
+from parley.envs.corpora.pairs.vocabulary import EOU
+
+Tagger = Callable[[Sequence[str]], Sequence[str]]
+"""Penn Treebank tags of the words of an utterance."""
+
+_ENTITY, _COMMAND = "__ent__", "__cmd__"
+_SOMETHING = "something"
+_QUOTES = ("'", '"')
+_LONGEST_QUOTATION = 5
+_NEVER_COMMANDS = (EOU, "!", ",", _ENTITY)
+_ENDS_QUOTATION = ("--", "-", ":", EOU)
+
+
+@dataclass(frozen=True)
+class ActEnt:
+    """What a reply is about, each named once.
+
+    Args:
+        activities: what is done, such as "install".
+        entities: what it is done to, such as "ubuntu".
+        complete: whether every utterance has an activity; a true reply that is not complete is left out.
+    """
+
+    activities: frozenset[str]
+    entities: frozenset[str]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class ActivityExtractor:
+    """Reads activities and entities off replies.
+
+    Args:
+        tables: which words name what.
+        tag: the tagger; it sees "something" for every entity, command and unknown word.
+    """
+
+    tables: ActivityTables
+    tag: Tagger
+
+    def extract(self, turn: Turn) -> ActEnt:
+        """What a turn is about.
+
+        Args:
+            turn: utterances in words of `parley.envs.corpora.pairs.tokens`; one without words has no activity.
+        """
+        words = [word for utterance in turn for word in (*utterance, EOU)]
+        entities, words = self._entities(words)
+        words = [_COMMAND if marked else word for word, marked in zip(words, self._commands(words), strict=True)]
+        utterances = [self._activities(utterance) for utterance in _utterances(_without_runs(words, _COMMAND))]
+        complete = bool(utterances) and all(utterances)
+        return ActEnt(frozenset().union(*utterances), frozenset(entities), complete)
+
+    def _entities(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The entities, and the words with a placeholder for every run of words that name some."""
+        found: list[str] = []
+        replaced = list(words)
+        for place, (word, following) in enumerate(pairwise(words)):
+            if word == EOU:
+                continue
+            pair = None if following == EOU else self._pair_entity(word, following)
+            entity = pair or (word if word in (URL, PATH) else self.tables.entity(word))
+            if entity:
+                found.append(entity)
+                replaced[place : place + 1 + bool(pair)] = [_ENTITY] * (1 + bool(pair))
+        return found, _without_runs(replaced, _ENTITY)
+
+    def _pair_entity(self, word: str, following: str) -> str | None:
+        if URL in (word, following):
+            return URL
+        return PATH if word == PATH else self.tables.entity(f"{word}_{following}")
+
+    def _commands(self, words: Sequence[str]) -> list[bool]:
+        """Whether each word is of a command line."""
+        marked = [word in self.tables.commands and word not in self.tables.conflicts for word in words]
+        spreading = any(marked)
+        while spreading:
+            spreading = False
+            for place, word in enumerate(words):
+                beside = [*marked[max(place - 1, 0) : place], *marked[place + 1 : place + 2]]
+                if not marked[place] and self._is_drawn_in(word, beside):
+                    marked[place] = spreading = True
+        _mark_quotations(words, marked)
+        return marked
+
+    def _is_drawn_in(self, word: str, neighbours: Sequence[bool]) -> bool:
+        if word in _NEVER_COMMANDS:
+            return False
+        return all(neighbours) or (any(neighbours) and (word in self.tables.commands or "-" in word))
+
+    def _activities(self, words: Sequence[str]) -> frozenset[str]:
+        """The activities of an utterance."""
+        if not words:
+            return frozenset()
+        shown = [_SOMETHING if word in (_ENTITY, _COMMAND, UNKNOWN) else word for word in words]
+        tags = self.tag(shown)
+        places = [place for place, tag in enumerate(tags) if tag.startswith("VB")]
+        verbs = [shown[place] for place in places]
+        # "Log in" is the activity "login".
+        verbs += ["".join(shown[place : place + 2]) for place in places]
+        if not verbs and tags[0].startswith("NN") and shown[0] != _SOMETHING:
+            verbs = shown[:1]
+        return frozenset(filter(None, map(self.tables.activity, verbs)))
+
+
+def f1(predicted: ActEnt, truth: ActEnt) -> tuple[float | None, float | None]:
+    """How well a reply names what the true reply names, 0 to 1, as eval_file.sh scores it.
+
+    Returns:
+        F1 of activities and of entities, 0 where nothing is named by both; None for both where the example is left out.
+    """
+    if not truth.complete:
+        return None, None
+    return _f1(predicted.activities, truth.activities), _f1(predicted.entities, truth.entities)
+
+
+CONSTANTS: Mapping[str, ActEnt] = MappingProxyType(
+    {
+        "constant-use": ActEnt(frozenset({"use"}), frozenset({"ubuntu"}), complete=True),
+        "constant-use-look-install": ActEnt(frozenset({"use", "look", "install"}), frozenset({"ubuntu"}), complete=True),
+    }
+)
+"""Answers that ignore the question. On the published truths they score 10.20 and 15.17 (activities), 5.36 (entities)."""
+CEILING = "truth"
+"""The true replies as answers to themselves."""
+
+
+def reference_metrics(truths: Sequence[ActEnt]) -> dict[str, Estimate]:
+    """What `CONSTANTS` and `CEILING` score, by "activity_f1.NAME" and "entity_f1.NAME".
+
+    Args:
+        truths: of the examples that models are scored on.
+    """
+    counted = [truth for truth in truths if truth.complete]
+    metrics: dict[str, Estimate] = {}
+    for name in (*CONSTANTS, CEILING):
+        answers = [CONSTANTS.get(name, truth) for truth in counted]
+        for kind, values in zip(("activity_f1", "entity_f1"), _columns(answers, counted), strict=True):
+            metrics[f"{kind}.{name}"] = clustered_rate(values)
+    return metrics
+
+
+def _columns(answers: Sequence[ActEnt], truths: Sequence[ActEnt]) -> tuple[list[float], list[float]]:
+    pairs = list(zip(answers, truths, strict=True))
+    activities = [_f1(answer.activities, truth.activities) for answer, truth in pairs]
+    return activities, [_f1(answer.entities, truth.entities) for answer, truth in pairs]
+
+
+def _f1(predicted: frozenset[str], truth: frozenset[str]) -> float:
+    # 2 P R / (P + R) in whole numbers.
+    both = len(predicted & truth)
+    return 2 * both / (len(predicted) + len(truth)) if both else 0.0
+
+
+def _without_runs(words: Iterable[str], placeholder: str) -> list[str]:
+    """The words, several of the placeholder in a row being one."""
+    return [word for name, run in groupby(words) for word in ([name] if name == placeholder else run)]
+
+
+def _utterances(words: Iterable[str]) -> list[list[str]]:
+    """The words before each mark of an end; the last of the words is one."""
+    utterances: list[list[str]] = [[]]
+    for word in words:
+        if word == EOU:
+            utterances.append([])
+        else:
+            utterances[-1].append(word)
+    return utterances[:-1]
+
+
+def _mark_quotations(words: Sequence[str], marked: list[bool]) -> None:
+    """Marks short quotations as commands, in place; see the module's list of what was kept."""
+    start, has_command = -1, False
+    for place, word in enumerate(words):
+        if word in _QUOTES and start < 0:
+            start = place
+        elif word in _QUOTES:
+            if 1 < place - start <= _LONGEST_QUOTATION and has_command:
+                marked[start : place + 1] = [True] * (place + 1 - start)
+            start = -1
+        if marked[place] and start > 0:
+            has_command = True
+        if word in _ENDS_QUOTATION or any(mark in word for mark in "!?."):
+            start = -1

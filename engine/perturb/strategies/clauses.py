@@ -1,0 +1,368 @@
+"""Where a clause takes a negation: its auxiliary, its full verb, its imperative.
+
+The rules lean on closed lists of words first and on tags second, because taggers that were trained on newspapers read the lines
+of a chat poorly ("i/NNS do/VBP"). A clause reaches from one mark or coordinator to the next. Of the places that are found the
+first one of a main clause is taken, else the first of a subordinate clause, else an infinitive or a participle without a verb
+of its own. A clause that holds a negation gets no second one. A question that is answered by yes or no stays ("did you install
+it ?"), and so does a polite request ("can you open it ?"): with "not" both ask the same, and an answer that should change does
+not. A question for a thing stays too ("what is the error ?"). Where no rule is safe, there is none.
+
+    auxiliary   it is broken           it is n't broken            why does it start    why does n't it start
+    full verb   i usually need it      i usually do n't need it    it always works      it does n't always work
+    imperative  please check the log   please do n't check the log
+    no finite   how to fix it          how not to fix it           trying to log in     not trying to log in
+
+Not here: which words may enter (`negation.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from parley.engine.perturb.lexicon import clause_words as of
+from parley.engine.perturb.strategies.clause import Clause, Place
+
+_TAG = 5
+"""Words of a question like "is n't it ?", with the comma before it."""
+
+
+def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], str | None]) -> Place | None:
+    """Where and how an utterance is negated.
+
+    Args:
+        words: of the utterance, lower-cased.
+        tags: Penn Treebank tags (words).
+        base_of: the base form of a verb; None where it is unknown.
+
+    Returns:
+        None where no rule is safe.
+    """
+    if [*words[-1:]] == ["?"] and [*words[-3:-2]] == ["n't"] and words[-2] in of.SUBJECTS and len(words) > _TAG:
+        return None
+    best, best_rank = None, 4
+    is_subordinate = False
+    for start, end in _clauses(words):
+        if start and words[start - 1] not in of.ADDING:
+            is_subordinate = False
+        clause = Clause(words, tags, start, end, base_of)
+        if not of.NEGATIONS.isdisjoint(words[start : _alternatives(words, end)]) or words[end - 1] == "too":
+            continue
+        for rank, place in _places(clause, is_subordinate):
+            if rank < best_rank:
+                best, best_rank = place, rank
+            if not best_rank:
+                return best
+        is_subordinate = is_subordinate or any(word in of.SUBORDINATORS for word in words[start:end])
+    return best
+
+
+def _clauses(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where clauses begin and end."""
+    start = 0
+    for place, word in enumerate(words):
+        if word in of.BREAKS:
+            if start < place:
+                yield start, place
+            start = place + 1
+    if start < len(words):
+        yield start, len(words)
+
+
+def _alternatives(words: Sequence[str], end: int) -> int:
+    """The end of a clause and of what it offers instead ("send it or do n't send it")."""
+    while end < len(words) and words[end] == "or":
+        end = next((place for place in range(end + 1, len(words)) if words[place] in of.BREAKS), len(words))
+    return end
+
+
+def _places(clause: Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]]:
+    """The places of a clause; rank 0 in a main clause, 1 in a subordinate one, 2 or 3 without a finite verb."""
+    first = clause.start
+    while clause.word(first) in of.OPENINGS and first + 1 < clause.end:
+        first += 1
+    is_asked = clause.word(first + 1) in of.QUESTION_WORDS and clause.word(first + 2) in of.AUXILIARIES
+    if is_asked and clause.tag(first)[:2] == "NN":
+        # Who is asked.
+        first += 1
+    asks = clause.word(first) in of.QUESTION_WORDS
+    if not asks and _is_polar(clause, first):
+        return
+    is_fronted = has_verb = is_closed = False
+    for place in range(first, clause.end):
+        word = clause.word(place)
+        is_closed = is_closed or word in of.CLOSED
+        if _subordinates(clause, place, first):
+            is_subordinate, is_fronted, has_verb = True, place == first, False
+            continue
+        found = _auxiliary(clause, place, first, asks) or _full_verb(clause, place, first) or _imperative(clause, place, first)
+        if found is None:
+            if word in of.AUXILIARIES or (word in of.CONTRACTED and clause.tag(place) != "POS"):
+                has_verb = True
+            continue
+        back = clause.before(place)
+        opens_main = is_fronted and has_verb and clause.word(back) in of.NOMINATIVE
+        is_relative = clause.word(back) in of.NOMINATIVE and _heads_relative(clause, back - 1)
+        rank = int((is_subordinate and not opens_main) or is_relative)
+        if not (rank and is_closed):
+            yield rank, found
+        has_verb = True
+    if clause.word(first) in ("how", "where", "what", "when") and clause.word(first + 1) == "to":
+        yield 2, Place(first + 1, first + 1, ("not",))
+    elif clause.tag(first) == "VBG" and clause.word(first) in of.GERUNDS and first + 1 < clause.end:
+        yield 3, Place(first, first, ("not",))
+
+
+def _is_polar(clause: Clause, first: int) -> bool:
+    """Whether a clause without a question word asks for yes or no, with or without its mark."""
+    word, following, tag = clause.word(first), clause.word(first + 1), clause.tag(first + 1)
+    if clause.words[clause.end : clause.end + 1] in (["?"], ("?",)):
+        return True
+    if word not in of.AUXILIARIES or not following:
+        return False
+    if following in of.SUBJECTS or following in of.ANYBODY:
+        # "Do this" and "have this" are orders.
+        return not (word in ("do", "have") and following in of.DEMONSTRATIVES)
+    return word == "does" or (word not in of.HAVE and word not in of.DO and tag[:2] in of.BEGIN_NOUNS)
+
+
+def _heads_relative(clause: Clause, place: int) -> bool:
+    """Whether a relative clause without its pronoun may follow a word ("the best i can do", "all i know")."""
+    is_head = clause.tag(place)[:2] == "NN" or clause.tag(place) in ("JJS", "RBS") or clause.word(place) in of.ORDINALS
+    return clause.word(place) in of.RELATIVE_HEADS or (is_head and clause.tag(place - 1)[:2] in of.INNER)
+
+
+def _subordinates(clause: Clause, place: int, first: int) -> bool:
+    word, following = clause.word(place), clause.word(place + 1)
+    if word in of.SUBORDINATORS:
+        return True
+    if word in of.QUESTION_WORDS:
+        if place == first:
+            return following in of.NOMINATIVE or following in ("it", "this", "that", "there")
+        return word not in ("which", "who", "what") or place > first
+    if word == "that" and place > first:
+        if clause.tag(place - 1)[:2] == "NN":
+            return clause.word(place - 1) not in of.OPENINGS
+        return following in of.SUBJECTS or clause.tag(place + 1)[:2] in ("NN", "DT", "PR", "JJ")
+    return False
+
+
+def _auxiliary(clause: Clause, place: int, first: int, asks: bool) -> Place | None:
+    """A negated auxiliary, modal or form of "be"."""
+    word = clause.word(place)
+    if word in of.CONTRACTED:
+        return _contracted(clause, place)
+    if word not in of.AUXILIARIES or _is_second(clause, place):
+        return None
+    following = clause.word(place + 1)
+    if "/" in (*clause.words[max(place - 1, 0) : place], *clause.words[place + 1 : place + 2]):
+        return None
+    is_phrase = (word in of.DO and clause.word(place + 2) == "mean" and asks) or following == "what"
+    if is_phrase or clause.word(place - 1) == "here" or following in ("up", "also"):
+        return None
+    back = clause.word(clause.before(place))
+    if back in of.SUBJECTS and clause.word(clause.before(place) - 1) in ("here", "there") and not following:
+        # "Here it is."
+        return None
+    is_inverted = (following in of.SUBJECTS or following in of.ANYBODY) and (
+        place == first or asks or back in of.QUESTION_WORDS or (following == "i" and back not in of.SUBJECTS)
+    )
+    is_advice = word in ("may", "might") and "try" in clause.words[place : clause.end]
+    if is_advice or (word == "may" and clause.word(place - 2) == "if"):
+        return None
+    if following in of.NOT_NEGATED or (asks and clause.word(first) != "why"):
+        # What is not the error, and how do i not do it, nobody asks.
+        return None
+    if word in of.AUXILIARIES and not is_inverted and _begins_clause(clause, place + 1):
+        return None
+    if word in of.HAVE or word in of.DO:
+        return _have_or_do(clause, place, first, is_inverted, asks)
+    if is_inverted and not asks and back not in of.QUESTION_WORDS:
+        # It is answered by yes or no, as it is with "not".
+        return None
+    if word == "am":
+        return Place(place + 2, place + 2, ("not",)) if following == "i" else _with_not(clause, place)
+    if word in of.MODALS and clause.tag(place) != "MD" and clause.tag(place + 1)[:2] != "VB":
+        return None
+    if word not in of.CONTRACTIONS:
+        return _behind_subject(clause, place) if is_inverted else _with_not(clause, place)
+    if following in of.BEFORE_NOT and not is_inverted:
+        return _with_not(clause, place)
+    return Place(place, place + 1, of.CONTRACTIONS[word])
+
+
+def _begins_clause(clause: Clause, place: int) -> bool:
+    """Whether a clause of its own begins there ("my guess is it 's broken"), which another negation than "not" belongs to."""
+    following = clause.word(place + 1)
+    is_finite = following in of.AUXILIARIES or following in of.CONTRACTED or clause.tag(place + 1) in ("VBZ", "VBD", "VBP")
+    return clause.word(place) in of.SUBJECTS and is_finite
+
+
+def _is_second(clause: Clause, place: int) -> bool:
+    """Whether what stands before an auxiliary makes it no finite verb ("to have", "can be", "do i have")."""
+    back = clause.before(place)
+    word = clause.word(back)
+    if word in of.MODALS or word == "to" or word in ("'ll", "'d", "let", "help"):
+        return True
+    if word in of.SUBJECTS or word in of.ANYBODY:
+        return clause.word(clause.before(back)) in of.AUXILIARIES
+    return clause.word(place) in of.HAVE and word in of.DO
+
+
+def _contracted(clause: Clause, place: int) -> Place | None:
+    """A negated verb that is the end of another word."""
+    word, back, ahead = clause.word(place), clause.word(place - 1), clause.after(place)
+    if clause.word(place + 1) in of.NOT_NEGATED or back == "here" or (back in of.QUESTION_WORDS and back != "who"):
+        return None
+    if _begins_clause(clause, place + 1):
+        return None
+    if word == "'s":
+        if back == "let":
+            return Place(place + 1, place + 1, ("not",))
+        is_owner = back in of.MAY_OWN and clause.tag(place + 1)[:2] == "NN"
+        is_tagged = clause.tag(place) == "VBZ" and clause.tag(place + 1) in of.BEHIND_IS
+        is_verb = (back in of.BEFORE_IS and not is_owner) or is_tagged
+        return _with_not(clause, place) if is_verb and clause.word(place + 1) not in ("up", "") else None
+    if word in ("'m", "'re"):
+        return _with_not(clause, place) if clause.word(place + 1) else None
+    if word == "'ll":
+        is_verb = clause.is_base(ahead) or clause.word(ahead) in ("be", "have")
+        return Place(place, place + 1, ("wo", "n't")) if is_verb else None
+    if word == "'ve":
+        return Place(place, place + 1, ("have", "n't")) if clause.is_participle(ahead) else None
+    following, tag = clause.word(ahead), clause.tag(ahead)
+    if following in of.BEHIND_WOULD or (tag == "VB" and following in of.VERBS):
+        return Place(place, place + 1, ("would", "n't"))
+    return Place(place, place + 1, ("had", "n't")) if tag == "VBN" and following not in of.VERBS else None
+
+
+def _have_or_do(clause: Clause, place: int, first: int, is_inverted: bool, asks: bool) -> Place | None:
+    """Forms of "have" and "do" as auxiliaries, or as full verbs that take another "do"."""
+    word, following, ahead = clause.word(place), clause.word(place + 1), clause.after(place)
+    contracted = Place(place, place + 1, (word, "n't"))
+    ends_question = clause.words[-1:] == ("?",) or "?" in clause.words[clause.end : clause.end + 1]
+    if is_inverted:
+        if word in of.HAVE and not clause.is_participle(clause.after(place + 1)):
+            return None
+        if word in of.DO and not ends_question and following in ("it", "this", "that", "something", "these", "those"):
+            return Place(place, place, ("do", "n't")) if word == "do" else None
+        return contracted
+    has_subject = _has_subject(clause, place)
+    if word in of.HAVE:
+        if clause.is_participle(ahead):
+            return contracted if has_subject or place == first else None
+    elif word == "do" and clause.words[place + 1 : place + 2] in (["so"], ("so",)):
+        return Place(place, place, ("do", "n't")) if place == first else None
+    elif clause.is_base(ahead):
+        return contracted if has_subject or place == first else None
+    elif place == first or asks:
+        # A question about somebody or something that has a name.
+        is_auxiliary = ends_question or following in of.SUBJECTS or following in of.ANYBODY
+        return contracted if is_auxiliary else Place(place, place + 1, (of.FINITE[word], "n't", of.BASES[word]))
+    elif not clause.word(ahead):
+        return contracted if has_subject else None
+    if not has_subject:
+        is_said = place == first and word in ("have", "had") and following in of.DETERMINERS and not ends_question
+        return Place(place, place + 1, (of.FINITE[word], "n't", of.BASES[word])) if is_said else None
+    return _supported(clause, place, of.FINITE[word], of.BASES[word])
+
+
+def _full_verb(clause: Clause, place: int, first: int) -> Place | None:
+    """A full verb with its subject, or at the beginning without one, by a form of "do"."""
+    word, tag = clause.word(place), clause.tag(place)
+    if word in of.NO_FULL_VERBS or word in of.AUXILIARIES or not word.isalpha():
+        return None
+    if word in of.TAKE_CLAUSES and not clause.word(place + 1) and clause.before(place) > first:
+        return None
+    back = clause.before(place)
+    subject = clause.word(back)
+    if place == first:
+        if word in of.STATES and clause.word(place + 1):
+            return _of_form(clause, place, "does")
+        says_past = tag in ("VBD", "VBN") and clause.word(place + 1) in of.DETERMINERS and word not in of.VERBS
+        return _of_form(clause, place, "did") if says_past else None
+    if not _has_subject(clause, place) or (subject, word) in of.SAYINGS:
+        return None
+    is_past = (tag in ("VBD", "VBN") or word.endswith("ed")) and word not in of.VERBS
+    if subject in of.PLURAL:
+        if is_past and tag[:2] == "VB":
+            return _of_form(clause, place, "did")
+        return _supported(clause, place, "do", word) if word in of.VERBS else None
+    if is_past and tag[:2] == "VB" and (subject in of.SUBJECTS):
+        return _of_form(clause, place, "did")
+    if word.endswith("s") and (tag == "VBZ" or subject in ("it", "he", "she")):
+        base = clause.base_of(word)
+        return _supported(clause, place, "does", base) if base in of.VERBS else None
+    return None
+
+
+def _imperative(clause: Clause, place: int, first: int) -> Place | None:
+    """An imperative at the beginning of a clause, by "do n't"."""
+    word, following = clause.word(place), clause.word(place + 1)
+    if place != first or word not in of.IMPERATIVES or not following:
+        return None
+    if clause.start > 1 and clause.words[clause.start - 1] not in of.BEFORE_IMPERATIVES:
+        return None
+    if word == "let":
+        if following == "me" and clause.is_base(place + 2) and clause.word(place + 2) != "know":
+            return Place(place + 2, place + 2, ("not",))
+        return None if following == "'s" else Place(place, place, ("do", "n't"))
+    if (word, following) in of.SAYINGS or following in of.AUXILIARIES or following in of.CONTRACTED:
+        return None
+    if word in of.NOUNS and following not in of.BEHIND_IMPERATIVES and clause.tag(place + 1) != "VBG":
+        return None
+    is_object = following[0].isalpha() or following in ("<url>", "<path>")
+    return Place(place, place, ("do", "n't")) if is_object and clause.tag(place + 1) not in ("VBZ", "MD", "VBD") else None
+
+
+def _has_subject(clause: Clause, place: int) -> bool:
+    """Whether a finite verb's subject stands before it, and no other verb that the subject belongs to."""
+    back = clause.before(place)
+    subject, earlier = clause.word(back), clause.word(clause.before(back))
+    if subject in of.SUBJECTS:
+        if earlier in of.AUXILIARIES or earlier in of.CONTRACTED:
+            return False
+        if subject in of.NOMINATIVE:
+            return earlier not in ("there", "here")
+        tag = clause.tag(back - 1)
+        is_object = tag[:2] in ("VB", "IN", "TO") and earlier not in of.TAKE_CLAUSES and earlier not in of.SUBORDINATORS
+        return not is_object or earlier == ""
+    if clause.tag(place) != "VBZ" and clause.word(place) not in ("has", "does"):
+        return False
+    return clause.tag(back) in ("NN", "NNP") and subject.isalnum() and subject not in of.OPENINGS
+
+
+def _of_form(clause: Clause, place: int, helper: str) -> Place | None:
+    word = clause.word(place)
+    base = clause.base_of(word)
+    if base is None or (base == word and word not in of.UNCHANGING) or (base not in of.VERBS and not word.endswith("ed")):
+        return None
+    return _supported(clause, place, helper, base)
+
+
+def _supported(clause: Clause, place: int, helper: str, base: str) -> Place | None:
+    """A full verb behind a negated form of "do", and behind the adverbs that are negated with it."""
+    adverb = clause.word(place - 1)
+    if adverb in ("already", "once"):
+        return None
+    if adverb in of.NEGATED_ADVERBS:
+        return Place(place - 1, place + 1, (helper, "n't", adverb, base))
+    return Place(place, place + 1, (helper, "n't", base))
+
+
+def _with_not(clause: Clause, place: int) -> Place | None:
+    """A "not" behind a verb and adverbs that stand outside a negation ("is probably not")."""
+    place += 1
+    if clause.word(place) == "already":
+        return None
+    while clause.word(place) in of.BEFORE_NOT:
+        place += 1
+    return Place(place, place, ("not",))
+
+
+def _behind_subject(clause: Clause, place: int) -> Place | None:
+    """A "not" behind the subject of a question, before its verb."""
+    ahead = clause.after(place + 1)
+    is_question = clause.word(place + 1) in of.SUBJECTS and (
+        clause.tag(ahead)[:2] == "VB" or clause.word(ahead) in of.VERBS or clause.word(ahead) in ("be", "have", "do", "get")
+    )
+    return Place(place + 2, place + 2, ("not",)) if is_question else None

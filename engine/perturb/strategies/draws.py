@@ -1,0 +1,109 @@
+"""Random numbers for many contexts at once, each from its context's own seed.
+
+`parley.envs.core.seeds.stream` makes a generator object per item, which costs more than a swap or a replaced word does. Here
+the k-th number of an item is a hash of its seed, the strategy's name and k (SplitMix64: Steele, Lea & Flood 2014, "Fast
+splittable pseudorandom number generators"), so that the numbers of all items come out of one pass of numpy and still depend on
+nothing but their own item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from zlib import crc32
+
+import numpy as np
+
+from parley.envs.core.seeds import stable_hash
+from parley.envs.corpora.pairs.tokens import normalised
+
+_MASK = (1 << 64) - 1
+_STEP_ONE = 0x9E3779B97F4A7C15
+_STEP = np.uint64(_STEP_ONE)
+_FEW = 32
+"""Numbers that are sooner drawn without numpy."""
+_ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+
+def uniforms(seeds: Sequence[int], name: str, counts: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Uniform numbers.
+
+    Args:
+        seeds: one for each item, at least 0.
+        name: who draws; other names draw other numbers from the same seed.
+        counts: how many each item gets.
+
+    Returns:
+        (sum of counts,) float64 in [0, 1): the first item's numbers, then the second's, and so on.
+    """
+    if len(seeds) == 1 and counts[0] <= _FEW:
+        return np.array(uniforms_of_one(seeds[0], name, int(counts[0])), dtype=np.float64)
+    counts = np.asarray(counts, dtype=np.int64)
+    first = (np.cumsum(counts) - counts).astype(np.uint64)
+    # The k-th number of an item that begins at number f of all is number f + k: what is once an item is not done once a number.
+    starts = np.repeat(_starts(seeds, name) - first * _STEP, counts)
+    return _shares(starts + np.arange(1, len(starts) + 1, dtype=np.uint64) * _STEP)
+
+
+def uniforms_at(seeds: Sequence[int], name: str, items: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Some of the numbers of some items, without those before them.
+
+    Args:
+        seeds: as in `uniforms`.
+        name: as in `uniforms`.
+        items: whose number each is, by the place of its seed (N,) int64.
+        numbers: which of the item's, from 0 (N,) int64.
+
+    Returns:
+        (N,) float64 in [0, 1).
+    """
+    return _shares(_starts(seeds, name)[items] + (numbers.astype(np.uint64) + np.uint64(1)) * _STEP)
+
+
+def uniforms_of_one(seed: int, name: str, count: int) -> list[float]:
+    """The numbers of `uniforms` for one item, sooner than by numpy where they are few."""
+    start = _mixed_one((seed & _MASK) ^ _named(name))
+    return [(_mixed_one((start + k * _STEP_ONE) & _MASK) >> 11) * 2.0**-53 for k in range(1, count + 1)]
+
+
+def seeds_of(seed: int, texts: Sequence[str]) -> list[int]:
+    """The seeds of texts, each of its own words: texts that read alike have equal ones, wherever they stand.
+
+    Args:
+        seed: at least 0.
+        texts: as people write them.
+    """
+    # A sum that texts share now and then is no harm: they draw alike. `_starts` mixes what is left alike in it.
+    mixed = _mixed_one(seed & _MASK)
+    return [mixed ^ crc32(normalised(text).encode("utf-8", "surrogatepass")) for text in texts]
+
+
+def _starts(seeds: Sequence[int], name: str) -> np.ndarray:
+    """Where each item's sequence of states begins (items,) uint64."""
+    starts = np.fromiter(map(_MASK.__and__, seeds), dtype=np.uint64, count=len(seeds))
+    return _mixed(starts ^ np.uint64(_named(name)))
+
+
+def _shares(states: np.ndarray) -> np.ndarray:
+    """Numbers in [0, 1) of states (N,) float64."""
+    return (_mixed(states) >> np.uint64(11)) * 2.0**-53
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """Hashes, written where the values stand, which are the caller's to lose."""
+    for shift, factor in _ROUNDS:
+        values ^= values >> np.uint64(shift)
+        values *= np.uint64(factor)
+    values ^= values >> np.uint64(31)
+    return values
+
+
+def _mixed_one(value: int) -> int:
+    for shift, factor in _ROUNDS:
+        value = (value ^ (value >> shift)) * factor & _MASK
+    return value ^ (value >> 31)
+
+
+@lru_cache(1 << 10)
+def _named(name: str) -> int:
+    return stable_hash("perturb", name)

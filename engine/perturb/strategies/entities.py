@@ -1,0 +1,290 @@
+"""Perturbations of dialogues about entities: Random Inputs, Random Inputs with Kept Entities, Confusing Entity.
+
+Source: Niu & Bansal 2018, section 3.2, for DynoNet on MutualFriends (He et al. 2017). No code is released; they are perturbed
+in play there, while nothing but the partner's utterances changes.
+
+- Random inputs: every token by a random one. Paper: from which words is not said. Ours: uniformly from `Resources.common`,
+  the words of the model or corpus without its special ones.
+- Kept entities: the same, but words of entities stay.
+- Confusing entity: every entity by another one of its category, drawn from the knowledge base of the other side and not from
+  what both sides share. Ours: from `partner_entities`; whoever writes that file leaves out what both share, because this
+  module sees contexts and no scenario.
+
+An entities file has entity<TAB>category lines; an entity of several categories has several lines. People rarely write names
+in full, so a line may say how they do: entity<TAB>form<TAB>category, as MutualFriends' `inverse_lexicon_data.txt` has it. A
+form may mean several entities, and none of those comes in its place. A JSON file with the layout of MutualFriends'
+`schema.json` ({"values": {category: [entity, ...]}}) is read as well. Names and forms may have several words: the longest that
+matches wins, from left to right.
+
+A file of forms is taken as it is: that lexicon also holds "work at" and "one of", which people once wrote for a name, and lacks
+names that nobody wrote; lines entity<TAB>category may be added to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategies.draws import uniforms
+from parley.engine.perturb.strategies.flat import Edits, FlatContexts
+from parley.engine.perturb.strategies.phrases import Matches, Phrases
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.corpora.lines import broken_rule, located, read_lines, require_utf8, utf8_start
+from parley.envs.corpora.pairs.tokens import tokenise
+from parley.envs.corpora.pairs.turns import EOT, Utterance
+from parley.envs.corpora.pairs.vocabulary import SPECIALS
+from parley.envs.corpora.root import read_file
+
+
+class Entities:
+    """What may be talked about.
+
+    Args:
+        categories: of every entity, given by the words of its name, at least one.
+        forms: what else people write, and which entities they may mean by it.
+    """
+
+    def __init__(
+        self, categories: Mapping[Utterance, Sequence[str]], forms: Mapping[Utterance, Collection[Utterance]] | None = None
+    ) -> None:
+        self.categories = categories
+        meant = {form: frozenset(entities) for form, entities in (forms or {}).items()}
+        self._meant = {entity: frozenset({entity}) for entity in categories} | {
+            form: entities | ({form} & categories.keys()) for form, entities in meant.items()
+        }
+        self._phrases = Phrases(self._meant)
+
+    @property
+    def forms(self) -> Sequence[Utterance]:
+        """Names, and what people write for them; matches number these."""
+        return self._phrases.listed
+
+    def meant_by(self, form: Utterance) -> frozenset[Utterance]:
+        """The entities that one of the forms may mean."""
+        return self._meant[form]
+
+    def find(self, flat: FlatContexts) -> Matches:
+        """The entities that contexts mention; one that another one on its left reaches into is none."""
+        found = self._phrases.longest(flat)
+        stays = np.ones(len(found.starts), dtype=bool)
+        done = 0
+        for i, (start, end) in enumerate(zip(found.starts.tolist(), found.ends.tolist(), strict=True)):
+            stays[i] = start >= done
+            done = end if start >= done else done
+        return found.where(stays)
+
+
+class RandomInputs(ByEdits):
+    """Every word by a random one.
+
+    Args:
+        common: what is drawn from.
+        kept: entities that stay; None keeps nothing.
+    """
+
+    expectation = Expectation.SHOULD_CHANGE
+
+    def __init__(self, common: Sequence[str], kept: Entities | None = None) -> None:
+        self.name = "random-inputs" if kept is None else "random-inputs-kept-entities"
+        self.common, self.kept = np.array(common, dtype=object), kept
+
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
+        return random_words(flat, seeds, self.name, self.common, None if self.kept is None else self.kept.find(flat))
+
+
+class ConfusingEntity(ByEdits):
+    """Every entity by another one of its category.
+
+    Args:
+        entities: what is replaced.
+        others: what may come in its place.
+        resources: the words that may enter.
+    """
+
+    name = "confusing-entity"
+    expectation = Expectation.SHOULD_CHANGE
+
+    def __init__(self, entities: Entities, others: Iterable[Utterance], resources: Resources) -> None:
+        self._entities = entities
+        self._by_category: dict[str, list[Utterance]] = {}
+        for entity in others:
+            if resources.may_enter(entity):
+                for category in entities.categories[entity]:
+                    self._by_category.setdefault(category, []).append(entity)
+        self._choices: dict[int, list[Utterance]] = {}
+
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
+        found = self._entities.find(flat)
+        kinds, kind = np.unique(found.phrases, return_inverse=True)
+        choices = [self._choices_for(form) for form in kinds.tolist()]
+        return other_entities(flat, seeds, self.name, found, [choices[which] for which in kind.tolist()])
+
+    def _choices_for(self, form: int) -> list[Utterance]:
+        """What may stand in the place of one of the forms."""
+        if form not in self._choices:
+            meant = self._entities.meant_by(self._entities.forms[form])
+            categories = dict.fromkeys(category for entity in sorted(meant) for category in self._entities.categories[entity])
+            near = chain.from_iterable(self._by_category.get(category, ()) for category in categories)
+            self._choices[form] = [other for other in dict.fromkeys(near) if other not in meant]
+        return self._choices[form]
+
+
+def random_words(flat: FlatContexts, seeds: Sequence[int], name: str, common: np.ndarray, kept: Matches | None = None) -> Edits:
+    """Every word by a random one.
+
+    Args:
+        flat: the contexts.
+        seeds: one for each context.
+        name: who draws.
+        common: what is drawn from, each as likely (words,) of str objects.
+        kept: words that stay.
+    """
+    drawn = (uniforms(seeds, name, flat.num_words) * len(common)).astype(np.int64)
+    changes = np.ones(len(drawn), dtype=bool)
+    if kept is not None:
+        for start, end in zip(kept.starts.tolist(), kept.ends.tolist(), strict=True):
+            changes[start:end] = False
+    places = np.flatnonzero(changes)
+    return Edits.of_words(places, list(zip(common.take(drawn[places]).tolist())))
+
+
+def other_entities(
+    flat: FlatContexts, seeds: Sequence[int], name: str, found: Matches, choices: Sequence[Sequence[Utterance]]
+) -> Edits:
+    """Entities by others.
+
+    Args:
+        flat: the contexts.
+        seeds: one for each context.
+        name: who draws.
+        found: the entities (M).
+        choices: what may come in the place of each, each as likely (M); an entity in which nothing may come does not draw.
+    """
+    counts = np.fromiter(map(len, choices), dtype=np.int64, count=len(choices))
+    may_change = counts > 0
+    found, choices = found.where(may_change), [each for each in choices if each]
+    if not choices:
+        return Edits.of_words(found.starts, ())
+    drawn = (uniforms(seeds, name, flat.num_in_contexts(found.starts)) * counts[may_change]).astype(np.int64)
+    return Edits(found.starts, found.ends, [few[number] for few, number in zip(choices, drawn.tolist(), strict=True)])
+
+
+def build_random(settings: PerturbSettings, resources: Resources) -> RandomInputs:
+    """Random inputs.
+
+    Raises:
+        ConfigError: there are no words to draw from.
+    """
+    return RandomInputs(_common(resources))
+
+
+def build_kept(settings: PerturbSettings, resources: Resources) -> RandomInputs:
+    """Random inputs with kept entities.
+
+    Raises:
+        ConfigError: there are no words to draw from, or no entities.
+        DataError: the file of entities is broken.
+    """
+    return RandomInputs(_common(resources), read_entities(_named(settings)))
+
+
+def build_confusing(settings: PerturbSettings, resources: Resources) -> ConfusingEntity:
+    """Confusing entities.
+
+    Raises:
+        ConfigError: there are no entities.
+        DataError: a file of entities is broken.
+    """
+    entities = read_entities(_named(settings))
+    partner = settings.partner_entities
+    return ConfusingEntity(entities, entities.categories if partner is None else _read_partner(partner, entities), resources)
+
+
+def read_entities(path: Path) -> Entities:
+    """The entities of a file.
+
+    Args:
+        path: lines entity<TAB>category or entity<TAB>form<TAB>category; or MutualFriends' schema, which is JSON by its name or
+            its content.
+
+    Raises:
+        DataError: it cannot be read, or a line is broken.
+    """
+    categories: dict[Utterance, list[str]] = {}
+    forms: dict[Utterance, set[Utterance]] = {}
+    for entity, form, category in _schema(path) if _holds_json(path) else _lines(path):
+        of_entity = categories.setdefault(entity, [])
+        if category not in of_entity:
+            of_entity.append(category)
+        forms.setdefault(form, set()).add(entity)
+    return Entities(categories, forms)
+
+
+def _named(settings: PerturbSettings) -> Path:
+    if settings.entities is None:
+        raise ConfigError(
+            "this strategy needs to know the entities",
+            where="perturb.entities",
+            fix="--set perturb.entities=FILE, with entity<TAB>category lines, or MutualFriends' schema or lexicon",
+        )
+    return settings.entities
+
+
+def _common(resources: Resources) -> list[str]:
+    special = {*SPECIALS, EOT}
+    common = [word for word in resources.common if word not in special and resources.may_enter([word])]
+    if not common:
+        raise ConfigError(
+            "random inputs need words to draw from", fix="name a model of words with --model, or give Resources(common=...)"
+        )
+    return common
+
+
+def _lines(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:
+    known: dict[str, Utterance] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        *names, category = line.split("\t")
+        try:
+            require_utf8(line)
+            for text in names:
+                if text not in known:
+                    known[text] = tuple(tokenise(text))
+            if len(names) not in (1, 2) or not category.strip() or not all(known[text] for text in names):
+                raise broken_rule("a line is entity<TAB>category or entity<TAB>form<TAB>category", line)
+        except DataError as error:
+            raise located(error, str(path), number) from None
+        yield known[names[0]], known[names[-1]], category.strip()
+
+
+def _holds_json(path: Path) -> bool:
+    return path.suffix.lower() == ".json" or utf8_start(path).startswith("{")
+
+
+def _schema(path: Path) -> Iterator[tuple[Utterance, Utterance, str]]:
+    try:
+        values = json.loads(read_file(path))["values"]
+        named = [(tuple(tokenise(name)), str(category)) for category, names in values.items() for name in names]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        fix = 'its layout is {"values": {CATEGORY: [ENTITY, ...]}}'
+        raise DataError("the schema is not as MutualFriends has it", where=path, got=repr(error), fix=fix) from None
+    yield from ((words, words, category) for words, category in named if words)
+
+
+def _read_partner(path: Path, entities: Entities) -> list[Utterance]:
+    found: list[Utterance] = []
+    for number, line in enumerate(read_lines(path), 1):
+        words = tuple(tokenise(line))
+        if words not in entities.categories:
+            error = broken_rule("a line is one of the entities that perturb.entities names", line)
+            raise located(error, str(path), number)
+        found.append(words)
+    return found

@@ -1,0 +1,135 @@
+"""Generative paraphrase: an utterance by what a paraphrasing network says in its place.
+
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.1: a pointer-generator network (See et al. 2017), trained on pairs of
+paraphrases. Their settings of decoding are not stated; ours are `BeamConfig`'s.
+
+Utterances of all contexts are decoded together, each once. One stays as it was where the network's likeliest paraphrase is
+the utterance itself or has a word that may not enter, or where there is none.
+
+Departures:
+  * # Paper: trained on ParaNMT. Ours: on what `parley train paraphraser` was given.
+  * # Released: whatever the network says. Ours: under rule "paper" the likeliest of its beam that is another sentence and keeps
+    what the utterance says, if one does: words stay in their order, openers may go, words and phrases may become others that
+    say the same (`synonyms.py`, `phrasings.py`), and where a corpus is at hand its trigrams judge the sentence. A network that
+    has seen few pairs leaves out what matters in most sentences, or adds marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+from parley.engine.perturb.lexicon.ngrams import BEGIN, END
+from parley.engine.perturb.lexicon.phrasings import phrasings, synonyms
+from parley.engine.perturb.lexicon.synonyms import Synonyms
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import Expectation
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.corpora.pairs.turns import Turns, Utterance
+
+if TYPE_CHECKING:
+    from parley.policies.paraphraser.model import PointerGenerator
+
+_OPENERS = frozenset(["well", "ok", "okay", "so", "oh", "hmm", "hi", "hey", ","])
+"""What an utterance says no less without where it begins with them."""
+_FILLERS = frozenset(["really", "please", "!"])
+"""What it says no less without anywhere."""
+_AROUND = 2
+"""Words on each side that phrases may have in common."""
+
+
+class GenerativeParaphrase:
+    """Utterances by paraphrases of a network.
+
+    Args:
+        model: in evaluation mode.
+        resources: which words may enter, and what judges paraphrases.
+        settings: the rule, and how much less fluent a paraphrase may be.
+    """
+
+    name = "generative-paraphrase"
+    expectation = Expectation.SHOULD_NOT_CHANGE
+
+    def __init__(self, model: PointerGenerator, resources: Resources, settings: PerturbSettings) -> None:
+        self._model, self._resources = model, resources
+        self._known: dict[Utterance, Utterance] = {}
+        self._meaning = None if settings.rule == "released" else _Meaning(resources, settings)
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The perturbed contexts, see `Strategy`; nothing is drawn."""
+        self._paraphrase(words for turns in contexts for turn in turns for words in turn)
+        return [tuple(tuple(self._known[words] for words in turn) for turn in turns) for turns in contexts]
+
+    def _paraphrase(self, utterances: Iterable[Utterance]) -> None:
+        from parley.policies.paraphraser.decoding import paraphrases
+        from parley.policies.paraphraser.settings import BeamConfig
+
+        new = [words for words in dict.fromkeys(utterances) if words not in self._known]
+        for words, said in zip(new, paraphrases(self._model, new, BeamConfig()), strict=True):
+            others = said[:1] if self._meaning is None else [each for each in said if self._meaning.is_kept(words, each)]
+            self._known[words] = next((each for each in others if self._resources.may_enter(_entering(each, words))), words)
+
+
+class _Meaning:
+    """Whether a paraphrase says what an utterance says."""
+
+    def __init__(self, resources: Resources, settings: PerturbSettings) -> None:
+        self._resources, self._most = resources, settings.perplexity_ratio
+        judged = resources.language is not None
+        listed = synonyms(help_channel=resources.is_help_channel)
+        self._synonyms = Synonyms({}, resources.lexicon, resources.is_usual, listed, is_judged=judged)
+        self._phrasings = phrasings(help_channel=resources.is_help_channel)
+
+    def is_kept(self, words: Utterance, said: Utterance) -> bool:
+        if words == said:
+            return False
+        tags = self._resources.lexicon.tag(words)
+        matcher = SequenceMatcher(None, words, said, autojunk=False)
+        for kind, start, end, other, other_end in matcher.get_opcodes():
+            if kind != "equal" and not self._is_phrasing(words, start, end, said, other, other_end):
+                leavable = _FILLERS if start else _FILLERS | _OPENERS
+                kept = [place for place in range(start, end) if words[place] not in leavable]
+                forms = [self._synonyms.of(words[place], tags[place]) for place in kept]
+                new = said[other:other_end]
+                if len(new) != len(kept) or not all((word,) in of_word for word, of_word in zip(new, forms, strict=True)):
+                    return False
+        language = self._resources.language
+        windows = [[(BEGIN, BEGIN, *each, END)] for each in (said, words)]
+        return language is None or float(language.ratios(*windows)[0]) <= self._most
+
+    def _is_phrasing(self, words: Utterance, start: int, end: int, said: Utterance, other: int, other_end: int) -> bool:
+        """Whether what differs, with some words around it, is a listed pair of phrases."""
+        wider = ((left, right) for left in range(min(_AROUND, start, other) + 1) for right in range(_AROUND + 1))
+        return any(
+            said[other - left : other_end + right] in self._phrasings.get(words[start - left : end + right], ())
+            for left, right in wider
+        )
+
+
+def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphrase:
+    """The strategy with the network that the settings name.
+
+    Raises:
+        ConfigError: they name none.
+        CheckpointError: there is none, or it is damaged.
+    """
+    if settings.paraphraser is None:
+        raise ConfigError(
+            "generative-paraphrase needs a paraphraser",
+            where="paraphraser",
+            got=None,
+            fix="parley train paraphraser, then --set perturb.paraphraser=runs/paraphraser",
+        )
+    from parley.policies.paraphraser.checkpoints import load_pointer_generator
+
+    model = load_pointer_generator(fetched_model(settings.paraphraser)).to(resources.device)
+    return GenerativeParaphrase(model, resources, settings)
+
+
+def _entering(said: Utterance, words: Utterance) -> list[str]:
+    """Words of a paraphrase that the utterance did not have; those that it had may stay where no model knows them."""
+    had = set(words)
+    return [word for word in said if word not in had]

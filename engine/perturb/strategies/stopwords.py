@@ -1,0 +1,167 @@
+"""Stopword Dropout: stop words are left out.
+
+Source: Niu & Bansal 2018, section 3.1.
+
+- Paper: stop words are dropped at random, at most eight of a turn; verbs are none of them. How many of eight is not said.
+  Ours (rule "paper"): as many as there are, at most `max_dropped` of a turn; when there are more, those that are drawn. An
+  utterance of nothing but chosen stop words stays whole, because the paper drops words from utterances and not utterances.
+  What says something stays as well: words that turn the meaning round when they go ("no", "than", "only", "or"), that point or
+  count ("this", "there", "all"), particles ("log in", "turn on"), what a contraction hangs on ("where 's"), and what belongs to
+  a command or a flag (`commands.py`). What goes are articles, most prepositions, "and", "but", "so", "very" and their like.
+- Released: every stop word of NLTK's list is dropped, verbs too, but for 44 that are kept: pronouns, question words and
+  "not". An utterance may end up empty. Ours (rule "released"): the same. Those 44 are kept under the paper's rule as well.
+- Released: contractions are whole tokens. Ours: our tokeniser cuts them. The 44 hold those of pronouns ("you're"), so their
+  second halves ("'re") stay under both rules. Those with "n't" go in the released code, so there both halves go; in the
+  paper's examples they stay, being verbs, so there both stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from parley.engine.perturb.lexicon.lexicon import word_set
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategies.commands import held_in_one, in_commands
+from parley.engine.perturb.strategies.draws import uniforms
+from parley.engine.perturb.strategies.flat import Edits, FlatContexts, running
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.envs.corpora.pairs.written import CLITICS
+
+_KEPT = """
+    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
+    its itself they them their theirs themselves what which who whom when where why how not 's 'm 'd 're 've 'll
+"""
+_VERBS = """
+    am is are was were be been being have has had having do does did doing can will should could would might must need
+    shall n't ca wo sha ai don didn doesn isn aren wasn weren hasn haven hadn won wouldn shouldn couldn mightn mustn
+    needn shan ain don't didn't doesn't isn't aren't wasn't weren't hasn't haven't hadn't won't wouldn't shouldn't
+    couldn't mightn't mustn't needn't shan't should've
+"""
+KEPT = frozenset(_KEPT.split())
+"""Kept under both rules: the released list, with the endings of pronouns in the place of contracted pronouns."""
+VERBS = frozenset(_VERBS.split())
+"""Stop words that are verbs, whole or cut, with the negation that hangs on them; kept under the paper's rule."""
+
+
+_MEANT = """
+no nor not never neither without few more most than before after until against only if off up down out over above below under
+same or because while there here just now all any both each other some such own too again once this that these those about from
+s t d m o y ll re ve ma don
+"""
+MEANT = frozenset(_MEANT.split())
+"""Stop words that the paper's rule keeps: without them a line says something else; letters are flags or contractions."""
+PARTICLES = frozenset({"on", "in"})
+TAKE_PARTICLES = frozenset(
+    {"turn", "turned", "turning", "turns", "switch", "switched", "hold", "log", "logged", "logging", "logs", "sign", "signed"}
+    | {"plug", "plugged", "built", "go", "goes", "going", "come", "comes", "move", "keep", "keeps", "is", "it", "that"}
+)
+"""Words behind which "on" and "in" are particles."""
+STRANDED = PARTICLES | {"for", "to", "with", "so"}
+"""Words that a mark or the end of an utterance belongs to ("what do you want it for", "if it 's so")."""
+CLAUSE_MARKS = frozenset(".,?!;:()") | {"...", '"'}
+HELD = {"a": word_set("few little"), "at": word_set("all least most"), "of": word_set("course")}
+"""Words, and those behind them that they belong to."""
+
+
+class StopwordDropout(ByEdits):
+    """Stop words are left out.
+
+    Args:
+        dropped: the words that may go.
+        most: of a turn; None for all, and then utterances may end up empty.
+    """
+
+    name = "stopword-dropout"
+    expectation = Expectation.SHOULD_NOT_CHANGE
+
+    def __init__(self, dropped: frozenset[str], most: int | None) -> None:
+        self.dropped, self.most = dropped, most
+
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
+        if self.most is not None and flat.is_short and self.most >= sum(map(self.dropped.__contains__, flat.words)):
+            return self._of_one(flat.words)
+        goes = flat.are_in(self.dropped)
+        if self.most is not None:
+            goes &= ~(in_commands(flat) | _are_particles(flat) | _hold_others(flat))
+            lengths = np.diff(flat.edges)
+            goes &= np.repeat(np.diff(running(goes)[flat.edges]) < lengths, lengths)
+            edges = flat.edges[flat.turn_edges]
+            self._choose(goes, edges, np.flatnonzero(np.diff(running(goes)[edges]) > self.most), flat, seeds)
+        places = np.flatnonzero(goes)
+        return Edits.of_words(places, [()] * len(places))
+
+    def _of_one(self, words: Sequence[str]) -> Edits:
+        """The same for one short utterance of which all may go, sooner than by numpy."""
+        held = held_in_one(words)
+        places = [i for i, word in enumerate(words) if word in self.dropped and not held[i] and not _stays(words, i)]
+        if len(places) == len(words):
+            places = []
+        return Edits.of_words(np.array(places, dtype=np.int64), [()] * len(places))
+
+    def _choose(self, goes: np.ndarray, edges: np.ndarray, turns: np.ndarray, flat: FlatContexts, seeds: Sequence[int]) -> None:
+        """Leaves as many words of some turns as may go, in place; drawn only where something is to be chosen, which is rare."""
+        contexts = np.searchsorted(flat.shape_edges, turns, side="right") - 1
+        numbers = turns - flat.shape_edges[contexts]
+        places = np.flatnonzero(goes)
+        turn_of = np.searchsorted(edges, places, side="right") - 1
+        for number in np.unique(numbers).tolist():
+            of_number = numbers == number
+            asked = turns[of_number]
+            begins, ends = np.searchsorted(turn_of, asked), np.searchsorted(turn_of, asked, side="right")
+            counts = ends - begins
+            of_context = [seeds[context] for context in contexts[of_number].tolist()]
+            drawn = uniforms(of_context, f"{self.name} {number}", counts)
+            turn = np.repeat(np.arange(len(asked)), counts)
+            within = np.arange(len(turn)) - (np.cumsum(counts) - counts)[turn]
+            order = np.lexsort((drawn, turn))
+            goes[places[(begins[turn] + within)[order[within >= self.most]]]] = False
+
+
+def _are_particles(flat: FlatContexts) -> np.ndarray:
+    """Which words are an "on" or "in" behind a verb, or stand alone before a mark or an end (N,) bool."""
+    follows = np.zeros(len(flat.words) + 1, dtype=bool)
+    follows[1:] = flat.are_in(TAKE_PARTICLES)
+    follows[flat.edges] = False
+    is_stranded = flat.are_in(STRANDED) & _stand_before(flat, CLAUSE_MARKS, or_end=True)
+    return is_stranded | (flat.are_in(PARTICLES) & follows[:-1])
+
+
+def _hold_others(flat: FlatContexts) -> np.ndarray:
+    """Which words another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
+    found = _stand_before(flat, CLITICS)
+    for word, listed in HELD.items():
+        found |= flat.are_in({word}) & _stand_before(flat, listed)
+    return found
+
+
+def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = False) -> np.ndarray:
+    """Which words a listed one stands behind in their utterance, or nothing (N,) bool."""
+    found = np.ones(len(flat.words) + 1, dtype=bool)
+    found[:-1] = flat.are_in(listed)
+    found[flat.edges] = or_end
+    return found[1:]
+
+
+def _stays(words: Sequence[str], place: int) -> bool:
+    """Whether `_are_particles` or `_hold_others` is true of a word of one utterance."""
+    word, behind = words[place], words[place + 1] if place + 1 < len(words) else ""
+    if word in STRANDED and (not behind or behind in CLAUSE_MARKS):
+        return True
+    if word in PARTICLES and place > 0 and words[place - 1] in TAKE_PARTICLES:
+        return True
+    return behind in CLITICS or behind in HELD.get(word, ())
+
+
+def build(settings: PerturbSettings, resources: Resources) -> StopwordDropout:
+    """The strategy as the settings say.
+
+    Raises:
+        DataError: the lexicon's data are not there.
+    """
+    if settings.rule == "released":
+        return StopwordDropout(resources.lexicon.stopwords - KEPT, None)
+    return StopwordDropout(resources.lexicon.stopwords - KEPT - VERBS - MEANT, settings.max_dropped)

@@ -1,0 +1,218 @@
+"""Random Swap: neighbouring words change places.
+
+Source: Niu & Bansal 2018, section 3.1.
+
+- Paper: at most one swap for every four words of an utterance. Ours (rule "paper"): floor(n / `swap_every`) swaps, where n
+  counts words and not punctuation marks, and marks stay where they are, because the paper speaks of words.
+- Released: floor(m / 3) swaps in each stretch of m words between punctuation marks, where the first and the last token of an
+  utterance count as marks and never move. The paper's own examples follow this rule, not its text. Ours (rule "released"): the
+  same; an ellipsis is a mark as well, because our tokeniser writes it as one token.
+- In both a contraction is one token. Our tokeniser cuts it ("does n't"); here it counts and moves as one word again. Under rule
+  "paper" so do an auxiliary and its "not", and a "no" or "without" and its word, because "could resolve not" is read as the
+  opposite of what was said; and smileys, commands and their flags stay (`commands.py`), because they are no sentence.
+
+Under both a place is drawn uniformly from those that are left, its word changes places with the next one, and the places whose
+words have now moved are left out; so a word moves at most once, and fewer swaps happen where no place is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from string import punctuation
+
+import numpy as np
+
+from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.settings import PerturbSettings, Rule
+from parley.engine.perturb.strategies.commands import held_in_one, in_commands
+from parley.engine.perturb.strategies.draws import uniforms, uniforms_of_one
+from parley.engine.perturb.strategies.flat import Edits, FlatContexts, running
+from parley.engine.perturb.strategy import ByEdits, Expectation
+
+SMILEYS = frozenset(eyes + nose + mouth for eyes in ":;" for nose in ("", "-") for mouth in "()dp")
+"""Those that the tokeniser keeps whole."""
+MARKS = frozenset(punctuation) | {"..."}
+"""Tokens that are no words."""
+AUXILIARIES = frozenset(
+    {"am", "is", "are", "was", "were", "do", "does", "did", "has", "have", "had"}
+    | {"can", "could", "will", "would", "should", "must", "might", "may"}
+)
+"""Words that a "not" behind them belongs to."""
+_MARK, _SMILEY, _CLITIC, _NOT, _NO, _AUXILIARY = 1, 2, 3, 4, 5, 6
+_KINDS = {
+    **dict.fromkeys(AUXILIARIES, _AUXILIARY),
+    **dict.fromkeys(("n't", "'s", "'m", "'d", "'re", "'ve", "'ll"), _CLITIC),
+    **dict.fromkeys(MARKS, _MARK),
+    **dict.fromkeys(SMILEYS, _SMILEY),
+    "not": _NOT,
+    "no": _NO,
+    "without": _NO,
+}
+"""Words that are joined with others, or stay."""
+_ENDS = (_MARK, _SMILEY)
+_TAKE_NOT = (_AUXILIARY, _CLITIC)
+RELEASED_EVERY = 3
+
+
+class RandomSwap(ByEdits):
+    """Neighbouring words change places.
+
+    Args:
+        rule: the paper's or the released one.
+        every: of the paper's, one swap per so many words.
+    """
+
+    name = "random-swap"
+    expectation = Expectation.SHOULD_NOT_CHANGE
+
+    def __init__(self, rule: Rule = "paper", every: int = 4) -> None:
+        self.rule, self.every = rule, every
+
+    def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `ByEdits`."""
+        by_paper = self.rule == "paper"
+        if by_paper and flat.is_short:
+            return self._of_one(flat.words, seeds[0])
+        kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)
+        starts = np.flatnonzero(~_glued(kinds, flat, by_paper))
+        utterance = np.searchsorted(flat.edges, starts, side="right") - 1
+        is_mark = (kinds[starts] == _MARK) | ((kinds[starts] == _SMILEY) & by_paper)
+        if by_paper:
+            pool, stretch, limits = self._by_paper(is_mark, utterance, len(flat.utterances))
+            held = running(in_commands(flat) | _answers(kinds, flat))
+            stays = np.diff(held[np.append(starts, len(kinds))]) > 0
+            free = ~(stays[pool] | stays[pool + 1])
+            pool, stretch = pool[free], stretch[free]
+        else:
+            pool, stretch, limits = self._by_release(is_mark, utterance)
+        order = uniforms(seeds, self.name, flat.num_in_contexts(starts[pool]))
+        chosen = np.sort(pool[_chosen(pool, stretch, order, limits)])
+        starts = np.append(starts, len(kinds))
+        return _exchanged(flat.words, zip(*(starts[chosen + i].tolist() for i in range(3)), strict=True))
+
+    def _of_one(self, words: Sequence[str], seed: int) -> Edits:
+        """The same for one short utterance, sooner than by numpy."""
+        starts: list[int] = []
+        stays: list[bool] = []
+        num_words = 0
+        before, leads = _MARK, False
+        held = held_in_one(words)
+        for place, kind in enumerate(map(_KINDS.get, words, repeat(0))):
+            opens = before in _ENDS
+            behind_verb = kind == _NOT and before in _TAKE_NOT and not opens
+            if opens or kind in _ENDS or not (kind == _CLITIC or behind_verb or leads):
+                starts.append(place)
+                stays.append(kind in _ENDS or held[place] or (kind == _NO and opens))
+                num_words += kind not in _ENDS
+            elif held[place]:
+                stays[-1] = True
+            leads = (kind == _NO and not opens) or (kind == _NOT and not behind_verb)
+            before = kind
+        most = num_words // self.every
+        pool = [unit for unit in range(len(starts) - 1) if not (stays[unit] or stays[unit + 1])] if most else []
+        order = uniforms_of_one(seed, self.name, len(pool))
+        chosen: set[int] = set()
+        for _, unit in sorted(zip(order, pool, strict=True)):
+            if len(chosen) < most and unit - 1 not in chosen and unit + 1 not in chosen:
+                chosen.add(unit)
+        starts.append(len(words))
+        return _exchanged(words, [tuple(starts[unit : unit + 3]) for unit in sorted(chosen)])
+
+    def _by_paper(
+        self, is_mark: np.ndarray, utterance: np.ndarray, num_utterances: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Words that may swap with the next one, the utterance of each, and how many swaps each utterance gets."""
+        counts = np.bincount(utterance[~is_mark], minlength=num_utterances)
+        pool = np.flatnonzero(~is_mark[:-1] & ~is_mark[1:] & (utterance[:-1] == utterance[1:]))
+        return pool, utterance[pool], counts // self.every
+
+    def _by_release(self, is_mark: np.ndarray, utterance: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same for the stretches between marks."""
+        ends = np.flatnonzero(np.diff(utterance, append=-1))
+        fixed = is_mark.copy()
+        fixed[ends] = fixed[ends[:-1] + 1] = fixed[:1] = True
+        stretch = np.cumsum(fixed)
+        pool = np.flatnonzero(~(fixed[:-1] | fixed[1:]))
+        counts = np.bincount(stretch[~fixed], minlength=len(fixed) + 1)
+        return pool, stretch[pool], counts // RELEASED_EVERY
+
+
+def build(settings: PerturbSettings, resources: Resources) -> RandomSwap:
+    """The strategy as the settings say."""
+    return RandomSwap(settings.rule, settings.swap_every)
+
+
+def _opens(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
+    """Which tokens stand at the beginning of an utterance or behind a mark (N,) bool."""
+    opens = np.zeros(len(kinds) + 1, dtype=bool)
+    opens[1:] = (kinds == _MARK) | (kinds == _SMILEY)
+    opens[flat.edges] = True
+    return opens[:-1]
+
+
+def _answers(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
+    """Which tokens are a "no" that answers (N,) bool."""
+    return (kinds == _NO) & _opens(kinds, flat)
+
+
+def _glued(kinds: np.ndarray, flat: FlatContexts, by_paper: bool) -> np.ndarray:
+    """Which tokens are no words of their own, but the ends of the words before them (N,) bool."""
+    glued = kinds == _CLITIC
+    opens = _opens(kinds, flat)
+    if by_paper:
+        before = np.concatenate([[_MARK], kinds[:-1]])
+        behind_verb = (kinds == _NOT) & ((before == _AUXILIARY) | (before == _CLITIC)) & ~opens
+        leads = ((kinds == _NO) & ~opens) | ((kinds == _NOT) & ~behind_verb)
+        glued |= behind_verb
+        glued[1:] |= leads[:-1]
+    return glued & ~opens & (kinds != _MARK) & (kinds != _SMILEY)
+
+
+def _exchanged(words: Sequence[str], chosen: Iterable[tuple[int, ...]]) -> Edits:
+    """The edits that swap words with the next ones.
+
+    Args:
+        words: the tokens of all utterances.
+        chosen: where among them the first and the second word of each swap begin, and where the second ends; ascending.
+    """
+    found: list[tuple[int, int, Sequence[str]]] = []
+    for first, second, end in chosen:
+        if end - first == 2:
+            found.append((first, end, (words[second], words[first])))
+        else:
+            # Whoever writes the text puts a contraction that enters together.
+            found += [(first, first, tuple(words[second:end])), (second, end, ())]
+    if not found:
+        return Edits(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), ())
+    begins, ends, others = zip(*found, strict=True)
+    return Edits(np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64), others)
+
+
+def _chosen(pool: np.ndarray, stretch: np.ndarray, order: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Which places of the pool swap: those that drawing without neighbours would give, the first ones of every stretch.
+
+    To draw uniformly from what is left is to walk through a random order and to take what has no taken neighbour. A place whose
+    order is before that of both its neighbours is taken whatever happens elsewhere, so all such are taken at once.
+    """
+    taken = np.zeros(len(pool), dtype=bool)
+    left, place, key = np.arange(len(pool)), pool, order
+    while len(left):
+        adjacent = np.diff(place) == 1
+        right_first = adjacent & (key[1:] < key[:-1])
+        beaten = np.zeros(len(left), dtype=bool)
+        beaten[1:] = adjacent & ~right_first
+        beaten[:-1] |= right_first
+        taken[left[~beaten]] = True
+        stays = beaten.copy()
+        stays[1:] &= beaten[:-1] | ~adjacent
+        stays[:-1] &= beaten[1:] | ~adjacent
+        still = np.flatnonzero(stays)
+        left, place, key = left[still], place[still], key[still]
+    found = np.flatnonzero(taken)
+    found = found[order[found].argsort()]
+    # Stable, so that places stay in order within their stretch; numpy sorts numbers of 16 bits by their digits.
+    found = found[stretch[found].astype(np.min_scalar_type(len(limits))).argsort(kind="stable")]
+    groups = stretch[found]
+    rank = np.arange(len(found)) - np.searchsorted(groups, groups)
+    return found[rank < limits[groups]]

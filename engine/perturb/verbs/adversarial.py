@@ -1,0 +1,251 @@
+"""Training against perturbations: `parley train adversarial`.
+
+Source: Niu & Bansal 2018 (arXiv 1809.02079), section 4 and appendix A.5. A response model goes on from its checkpoint: on
+perturbed contexts and the recorded replies for strategies that should not change the answer, with a margin between a context
+and its perturbation for those that should (`policies/core/margin.py`). How examples are perturbed: `adversarial_lessons.py`.
+
+Choices:
+  * # Paper: silent about which epoch is kept. Ours: the best by the objective itself, on a validation split that was perturbed
+    like the training split, and the checkpoint that it began with if no epoch is better. The likelihood of clean replies
+    alone would prefer the model that it began with, which is the best by just that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import Estimate, mean, rate, ratio_of_sums
+from parley.engine.core.stats.training import AGAINST
+from parley.engine.core.verbs.command import command_line
+from parley.engine.core.verbs.job import Reporter
+from parley.engine.core.verbs.weights import checkpoint_folder
+from parley.engine.perturb import catalogue
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.verbs.config import RobustnessConfig
+from parley.engine.perturb.verbs.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
+from parley.engine.perturb.verbs.lessons import NONE, RANDOM_SOURCE
+from parley.engine.perturb.verbs.models import ADVERSARIAL, RERANKED, admitted, provenance, usual_words
+from parley.envs.core.ranges import NonNegativeFloat, PositiveFloat
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.turns import Example
+from parley.envs.corpora.root import data_root
+
+if TYPE_CHECKING:
+    from parley.engine.perturb.strategy import Strategy
+    from parley.engine.perturb.verbs.lessons import LessonSplit
+    from parley.policies.core.fitting.fit import Epoch
+    from parley.policies.core.margin import MarginObjective, MarginTargets
+    from parley.policies.core.responder import TrainableResponder
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainAdversarialConfig(ContinuedConfig):
+    """Which model is trained, against which perturbations."""
+
+    strategies: str = "random-swap"
+    """Strategies separated by commas: names, path/file.py:Name, or all, should-not-change, should-change; or a control:
+    random-source, or none, which trains as long on contexts as they are."""
+    targets: Literal["auto", "greedy", "truth", "mixed"] = "auto"
+    """Should-Change: whose likelihood keeps a margin: the model's own greedy replies', the recorded ones', or the mean of the
+    margins of sampled and of recorded ones, times 1 - w of the model; auto is mixed for one of parley train reranking, else
+    greedy."""
+    alpha: NonNegativeFloat = 1.0
+    """Should-Change: weight of the margin beside the likelihood."""
+    margin: PositiveFloat = 0.1
+    """Should-Change: M, by how much a reply is to be less likely after the perturbation, in nats per word."""
+    perturb: PerturbSettings = field(default_factory=PerturbSettings)
+    """How contexts are perturbed."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        catalogue.require_names(self.strategies, RANDOM_SOURCE, NONE)
+
+    @property
+    def strategy_names(self) -> tuple[str, ...]:
+        """The strategies one by one."""
+        return catalogue.names(self.strategies)
+
+
+PERTURBED = "perturbed"
+"""Kind of the event that says how many examples of a split met which strategy, and how many it left as they were."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Continued):
+    """What is trained on what, found and checked.
+
+    Args:
+        strategies: by which the examples of each split are perturbed.
+    """
+
+    config: TrainAdversarialConfig
+    strategies: Mapping[str, Sequence[Strategy]]
+
+    @property
+    def targets(self) -> MarginTargets:
+        """Whose margins are asked for."""
+        if self.config.targets == "auto":
+            return "mixed" if self.base.get("role") == RERANKED else "greedy"
+        return self.config.targets
+
+    @property
+    def alpha(self) -> float:
+        """What margins weigh: less by the share that rewards had in the model's own objective."""
+        return self.config.alpha * (1 - self.base.get("weight", 0.0) if self.targets == "mixed" else 1.0)
+
+
+def _strategies(
+    config: TrainAdversarialConfig, corpus: str, known: Container[str], common: Sequence[str], examples: Sequence[Example]
+) -> list[Strategy]:
+    """The strategies by which a split is perturbed, with words that the model knows only, random ones of the most frequent.
+
+    Raises:
+        ConfigError: no such strategy, or one lacks a setting.
+        DataError: what one of them leans on is not there.
+    """
+    from parley.engine.perturb.catalogue import build
+    from parley.engine.perturb.resources import Resources
+    from parley.engine.perturb.verbs.examples import perturbation_seed
+    from parley.engine.perturb.verbs.lessons import AsRecorded, RandomSource
+
+    root = data_root(config.data_root)
+    resources = Resources(config.perturb, known, common, root, config.device, corpus)
+    controls: dict[str, Callable[[], Strategy]] = {
+        RANDOM_SOURCE: lambda: RandomSource([example.context for example in examples]),
+        NONE: AsRecorded,
+    }
+    found = [
+        controls[name]() if name in controls else build((name,), config.perturb, resources)[0] for name in config.strategy_names
+    ]
+    for strategy in found:
+        # Lexicons and networks open when they are first asked: here, before a run is made.
+        strategy.perturb([examples[0].context], [perturbation_seed(config.seed, strategy.name, examples[0].key)])
+    return found
+
+
+def _figures(
+    responder: TrainableResponder,
+    objective: MarginObjective,
+    splits: Mapping[str, Sequence[Example]],
+    made: Mapping[str, LessonSplit],
+) -> dict[str, Estimate]:
+    """What the legend names, of the model as it is."""
+    from parley.policies.core.fitting.evaluation import evaluate
+
+    estimates = {}
+    for split in ("test", "validation"):
+        kinds = {"": [(each.context, each.reply) for each in splits[split]]}
+        kinds["_perturbed"] = [(each.context, each.reply) for each in made[split].should_not_change]
+        for kind, read in kinds.items():
+            if read:
+                fitness = evaluate(responder.model, responder.examples(*zip(*read, strict=True)))
+                estimates[f"{split}_nll{kind}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
+    gaps = objective.gaps(made["test"].should_change)
+    if len(gaps):
+        estimates |= {"margin": mean(gaps), "margin_met": rate(int((gaps >= objective.margin).sum()), len(gaps))}
+    return estimates
+
+
+def _objective(epoch: Epoch) -> str:
+    """An epoch in words; its validation figure is the objective's."""
+    told = f"training perplexity {np.exp(epoch.train_nll):.2f}, objective on the validation split {epoch.validation_nll:.4f}"
+    return f"{told}{', best' if epoch.best else ''}"
+
+
+def niu2018() -> TrainAdversarialConfig:
+    """As published: alpha 1, margin 0.1, the model's own greedy replies (Niu & Bansal 2018)."""
+    return TrainAdversarialConfig(targets="greedy")
+
+
+def demo() -> TrainAdversarialConfig:
+    """Seconds, on the model of parley train seq2seq demo: a strategy of each kind, the built-in lexicon."""
+    return TrainAdversarialConfig(
+        strategies="random-swap,antonym",
+        perturb=PerturbSettings(lexicon="built-in"),
+        fit=replace(fine_tuning(), learning_rate=2e-3, max_epochs=2),
+    )
+
+
+class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, Training]):
+    """`parley train adversarial`."""
+
+    words = ("train", "adversarial")
+    run_name = "adversarial"
+    config = TrainAdversarialConfig
+    presets = {"niu2018": niu2018, "demo": demo}
+    legend = AGAINST
+    what = "Adversarial training"
+
+    def prepare(self, config: TrainAdversarialConfig, path: Path, reporter: Reporter) -> Training:
+        """The model, the dialogues and the strategies, each tried once."""
+        found = open_model(config)
+        corpus, vocabulary = found["corpus"], found["responder"].model.vocabulary
+        known = admitted(vocabulary)
+        common = usual_words(vocabulary, load_pairs(corpus, config.data_root, every_word=True).vocabulary)
+        strategies = {
+            split: _strategies(config, corpus, known, common, examples) for split, examples in found["splits"].items()
+        }
+        return Training(**found, strategies=strategies)
+
+    def further(self, run: RunFolder, prepared: Training, reporter: Reporter) -> Further:
+        """Perturbed contexts with the recorded replies, and margins between contexts and their perturbations."""
+        from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
+        from parley.policies.core.margin import Lessons, MarginObjective
+
+        config, responder = prepared.config, prepared.responder
+        if config.perturb.lexicon == "built-in":
+            reporter.say(ANNOUNCEMENT)
+        made = {split: _lessons(run, prepared, split, reporter) for split in prepared.splits}
+        train, validation = (Lessons(responder, made[split].lessons) for split in ("train", "validation"))
+        objective = MarginObjective(responder, train, alpha=prepared.alpha, margin=config.margin, targets=prepared.targets)
+        names = [strategy.name for strategy in prepared.strategies["train"]]
+        asked = {"strategies": names, "targets": prepared.targets, "alpha": prepared.alpha, "margin": config.margin}
+        return Further(
+            train=train,
+            validation=validation,
+            objective=objective,
+            figures=lambda: _figures(responder, objective, prepared.splits, made),
+            about={"role": ADVERSARIAL, **asked},
+            title=f"trained against {config.strategies}",
+            extra={"untouched": {name: made["train"].untouched[name] for name in made["train"].met}},
+            say=_objective,
+        )
+
+    def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:
+        """The evaluation under perturbations like those of the training; its controls perturb nothing."""
+        base = checkpoint_folder(config.model)
+        reranked = base is not None and provenance(base).get("role") == RERANKED
+        met = [name for part in config.strategies.split(",") if (name := part.strip()) not in (RANDOM_SOURCE, NONE)]
+        asked = RobustnessConfig(
+            model=config.model,
+            trained=display_path(path),
+            strategies=",".join(met) or RobustnessConfig.strategies,
+            corpus=config.corpus,
+            data_root=config.data_root,
+            perturb=config.perturb,
+            published="niu2018-rl" if reranked else "none",
+        )
+        return (command_line(("evaluate", "robustness"), {"": RobustnessConfig}, asked, run=None),)
+
+
+def _lessons(run: RunFolder, prepared: Training, split: str, reporter: Reporter) -> LessonSplit:
+    """A split perturbed, with an event that says how."""
+    from parley.engine.perturb.verbs.lessons import make_lessons
+
+    title = f"perturbing the {split} split"
+    made = make_lessons(prepared.splits[split], prepared.strategies[split], prepared.config.seed, reporter, title)
+    counts = {name: {"met": met, "untouched": made.untouched[name]} for name, met in made.met.items()}
+    run.event(PERTURBED, split=split, strategies=counts)
+    told = ", ".join(f"{name} {each['met']:,} ({each['untouched']:,} untouched)" for name, each in counts.items())
+    reporter.say(f"{split} split: {told}")
+    return made
+
+
+TRAIN_ADVERSARIAL = TrainAdversarial()

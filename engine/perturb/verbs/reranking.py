@@ -1,0 +1,252 @@
+"""Reranking-RL: `parley train reranking` (Niu & Bansal 2018, arXiv 1809.02079, section 2.1).
+
+The loss is in `policies/core/reranking.py`.
+
+A response model goes on from its checkpoint by likelihood and by a reward for replies that other contexts would not call forth.
+The reward can be gamed: by rare words, by length, by nonsense. So what replies look like is measured before the training and
+after every epoch, on the same contexts and draws, and told where it has gone wrong.
+
+Choices:
+  * # Paper: silent about w, steps and when training ends. Ours: w 0.05, and the epoch of the best mixture on the validation
+    split is kept, or the checkpoint that it began with.
+  * Controls: `--set reranking.weight=0` is likelihood for as many steps, and `--set reranking.shuffled=true` exchanges the
+    rewards of a batch.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.replies import distinct
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean_count, ratio_of_sums
+from parley.engine.core.stats.training import RECORDED, RERANKING
+from parley.engine.core.verbs.job import Reporter
+from parley.engine.core.verbs.supervised import EPOCHS
+from parley.engine.perturb.lexicon.ngrams import NGrams
+from parley.engine.perturb.verbs.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
+from parley.engine.perturb.verbs.models import RERANKED
+from parley.envs.core.ranges import PositiveInt
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.pairs.turns import Turn, turn_of, turn_words
+from parley.envs.corpora.pairs.vocabulary import UNK, PairVocabulary
+from parley.envs.corpora.root import root_words
+from parley.policies.core.reranking_settings import RerankingSettings
+
+if TYPE_CHECKING:
+    from parley.engine.perturb.verbs.audit_worker import LikelihoodModel
+    from parley.policies.core.fitting.fit import Epoch
+    from parley.policies.core.reranking import ExamplesByContext, Watched
+
+COMMON_SHARE = 0.95
+"""Words that make so much of the training replies are not rare."""
+GAMED = "gamed"
+"""Kind of the event of an epoch whose replies look worse by `MOST_GROWTH`, by figure."""
+MOST_GROWTH = 2.0
+"""Of the perplexity and length of replies and their shares of rare words and `<unk>`, against the model that it began with."""
+LEAST_SHARE = 0.005
+"""Smaller shares of rare words and `<unk>` before count as this: growth from none is seen, and one such word is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRerankingConfig(ContinuedConfig):
+    """Which model is rewarded, and for what."""
+
+    lm: str = ""
+    """Run of parley train lm, on this corpus, that judges replies; trigrams of the training replies when empty."""
+    num_watched: PositiveInt = 1000
+    """Contexts of a split to which replies are said when it is measured, at most; the seed's choice."""
+    reranking: RerankingSettings = field(default_factory=RerankingSettings)
+    """The reward, and how much it counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewarding(Continued):
+    """What is rewarded, found and checked.
+
+    Args:
+        judge: of replies.
+    """
+
+    config: TrainRerankingConfig
+    judge: ReplyFigures
+
+
+class ReplyFigures:
+    """Says what replies look like, whoever says them.
+
+    Args:
+        recorded: replies of the training split.
+        likelihood: how usual utterances are; trigrams of those replies when not given.
+    """
+
+    def __init__(self, recorded: Sequence[Turn], likelihood: LikelihoodModel | None = None) -> None:
+        self._likelihood = likelihood or NGrams([utterance for turn in recorded for utterance in turn])
+        counts = Counter(word for turn in recorded for utterance in turn for word in utterance)
+        ranked = counts.most_common()
+        before = np.cumsum([0, *(times for _, times in ranked)])[:-1]
+        self._common = {word for (word, _), sum_ in zip(ranked, before, strict=True) if sum_ < COMMON_SHARE * counts.total()}
+        self._common.add(UNK)
+
+    def figures(self, replies: Sequence[Turn]) -> dict[str, Estimate]:
+        """Figures of some replies, by name."""
+        words = [turn_words(reply) for reply in replies]
+        said = [utterance for reply in replies for utterance in reply]
+        nats = self._likelihood.log_probabilities(said)
+        sizes = [sum(map(len, reply)) for reply in replies]
+        unknown = [sum(utterance.count(UNK) for utterance in reply) for reply in replies]
+        rare = [sum(word not in self._common for utterance in reply for word in utterance) for reply in replies]
+        return {
+            "reply_words": mean_count([len(each) for each in words]),
+            "rare_words": clustered_rate(rare, trials=sizes),
+            "unknown_words": clustered_rate(unknown, trials=sizes),
+            "distinct_1": distinct(words, 1),
+            "distinct_2": distinct(words, 2),
+            "reply_ppl": ratio_of_sums([-each.sum() for each in nats], [len(each) for each in nats], transform=np.exp),
+        }
+
+
+def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -> dict[str, Estimate]:
+    """What a model has come to, by the names of the legend but for the split.
+
+    Args:
+        watched: on a split.
+        vocabulary: of the model.
+        judge: of its greedy replies.
+    """
+    fitness, greedy = watched.fitness, watched.greedy
+    return {
+        "nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
+        "specificity": ratio_of_sums(greedy.others - greedy.own, greedy.num_words),
+        "reward": ratio_of_sums(watched.sampled.others, watched.sampled.num_words),
+        "greedy_reward": ratio_of_sums(greedy.others, greedy.num_words),
+        **judge.figures([turn_of(vocabulary.decode(reply)) for reply in greedy.replies]),
+    }
+
+
+def looks_gamed(before: Mapping[str, Any], found: Mapping[str, float], recorded: Mapping[str, float]) -> dict[str, float]:
+    """Those figures of replies that have grown by more than `MOST_GROWTH`, by name.
+
+    Length and rare words are not told while recorded replies have more: those of the model have come nearer to them then.
+
+    Args:
+        before: of the model that the training began with; what it has not, or None, is not compared.
+        found: of the model as it is.
+        recorded: of the recorded replies to the same contexts.
+    """
+    least = {"reply_ppl": 0.0, "reply_words": 0.0, "rare_words": LEAST_SHARE, "unknown_words": LEAST_SHARE}
+    known = [name for name in least if name in found and before.get(name) is not None]
+    limits = {name: MOST_GROWTH * max(before[name], least[name]) for name in known}
+    limits |= {name: max(limits[name], recorded[name]) for name in ("reply_words", "rare_words") if name in limits}
+    return {name: found[name] for name, limit in limits.items() if found[name] > limit > 0}
+
+
+def niu2018() -> TrainRerankingConfig:
+    """The paper's reward: of a whole reply, behind one context drawn from the training split, without a baseline."""
+    return TrainRerankingConfig()
+
+
+def released() -> TrainRerankingConfig:
+    """The released code's: per word, behind two rotations of the batch, less that of the greedy reply."""
+    return TrainRerankingConfig(
+        reranking=RerankingSettings(weight=0.5, others="rotated", num_others=2, per="word", baseline="greedy")
+    )
+
+
+def demo() -> TrainRerankingConfig:
+    """Seconds, on the model of parley train seq2seq demo."""
+    settings = replace(released().reranking, weight=0.2)
+    return TrainRerankingConfig(reranking=settings, fit=replace(fine_tuning(), learning_rate=1e-3, max_epochs=2))
+
+
+class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
+    """`parley train reranking`."""
+
+    words = ("train", "reranking")
+    run_name = "reranking"
+    config = TrainRerankingConfig
+    presets = {"niu2018": niu2018, "released": released, "demo": demo}
+    legend = RERANKING
+    what = "Reranking-RL"
+
+    def prepare(self, config: TrainRerankingConfig, path: Path, reporter: Reporter) -> Rewarding:
+        """The model, the dialogues and what judges replies."""
+        from parley.engine.perturb.verbs.audit_worker import language_model
+
+        found = open_model(config)
+        likelihood = language_model(config.lm, found["corpus"], config.device, config.fit.batch_size) if config.lm else None
+        judge = ReplyFigures([each.reply for each in found["splits"]["train"]], likelihood)
+        return Rewarding(**found, judge=judge)
+
+    def further(self, run: RunFolder, prepared: Rewarding, reporter: Reporter) -> Further:
+        """Likelihood and a reward for replies that other contexts would not call forth; what replies look like is watched."""
+        from parley.policies.core.reranking import ExamplesByContext, RerankingObjective
+
+        config, responder, judge = prepared.config, prepared.responder, prepared.judge
+        network: Any = responder.model
+        vocabulary: PairVocabulary = network.vocabulary
+        made: dict[str, ExamplesByContext] = {
+            split: ExamplesByContext(responder, [each.context for each in examples], [each.reply for each in examples])
+            for split, examples in prepared.splits.items()
+        }
+        asked = config.reranking
+        objective = RerankingObjective(responder, made["train"], asked, seed=config.seed, num_watched=config.num_watched)
+
+        def measured() -> dict[str, Estimate]:
+            watched = objective.measure(made["test"])
+            recorded = judge.figures([prepared.splits["test"][place].reply for place in watched.chosen])
+            found = figures(watched, vocabulary, judge) | {name + RECORDED: each for name, each in recorded.items()}
+            return {"test_nll": found.pop("nll"), **found}
+
+        def watch() -> dict[str, float]:
+            assert objective.watched is not None, "the validation split is measured first"
+            found = figures(objective.watched, vocabulary, judge)
+            # Replies without a word have no share of rare ones.
+            values = {name: each.value for name, each in found.items() if each.n}
+            return {"mixture": objective.mixture(objective.watched), "recorded_nll": values.pop("nll"), **values}
+
+        def measure() -> dict[str, float]:
+            found, told = watch(), [event for event in run.events() if event["kind"] == EPOCHS.kind]
+            if not told:
+                return found
+            before = told[0]
+            assert objective.watched is not None, "what was found is of it"
+            answered = [prepared.splits["validation"][place].reply for place in objective.watched.chosen]
+            recorded = {name: each.value for name, each in judge.figures(answered).items()}
+            if worse := looks_gamed(before, found, recorded):
+                run.event(GAMED, number=len(told), **worse)
+                how = ", ".join(f"{name} {value:.3g} (before {before[name]:.3g})" for name, value in worse.items())
+                reporter.say(f"the reward may be gamed: {how}; lower reranking.weight or fit.learning_rate, or end earlier")
+            return found
+
+        return Further(
+            train=made["train"],
+            validation=made["validation"],
+            objective=objective,
+            figures=measured,
+            about={"role": RERANKED, "weight": asked.weight, "others": asked.others, "per": asked.per},
+            title=f"Reranking-RL, w {asked.weight:g}{', shuffled' if asked.shuffled else ''}",
+            measure=measure,
+            say=_mixture,
+        )
+
+    def next_commands(self, config: TrainRerankingConfig, path: Path) -> tuple[str, ...]:
+        root, model = root_words(config.data_root), display_path(path)
+        against = ["parley", "train", "adversarial", "--model", model, "--strategies", "antonym", *root]
+        measured = ["parley", "evaluate", "robustness", "--model", model, "--published", "niu2018-rl", *root]
+        return shlex.join(measured), shlex.join(against)
+
+
+def _mixture(epoch: Epoch) -> str:
+    """An epoch in words."""
+    return f"training perplexity {np.exp(epoch.train_nll):.2f}{', best' if epoch.best else ''}"
+
+
+TRAIN_RERANKING = TrainReranking()

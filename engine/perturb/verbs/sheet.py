@@ -1,0 +1,200 @@
+"""Changed lines for a person to label, and the labels read back: CSV that a spreadsheet opens.
+
+    key,strategy,before,after,label,note
+    antonym/test-000017/1/5f0c2a9e,antonym,it is [up],it is [down],ok,
+
+Lines are drawn uniformly from the utterances that a strategy touched, each text once. A label is `ok` or `wrong`, a note is
+free. A cell that a spreadsheet would take for a formula begins with an apostrophe. Sheets are read with commas, semicolons or
+tabs, as spreadsheets of different countries save them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from parley.engine.core.runs.schemas import OK
+from parley.engine.perturb.metrics.audit import CONTROL
+from parley.engine.perturb.strategies.changes import Span, bracketed, spans
+from parley.envs.core.errors import DataError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import stable_hash
+from parley.envs.core.visible import FORMULA, visible
+
+COLUMNS = ("key", "strategy", "before", "after", "label", "note")
+LABELS = {"ok": False, "wrong": True}
+"""What a label says: whether the line is wrong."""
+_DELIMITERS = ",;\t"
+_SLACK = 1000
+
+
+class DrawnLine(NamedTuple):
+    """A changed utterance that somebody may label; `log_ratio` is that of its perplexities after and before."""
+
+    key: str
+    strategy: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    log_ratio: float
+
+    @property
+    def spans(self) -> list[Span]:
+        """What changed."""
+        return spans(((self.before,),), ((self.after,),))
+
+
+@dataclass(frozen=True)
+class LabelledSheet:
+    """What one labeller says.
+
+    Args:
+        labels: whether a line is wrong, by its key.
+        notes: by key, those that are not empty.
+    """
+
+    labels: Mapping[str, bool]
+    notes: Mapping[str, str]
+
+
+def drawn_lines(rows: Iterable[Mapping[str, Any]], strategies: Sequence[str], num: int, seed: int) -> dict[str, DrawnLine]:
+    """The lines that are drawn of each strategy, by key; in the order of the strategies, shuffled within each.
+
+    Args:
+        rows: of `parley.engine.perturb.verbs.rows.AUDIT`, in any order; looked at once.
+        strategies: their names.
+        num: lines of each, as far as there are so many.
+        seed: decides which.
+    """
+    best: dict[str, dict[tuple[str, str], tuple[int, DrawnLine]]] = {name: {} for name in strategies}
+    for row in rows:
+        if row["status"] != OK:
+            continue
+        for touched in row["touched"]:
+            if touched["strategy"] == CONTROL:
+                continue
+            line = _line(str(row["item_key"]), touched)
+            text, rank = (touched["before"], touched["after"]), stable_hash("sheet", seed, line.key)
+            found = best[line.strategy]
+            # A text that stands more than once has the chances of all of its places, and is drawn once.
+            if text not in found or rank < found[text][0]:
+                found[text] = rank, line
+            if len(found) > 2 * num + _SLACK:
+                best[line.strategy] = dict(_first(found, num))
+    return {line.key: line for found in best.values() for _, (_, line) in _first(found, num)}
+
+
+def sheet(lines: Iterable[DrawnLine]) -> bytes:
+    """The sheet of some lines, without labels, as UTF-8."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for line in lines:
+        writer.writerow([*map(_guarded, (line.key, line.strategy, *_texts(line))), "", ""])
+    # Corpora may hold halves of characters.
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def read_sheet(path: Path, lines: Mapping[str, DrawnLine]) -> LabelledSheet:
+    """The labels of a sheet.
+
+    Args:
+        path: the file; lines that were deleted, and those without a label, are not labelled.
+        lines: that the run has drawn, by key.
+
+    Raises:
+        DataError: it cannot be read, is no such sheet, has an unknown label, a line twice, a line of another run, or keys that
+            stand beside other lines' texts.
+    """
+    own: dict[tuple[str, ...], set[str]] = {}
+    for each, line in lines.items():
+        own.setdefault((line.strategy, *_texts(line)), set()).add(each)
+    labels: dict[str, bool] = {}
+    notes: dict[str, str] = {}
+    seen: dict[str, int] = {}
+    for number, row in _rows(path):
+        where = f"{path}, line {number}"
+        key, label = row["key"].strip(), row["label"].strip().lower()
+        if key not in lines:
+            what = "a line has no key" if not key else "the sheet has a line of another run"
+            fix = "label the sheet.csv of this run, and leave its column key as it is"
+            raise DataError(what, where=where, got=visible(key) or None, fix=fix)
+        if key in seen:
+            fix = f"delete one; the other is line {seen[key]}"
+            raise DataError("a line stands twice in the sheet", where=where, got=visible(key), fix=fix)
+        seen[key] = number
+        strategy, before, after = (_unguarded(row[name]) for name in ("strategy", "before", "after"))
+        if key not in own.get((strategy, before, after), {key}):
+            fix = "sort whole rows, never single columns; label a fresh copy of the run's sheet.csv"
+            raise DataError("a key stands beside the text of another line", where=where, got=visible(key), fix=fix)
+        if label and label not in LABELS:
+            what = f"a label is {' or '.join(LABELS)}, or empty{nearest(label, LABELS)}"
+            raise DataError(what, where=where, got=visible(label), fix="what else there is to say belongs into the column note")
+        if label:
+            labels[key] = LABELS[label]
+        if note := _unguarded(row["note"]).strip():
+            notes[key] = note
+    return LabelledSheet(labels, notes)
+
+
+def _rows(path: Path) -> Iterable[tuple[int, Mapping[str, str]]]:
+    """The lines of a sheet, by the number that an editor shows."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DataError("the sheet cannot be read", where=path, got=error.strerror, fix="name a labelled sheet.csv") from None
+    except UnicodeDecodeError as error:
+        fix = "save it as CSV UTF-8"
+        raise DataError("the sheet is not UTF-8", where=path, got=error.reason, fix=fix) from None
+    head = text.partition("\n")[0]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(_DELIMITERS, key=head.count))
+    try:
+        columns = [name.strip().lower() for name in next(reader, [])]
+        if missing := [name for name in COLUMNS if name not in columns]:
+            fix = f"its first line is {','.join(COLUMNS)}; label the sheet.csv of the run"
+            raise DataError("the sheet lacks columns", where=path, got=f"without {', '.join(missing)}", fix=fix)
+        for cells in reader:
+            if any(cells):
+                if any(cell.strip() for cell in cells[len(columns) :]):
+                    fix = "quote a cell that holds a separator, or save the sheet from the spreadsheet again"
+                    where = f"{path}, line {reader.line_num}"
+                    raise DataError(
+                        "a line has more cells than the sheet has columns", where=where, got=cells[-1][:80], fix=fix
+                    )
+                padded = [*cells, *[""] * (len(columns) - len(cells))]
+                yield reader.line_num, dict(zip(columns, padded, strict=False))
+    except csv.Error as error:
+        raise DataError("the sheet is no CSV", where=f"{path}, line {reader.line_num}", got=str(error)) from None
+
+
+def _line(key: str, touched: Mapping[str, Any]) -> DrawnLine:
+    before, after = str(touched["before"]), str(touched["after"])
+    # Of another run, where the strategy does something else, the key is another.
+    digest = f"{stable_hash(before, after) & 0xFFFFFFFF:08x}"
+    nats = [touched[f"nats_{side}"] / (len(touched[side].split()) + 1) for side in ("before", "after")]
+    name = f"{touched['strategy']}/{key}/{touched['place']}/{digest}"
+    return DrawnLine(name, str(touched["strategy"]), tuple(before.split()), tuple(after.split()), nats[1] - nats[0])
+
+
+def _first(
+    found: Mapping[tuple[str, str], tuple[int, DrawnLine]], num: int
+) -> list[tuple[tuple[str, str], tuple[int, DrawnLine]]]:
+    """Those of the lowest ranks, in the order of their ranks."""
+    return sorted(found.items(), key=lambda item: item[1][0])[:num]
+
+
+def _texts(line: DrawnLine) -> tuple[str, str]:
+    return bracketed(line.spans)
+
+
+def _guarded(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if re.match(FORMULA, cell) else cell
+
+
+def _unguarded(cell: str) -> str:
+    return cell.removeprefix("'")

@@ -1,0 +1,1 @@
+"""Attacks on rankers as pure algorithms, without Ray. Read `attack.py` first."""

@@ -1,0 +1,24 @@
+"""The order of margins, for methods; goals themselves are `envs/ranking/goals.py`, which the environment shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from parley.envs.ranking.goals import TOLERANCE, RankGoal, tolerance
+
+__all__ = ["TOLERANCE", "RankGoal", "falling", "tolerance"]
+
+
+def falling(values: Sequence[float] | np.ndarray, tolerance: float) -> list[int]:
+    """Places of values from the highest to the lowest; neighbours in that order that are equal stay as they stood."""
+    order = sorted(range(len(values)), key=lambda i: -values[i])
+    found: list[int] = []
+    equal: list[int] = []
+    for i in order:
+        if equal and values[equal[-1]] - values[i] > tolerance:
+            found += sorted(equal)
+            equal = []
+        equal.append(i)
+    return found + sorted(equal)

@@ -1,0 +1,130 @@
+"""Hardening of rankers by rounds: what a round is measured by, and what a campaign comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from parley.engine.core.stats.known import AdversaryWords
+from parley.engine.core.stats.rounds import HardeningMetrics, Round
+from parley.engine.core.stats.rows import Row, finished
+from parley.engine.core.stats.statistics import Estimate, Metric, clustered_rate, rate_difference
+from parley.engine.ranking.metrics.ranks import group_metrics, recall_at
+from parley.engine.ranking.metrics.searched import REACHED_REASON
+
+RANKER, HIGHER = "lower: ranker", "higher: ranker"
+POLICY_BEFORE, POLICY_AFTER, POLICY, SEARCH, HELD, FIRST = (
+    "policy_before",
+    "policy_after",
+    "exploitability",
+    "search_success",
+    "under_attack",
+    "clean",
+)
+ROUND_METRICS = {
+    POLICY_BEFORE: Metric("policy before", RANKER, "success of the last policy on the ranker that it learned from", "rate"),
+    POLICY_AFTER: Metric("policy after", RANKER, "success of the same policy on the ranker that learned from it", "rate"),
+    POLICY: Metric("fresh policy", RANKER, "success of a policy that learned to mislead this ranker", "rate"),
+    SEARCH: Metric("search", RANKER, "success of a greedy search by as many edits of the same kind", "rate"),
+    HELD: Metric(
+        "R@1 under attack",
+        HIGHER,
+        "share of contexts whose right reply is first under the search, random edits and every policy known",
+        "rate",
+    ),
+    FIRST: Metric("R@1", HIGHER, "share of the contexts whose right reply is first among candidates as they are", "rate"),
+}
+"""What a ranker is measured by after a round, in the order of the table's columns."""
+AS_CONTROL, BEFORE_HARDENING = "_control", "_before"
+"""Endings of the metrics of the start after as much training on replies as they are, and of the start."""
+GAIN, GAIN_BEYOND_CONTROL = "gain", "gain_beyond_control"
+MEASURED = (POLICY, SEARCH, HELD, FIRST)
+"""What start, result and control are measured by too."""
+_ENDINGS = {BEFORE_HARDENING: ", before", AS_CONTROL: ", control", "": ""}
+CAMPAIGN = {
+    **{
+        f"{name}{ending}": ROUND_METRICS[name]._replace(title=f"{ROUND_METRICS[name].title}{told}", main=name == HELD)
+        for name in MEASURED
+        for ending, told in _ENDINGS.items()
+    },
+    GAIN: Metric("more R@1 under attack", HIGHER, "the result's less the start's, in the same contexts", main=True),
+    GAIN_BEYOND_CONTROL: Metric("  beyond the control", HIGHER, "the result's less the control's", main=True),
+}
+"""What a campaign comes to."""
+
+
+def lost(one: Round) -> float:
+    """What is to fall from round to round: the share of contexts whose right reply is not first, or not under attack."""
+    return 1.0 - one.metrics[HELD].value
+
+
+ATTACKS = AdversaryWords(
+    cell="Share of the contexts whose right reply is not first under the attack of the line, those included in which it is not "
+    "first before. Each attack has as many edits and queries.",
+    measured="of the contexts lost",
+    start="random edits",
+    tries_all=True,
+)
+"""The words in which known attacks are shown."""
+RANKERS = HardeningMetrics(
+    what="ranker",
+    of_round=ROUND_METRICS,
+    at_end={name: ROUND_METRICS[name] for name in MEASURED},
+    endings={"before": BEFORE_HARDENING, "control": AS_CONTROL, "after": ""},
+    gains=(f"{ROUND_METRICS[HELD].title}: after, less this", {"before": GAIN, "control": GAIN_BEYOND_CONTROL}),
+    loss=lost,
+    stalled="R@1 under attack has not risen",
+    note_rounds="Round 0 is the ranker before any hardening. Policies edit the wrong reply that the ranker likes best; "
+    "success: share of the contexts in which they bring it to the top, of those in which no wrong reply is there already. "
+    "Under attack: by the search, random edits and all policies known by then. All on the validation split, "
+    "which chooses the result's round. Brackets: 95 % intervals.",
+    note_outcome="Control: the start, trained as long on replies as they are. All on the test split. Fresh policies are of one "
+    "seed, which chose no round. Under attack: by the search, random edits, and the policies of all rounds, of result and "
+    "control. Brackets: 95 % intervals.",
+    known=ATTACKS,
+)
+
+
+class UnderAttack:
+    """How a ranker stands attacks, context by context.
+
+    Args:
+        rows: of attacks on one ranker.
+        methods: of the attacks, all of which it has to stand.
+    """
+
+    def __init__(self, rows: Sequence[Row], methods: Sequence[str]) -> None:
+        self._rows = finished(rows)
+        attacks = {row["item_key"]: [each for each in row["searches"] if each["method"] in methods] for row in self._rows}
+        self._dialogues = {row["item_key"]: row["dialogue"] for row in self._rows}
+        # What is reached before any edit is lost; contexts without a reply to edit, or without scores, do not count.
+        self._held = {
+            key: float(all(each["status"] == "failure" for each in of_context))
+            for key, of_context in attacks.items()
+            if all(each["status"] in ("success", "failure") or each["reason"] == REACHED_REASON for each in of_context)
+        }
+
+    def held(self) -> Estimate:
+        """The share of contexts in which no wrong reply is first, whatever the attacks do."""
+        return clustered_rate(list(self._held.values()), [self._dialogues[key] for key in self._held])
+
+    def lost(self) -> Estimate:
+        """Return the share of contexts in which a wrong reply is first under one of the attacks: what `held` leaves."""
+        return clustered_rate([1 - held for held in self._held.values()], [self._dialogues[key] for key in self._held])
+
+    def first(self) -> Estimate:
+        """R@1 of candidates as they are, ties as chance decides them."""
+        scored = [row for row in self._rows if row["before"][0]["scores"]]
+        keys = np.repeat([row["item_key"] for row in scored], [len(row["labels"]) for row in scored])
+        scores = np.concatenate([row["before"][0]["scores"] for row in scored])
+        labels = np.concatenate([row["labels"] for row in scored])
+        found = group_metrics(keys, scores, labels)
+        return clustered_rate(found.values[recall_at(1)], [self._dialogues[key] for key in found.keys.tolist()])
+
+    def more_than(self, other: UnderAttack) -> Estimate:
+        """`held` less that of another ranker, in the contexts that count for both."""
+        keys = sorted(self._held.keys() & other._held.keys())
+        return rate_difference(
+            [self._held[key] for key in keys], [other._held[key] for key in keys], [self._dialogues[key] for key in keys]
+        )

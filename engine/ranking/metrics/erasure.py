@@ -1,0 +1,176 @@
+"""How much single words of a reply matter to a ranker, and what it does with the most important ones alone (figure 2).
+
+Source: Li et al. 2019, section 2, equation (3); Li, Monroe & Jurafsky 2016 (arXiv 1612.08220).
+
+    s(w) = mean over the places of w in reply r of (g(c, r) - g(c, r without that place)) / g(c, r)
+
+  * # Paper: g is a probability. Ours: divided by |g|, so that a word whose loss lowers a negative score is important too; where
+    g is 0 the drop itself.
+  * # Paper: silent on which replies keep k words. Ours: the right ones, whose words equation (3) is about.
+  * # Paper: silent on equal importances. Ours: the word that stands first.
+  * # Paper: silent on k. Ours: k distinct words, at all their places, in the reply's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, ratio_of_sums
+from parley.engine.ranking.metrics.ranks import group_metrics
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import CandidateGroup
+from parley.policies.ranking.ranker import Pair
+
+Scorer = Callable[[Sequence[Pair]], Sequence[Sequence[float] | np.ndarray | None]]
+"""Scores of each pair's replies, such as a ranker's `scores_of`; None for a pair without any."""
+KS = (1, 2, 3, 4, 5, 6)
+"""How many words stay in figure 2."""
+
+
+class WordReading(NamedTuple):
+    """What the words of a reply are to a ranker.
+
+    Args:
+        importance: of each distinct word, in the reply's order, by equation (3).
+        kept: scores of the reply of which only the most important words stay, for rising numbers of words.
+    """
+
+    importance: Mapping[str, float]
+    kept: tuple[float, ...]
+
+
+class KeptPoint(NamedTuple):
+    """A point of figure 2.
+
+    Args:
+        k: how many words stay.
+        accuracy: R_n@1 of the shortened replies.
+        relative: the same, divided by that of the whole replies.
+    """
+
+    k: int
+    accuracy: Estimate
+    relative: Estimate
+
+
+def importances(scorer: Scorer, groups: Sequence[CandidateGroup]) -> list[dict[int, dict[str, float]]]:
+    """The importance of every word of the right replies, by equation (3).
+
+    Args:
+        scorer: asked once for all groups; each reply costs as many scores as it has words, and one.
+        groups: contexts and replies.
+
+    Returns:
+        For each group, by the place of the reply among the candidates, the importance of each of its words; empty for a group
+        that the scorer gave no scores for.
+    """
+    asked = [[place for place, label in enumerate(group.labels) if label] for group in groups]
+    pairs = [
+        (group.context, [reply for place in places for reply in erased(group.candidates[place])])
+        for group, places in zip(groups, asked, strict=True)
+    ]
+    found = []
+    for group, places, scores in zip(groups, asked, _asked(scorer, pairs), strict=True):
+        told = iter([] if scores is None else np.asarray(scores, dtype=np.float64).tolist())
+        found.append({} if scores is None else {place: _importance(group.candidates[place], told) for place in places})
+    return found
+
+
+def kept(words: Utterance, importance: Mapping[str, float], k: int) -> Utterance:
+    """A reply of which only the most important words stay.
+
+    Args:
+        words: the reply.
+        importance: of each of its words.
+        k: how many distinct words stay.
+    """
+    first = dict.fromkeys(words)
+    stays = frozenset(sorted(first, key=lambda word: -importance[word])[:k])
+    return tuple(word for word in words if word in stays)
+
+
+def read_words(scorer: Scorer, groups: Sequence[CandidateGroup], ks: Sequence[int] = KS) -> list[dict[int, WordReading]]:
+    """The importance of words of the right replies, and what a ranker makes of the most important ones alone.
+
+    Args:
+        scorer: asked twice for all groups.
+        groups: contexts and replies.
+        ks: how many words stay.
+
+    Returns:
+        For each group by the place of the reply; empty for a group that the scorer gave no scores for.
+    """
+    found = importances(scorer, groups)
+    pairs = [
+        (group.context, [kept(group.candidates[place], words, k) for place, words in of.items() for k in ks])
+        for group, of in zip(groups, found, strict=True)
+    ]
+    readings: list[dict[int, WordReading]] = []
+    for of, scores in zip(found, _asked(scorer, pairs), strict=True):
+        told = iter([] if scores is None else np.asarray(scores, dtype=np.float64).tolist())
+        read = {place: WordReading(words, tuple(islice(told, len(ks)))) for place, words in of.items()}
+        readings.append({} if scores is None else read)
+    return readings
+
+
+def kept_points(
+    labels: Sequence[Sequence[bool]],
+    scores: Sequence[Sequence[float] | np.ndarray],
+    readings: Sequence[Mapping[int, WordReading]],
+    ks: Sequence[int] = KS,
+    clusters: Sequence[int] | None = None,
+) -> list[KeptPoint]:
+    """Figure 2: how often a ranker is right when only the k most important words of replies stay.
+
+    Args:
+        labels: of the replies of each group; groups without a right or a wrong one do not count.
+        scores: of the whole replies.
+        readings: of the replies that are shortened, by their places.
+        ks: how many words stay, as the readings have it.
+        clusters: what each group is drawn with, such as its dialogue; each group is its own when not given.
+    """
+    whole, counted = _accuracies(labels, scores)
+    drawn_with = None if clusters is None else np.asarray(clusters)[counted]
+    points = []
+    for number, k in enumerate(ks):
+        shortened = [
+            [of[place].kept[number] if place in of else score for place, score in enumerate(given)]
+            for given, of in zip(scores, readings, strict=True)
+        ]
+        accuracy, _ = _accuracies(labels, shortened)
+        relative = ratio_of_sums(accuracy, whole, drawn_with)
+        points.append(KeptPoint(k, clustered_rate(accuracy, drawn_with), relative))
+    return points
+
+
+def erased(words: Utterance) -> list[Utterance]:
+    """The reply, and for each of its places the reply without it; so many texts as it has words, and one."""
+    return [words, *(words[:place] + words[place + 1 :] for place in range(len(words)))]
+
+
+def _asked(scorer: Scorer, pairs: Sequence[Pair]) -> list[Sequence[float] | np.ndarray | None]:
+    """What the scorer says of each pair; it is not asked about pairs without a reply."""
+    told = iter(scorer([pair for pair in pairs if pair[1]]))
+    return [next(told) if replies else () for _, replies in pairs]
+
+
+def _importance(words: Utterance, told: Iterator[float]) -> dict[str, float]:
+    whole, *others = islice(told, len(words) + 1)
+    drops: dict[str, list[float]] = {}
+    for word, other in zip(words, others, strict=True):
+        drops.setdefault(word, []).append((whole - other) / (abs(whole) or 1.0))
+    return {word: sum(each) / len(each) for word, each in drops.items()}
+
+
+def _accuracies(
+    labels: Sequence[Sequence[bool]], scores: Sequence[Sequence[float] | np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """R_n@1 of each group that counts, and places of those groups."""
+    keys = np.repeat(np.arange(len(labels)), [len(each) for each in labels])
+    told = np.concatenate([np.zeros(0), *(np.asarray(each, dtype=np.float64) for each in scores)])
+    found = group_metrics(keys, told, [label for each in labels for label in each], ks=(1,))
+    return found.values["r@1"], found.keys.astype(np.int64)

@@ -1,0 +1,332 @@
+"""What the rows of an evaluation of rankers amount to: every metric of every ranker, clean and under every rule.
+
+Source: Li et al. 2019, section 5.2. A row is a context (`parley.engine.ranking.verbs.rows.RANKING`); contexts of one dialogue
+are drawn together. Metrics are called KIND.MODEL.RULE, the rule being `CLEAN` where there is none: "r@1.smn.iiw" is R_n@1.
+Rules that do not keep labels have kinds of their own, "a@1.smn.sow" is A_n@1. What rules do alone is called KIND.RULE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from parley.engine.core.stats.rows import Row, finished, lost
+from parley.engine.core.stats.statistics import Estimate, Metric, count, mean_count, rate
+from parley.engine.ranking.metrics.attacked import Untouched, attack_metrics, compared, estimates, figures, title
+from parley.engine.ranking.metrics.erasure import KeptPoint, WordReading, kept_points
+from parley.engine.ranking.metrics.ranks import (
+    KS,
+    MAP,
+    MRR,
+    PAIRWISE,
+    PRECISION,
+    GroupMetrics,
+    Ties,
+    Unranked,
+    group_metrics,
+    recall_at,
+)
+from parley.envs.ranking.groups import CandidateKind
+
+CLEAN = "clean"
+"""The rule where there is none."""
+CHANGE, P_VALUE = "_change", "_p"
+"""What follows the name of `first_place`: less that of the same clean contexts, and the p-value of that difference."""
+LESS, LESS_P = "_less", "_less_p"
+"""The same: less that of another ranker in the same contexts, and the p-value (`parley.engine.ranking.metrics.beside`)."""
+TIES_RIGHT, TIES_WRONG = "_ties_right", "_ties_wrong"
+"""The same: with ties as right or as wrong answers, where there are ties."""
+UNTOUCHED, WORDS, UNRANKED, FAILED = "untouched", "words_changed", "unranked", "failed"
+"""Contexts in which a rule changed nothing; words changed of a changed reply; contexts that have not both right and wrong
+replies; contexts for which a ranker gave no scores."""
+
+KEPT, KEPT_RELATIVE = "kept@", "kept_relative@"
+"""R_n@1 when so many words of right replies stay, those that matter most to the ranker; divided by that of whole replies."""
+
+BY_KIND = (MAP, MRR, PRECISION)
+"""Metrics that are also told by where wrong replies come from, where they come from several sources."""
+_ATTACKED = {PAIRWISE: "a2@1", MAP: "aap", MRR: "arr", PRECISION: "ap@1", **{recall_at(k): f"a@{k}" for k in KS}}
+_STANDARD = {name: kind for kind, name in _ATTACKED.items()}
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The scores of one ranker under one rule, one entry for each candidate of the contexts that it scored.
+
+    Args:
+        keys: places of contexts in the rows (V,) int.
+        scores: (V,).
+        labels: (V,) bool.
+        changed: words that the rule changed (V,) int.
+        kinds: where each candidate comes from (V,) str.
+        keeps_labels: whether the rule keeps labels.
+    """
+
+    keys: np.ndarray
+    scores: np.ndarray
+    labels: np.ndarray
+    changed: np.ndarray
+    kinds: np.ndarray
+    keeps_labels: bool
+
+
+class RankedRows:
+    """Rows of contexts, to be read by ranker and rule.
+
+    Args:
+        rows: of a run; a context that failed has no figures, and counts as one for which no ranker gave scores.
+        untouched: as in `attack_metrics`.
+        unranked: as in `group_metrics`.
+        controls: rankers that are not to blame where a context failed.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        untouched: Untouched = "left-out",
+        unranked: Unranked = "left-out",
+        controls: Collection[str] = (),
+    ) -> None:
+        self.rows, self._untouched, self._unranked = finished(rows), untouched, unranked
+        self.num_contexts = len(rows)
+        """Contexts, those that failed included."""
+        self._failed, self._controls = {row["item_key"]: str(row["error"]) for row in lost(rows)}, controls
+        self.clusters: dict[int, int] = {number: row["dialogue"] for number, row in enumerate(self.rows)}
+        """The dialogue of each context, by its place in the rows."""
+        self.size = size.pop() if len(size := {len(row["labels"]) for row in self.rows}) == 1 else None
+        """Candidates of every group; None where groups differ."""
+        self.several = any(sum(row["labels"]) > 1 for row in self.rows)
+        """Whether a group has several right replies."""
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The rankers, in the order in which they were asked for."""
+        return list(dict.fromkeys(entry["model"] for row in self.rows[:1] for entry in row["ranked"]))
+
+    @cached_property
+    def rules(self) -> dict[str, bool]:
+        """Whether each rule keeps labels."""
+        return {attack["rule"]: attack["keeps_labels"] for row in self.rows[:1] for attack in row["attacks"]}
+
+    @cached_property
+    def errors(self) -> dict[str, list[str]]:
+        """By ranker, why it gave no scores: one reason for each context without some."""
+        errors = {model: dict(self._failed) for model in self.models if self._failed and model not in self._controls}
+        for row in self.rows:
+            for entry in row["ranked"]:
+                if entry["error"]:
+                    errors.setdefault(entry["model"], {}).setdefault(row["item_key"], entry["error"])
+        return {model: list(reasons.values()) for model, reasons in errors.items()}
+
+    @cached_property
+    def changed(self) -> dict[tuple[int, str], dict[int, int]]:
+        """By context and rule the words changed of each changed reply, by its place."""
+        return {
+            (number, attack["rule"]): {each["place"]: each["num_changed"] for each in attack["changed"]}
+            for number, row in enumerate(self.rows)
+            for attack in row["attacks"]
+        }
+
+    @cached_property
+    def scores(self) -> dict[tuple[str, str], list[tuple[int, Sequence[float]]]]:
+        """By ranker and rule, or `CLEAN`, the contexts that it scored, and the scores of their replies."""
+        found: dict[tuple[str, str], list[tuple[int, Sequence[float]]]] = {}
+        for number, row in enumerate(self.rows):
+            for entry in row["ranked"]:
+                if entry["error"] is None:
+                    found.setdefault((entry["model"], entry["rule"]), []).append((number, entry["scores"]))
+        return found
+
+    def ranked(self, model: str, rule: str) -> Ranked:
+        """What a ranker said under a rule, or `CLEAN`."""
+        told = self.scores.get((model, rule), [])
+        places = [(number, place) for number, scores in told for place in range(len(scores))]
+        return Ranked(
+            np.array([number for number, _ in places], dtype=np.int64),
+            np.array([score for _, scores in told for score in scores], dtype=np.float64),
+            np.array([label for number, _ in told for label in self.rows[number]["labels"]], dtype=bool),
+            np.array([self.changed.get((key, rule), {}).get(place, 0) for key, place in places], dtype=np.int64),
+            np.array([kind for number, _ in told for kind in self.rows[number]["kinds"]], dtype=str),
+            self.rules.get(rule, True),
+        )
+
+    def measured(self, model: str, rule: str, ties: Ties = "expected") -> GroupMetrics:
+        """The metrics of a ranker under a rule, or `CLEAN`, context by context."""
+        found = self.ranked(model, rule)
+        if rule == CLEAN:
+            return group_metrics(found.keys, found.scores, found.labels, ties=ties, unranked=self._unranked)
+        return attack_metrics(
+            found.keys,
+            found.scores,
+            found.labels,
+            found.changed,
+            keeps_labels=found.keeps_labels,
+            untouched=self._untouched,
+            ties=ties,
+            unranked=self._unranked,
+        ).groups
+
+    def among(self, model: str, kind: str) -> GroupMetrics:
+        """The metrics of a ranker on candidates as they are, wrong replies of one kind alone."""
+        found = self.ranked(model, CLEAN)
+        stays = found.labels | (found.kinds == kind)
+        return group_metrics(found.keys[stays], found.scores[stays], found.labels[stays])
+
+    def kept_points(self, model: str) -> list[KeptPoint]:
+        """Figure 2 of a ranker, of the contexts whose words were erased; no points where there are none."""
+        clean = dict(self.scores.get((model, CLEAN), ()))
+        read: dict[int, dict[int, WordReading]] = {}
+        for number, row in enumerate(self.rows):
+            for each in row.get("readings") or ():
+                if each["model"] == model and number in clean:
+                    importance = dict(zip(each["words"], each["importance"], strict=True))
+                    read.setdefault(number, {})[each["place"]] = WordReading(importance, tuple(each["kept"]))
+        if not read:
+            return []
+        labels, clusters = [self.rows[number]["labels"] for number in read], [self.clusters[number] for number in read]
+        return kept_points(labels, [clean[number] for number in read], [*read.values()], clusters=clusters)
+
+    @cached_property
+    def wrong_kinds(self) -> list[str]:
+        """Where wrong replies come from."""
+        found = {kind for row in self.rows for kind, label in zip(row["kinds"], row["labels"], strict=True) if not label}
+        return [kind for kind in CandidateKind if kind in found]
+
+    def num_untouched(self, rule: str) -> tuple[int, int]:
+        """In how many contexts that can be ranked a rule changed nothing, and how many can be ranked."""
+        known = [number for number, row in enumerate(self.rows) if self._unranked == "zero" or _can_rank(row)]
+        return sum(not self.changed[number, rule] for number in known), len(known)
+
+    def words_changed(self, rule: str) -> tuple[list[int], list[int]]:
+        """Of each reply that a rule changed how many words, and its dialogue."""
+        found = [(num, row["dialogue"]) for number, row in enumerate(self.rows) for num in self.changed[number, rule].values()]
+        return [num for num, _ in found], [dialogue for _, dialogue in found]
+
+
+def ranking_metrics(found: RankedRows) -> dict[str, Estimate]:
+    """Every metric of rows."""
+    metrics: dict[str, Estimate] = {}
+    if found.rows:
+        num_unranked = sum(not _can_rank(row) for row in found.rows)
+        metrics[UNRANKED] = count(num_unranked, len(found.rows))
+    for rule in found.rules:
+        metrics[f"{UNTOUCHED}.{rule}"] = rate(*found.num_untouched(rule))
+        metrics[f"{WORDS}.{rule}"] = mean_count(*found.words_changed(rule))
+    at_first = first_place(found.several)
+    for model in found.models:
+        metrics[f"{FAILED}.{model}"] = count(len(found.errors.get(model, ())), found.num_contexts)
+        clean = found.measured(model, CLEAN)
+        for point in found.kept_points(model):
+            metrics[f"{KEPT}{point.k}.{model}"] = point.accuracy
+            metrics[f"{KEPT_RELATIVE}{point.k}.{model}"] = point.relative
+        for kind in found.wrong_kinds if len(found.wrong_kinds) > 1 else ():
+            for name, estimate in estimates(found.among(model, kind), found.clusters).items():
+                if name in BY_KIND:
+                    metrics[f"{name}{among(kind)}.{model}.{CLEAN}"] = estimate
+        for rule in (CLEAN, *found.rules):
+            keeps_labels = found.rules.get(rule, True)
+            first = metric_of(at_first, keeps_labels)
+            told = figures(partial(found.measured, model, rule), found.clusters)
+            for name, each in told.items():
+                metrics[f"{metric_of(name, keeps_labels)}.{model}.{rule}"] = each.estimate
+            _, wrong, right = told[at_first]
+            for ending, value in ((TIES_RIGHT, right), (TIES_WRONG, wrong)):
+                if value is not None:
+                    metrics[f"{first}{ending}.{model}.{rule}"] = count(value, told[at_first].estimate.n)
+            if rule != CLEAN:
+                here, before = (only(each, at_first) for each in (found.measured(model, rule), clean))
+                test = compared(here, before, found.clusters)[at_first]
+                metrics[f"{first}{CHANGE}.{model}.{rule}"] = test.difference
+                metrics[f"{first}{P_VALUE}.{model}.{rule}"] = count(test.p_value, test.difference.n)
+    return metrics
+
+
+def among(kind: str) -> str:
+    """What follows the name of a metric of `BY_KIND` where other wrong replies than those of one kind are left out."""
+    return f"_among_{kind}"
+
+
+def first_place(several: bool) -> str:
+    """The metric that says how often a right reply is first; of several, R_n@1 finds one at most.
+
+    Args:
+        several: whether a group has several right replies.
+    """
+    return PRECISION if several else recall_at(1)
+
+
+def only(metrics: GroupMetrics, name: str) -> GroupMetrics:
+    """One metric of several."""
+    return replace(metrics, values={name: metrics.values[name]})
+
+
+def describe(name: str, size: int | None = None) -> Metric:
+    """What a metric of this module is called and how to read it.
+
+    Args:
+        name: of it.
+        size: candidates of every group; None where groups differ.
+    """
+    kind, _, rest = name.partition(".")
+    of = f", {rest.replace('.', ', ')}" if rest else ""
+    base, at, num = kind.partition("@")
+    if kept_kind := _KEPT.get(f"{base}{at}"):
+        return kept_kind._replace(title=f"{kept_kind.title} {num} {'word' if num == '1' else 'words'} kept{of}")
+    if kind in _ALONE:
+        return _ALONE[kind]._replace(title=f"{_ALONE[kind].title}{of}")
+    base, ending = next(((kind.removesuffix(end), end) for end in _ENDINGS if kind.endswith(end)), (kind, ""))
+    name_of = title(_STANDARD.get(base, base), size, adversarial=base in _STANDARD)
+    told = _ENDINGS.get(ending)
+    if told is not None:
+        return told._replace(title=f"{name_of}{told.title}{of}")
+    definition = f"{_DEFINITIONS[_STANDARD.get(base, base)]}, 0 to 1, mean over contexts"
+    if base in _STANDARD:
+        definition += "; relevant is what the rule left of the right reply"
+        return Metric(f"{name_of}{of}", "lower: better", definition, "rate")
+    return Metric(f"{name_of}{of}", "higher: better", definition, "rate", main=base in (recall_at(1), PRECISION))
+
+
+def metric_of(name: str, keeps_labels: bool) -> str:
+    """The kind of a metric under a rule, by the name that `GroupMetrics.values` has for it."""
+    return name if keeps_labels else _ATTACKED[name]
+
+
+def _can_rank(row: Row) -> bool:
+    return any(row["labels"]) and not all(row["labels"])
+
+
+_DEFINITIONS: Mapping[str, str] = {
+    **{recall_at(k): f"share of the relevant replies at rank {k} or better" for k in KS},
+    PAIRWISE: "share of the pairs of a relevant reply and another one in which it is first",
+    MAP: "mean average precision",
+    MRR: "1 / rank of the first relevant reply",
+    PRECISION: "whether the first reply is relevant",
+}
+_ENDINGS: Mapping[str, Metric] = {
+    LESS: Metric(
+        ", less that of another", "", "of the first ranker less that of the second in the same contexts, mean over contexts"
+    ),
+    # Before P_VALUE, which ends it too.
+    LESS_P: Metric(", p of the difference", "", "of two rankers, paired bootstrap over dialogues, two-sided"),
+    CHANGE: Metric(", change", "", "less the figure of the same contexts as they are, mean over contexts"),
+    P_VALUE: Metric(", p of the change", "", "paired bootstrap over dialogues, two-sided"),
+    TIES_RIGHT: Metric(", ties right", "", "if the relevant one of tied replies were always first", "rate"),
+    **{
+        among(kind): Metric(f", {kind} wrong replies", "higher: better", f"right replies among {kind} wrong ones alone", "rate")
+        for kind in CandidateKind
+    },
+    TIES_WRONG: Metric(", ties wrong", "", "if the relevant one of tied replies were always last", "rate"),
+}
+_ALONE: Mapping[str, Metric] = {
+    UNTOUCHED: Metric("untouched", "", "share of the contexts in which the rule changed nothing", "share"),
+    WORDS: Metric("words changed", "", "words that the rule changed of a changed reply, mean"),
+    UNRANKED: Metric("nothing to rank", "", "contexts without a right reply or without a wrong one", "count"),
+    FAILED: Metric("no scores", "lower: better", "contexts without scores under one rule at least", "count"),
+}
+_KEPT: Mapping[str, Metric] = {
+    KEPT: Metric("right first with", "", "share of contexts when only the most important words of right replies stay", "rate"),
+    KEPT_RELATIVE: Metric("relative, with", "", "the same, divided by the share with whole replies"),
+}

@@ -1,0 +1,1 @@
+"""Edits of replies for RLlib. Read `editing.py` first."""

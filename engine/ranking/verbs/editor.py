@@ -1,0 +1,237 @@
+"""Training of editing policies against a frozen ranker: `parley train editor` (RLlib).
+
+The policy learns on the training split, and is measured on the test split beside itself as it began and beside random edits at
+as many replacements. Edits are those of IIW (Li et al. 2019, section 3.1): words of the context replace words with their tag in
+the wrong reply that the ranker likes best; it stays wrong, and shall come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, count, mean_count, rate_difference
+from parley.engine.core.verbs.checkpoints import require_checkpoint
+from parley.engine.core.verbs.choices import ChoiceJob
+from parley.engine.core.verbs.command import command_line
+from parley.engine.core.verbs.device import threads
+from parley.engine.core.verbs.job import Reporter, Summary
+from parley.engine.core.verbs.sample import drawn
+from parley.engine.core.verbs.sharded import session
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.ranking.metrics.editing import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
+from parley.engine.ranking.verbs.asked import stored_name
+from parley.engine.ranking.verbs.config import RankingAttackConfig, lexicon_of
+from parley.engine.ranking.verbs.editor_config import TrainEditorConfig
+from parley.engine.ranking.verbs.groups import Contexts, group_seed, lexicon_setting, shared_resources
+from parley.engine.ranking.verbs.prepared import not_read_in, not_read_told
+from parley.envs.core.errors import DataError, RankerError
+from parley.envs.core.storage.copies import CHECKPOINT
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.root import data_root
+from parley.envs.ranking.compiled import load_candidates
+from parley.envs.ranking.edit_game import EditRules
+from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.ranking_env import ResponseRankingEnv
+from parley.policies.core.choosing_settings import ChoiceLearning
+
+if TYPE_CHECKING:
+    from parley.engine.perturb.replies.language import ReplyLanguage
+    from parley.engine.ranking.attacks.outcomes import AttackOutcome
+    from parley.envs.ranking.compiled import CandidateCorpus
+    from parley.policies.ranking.editor import Editor
+    from parley.policies.ranking.ranker import Ranker
+
+
+@dataclass(frozen=True)
+class EditWorld:
+    """What a policy learns on, found and checked.
+
+    Args:
+        config: what was asked for.
+        corpus: contexts and candidates.
+        ranker: frozen.
+        language: tags their words.
+        editor: the policy as it begins.
+    """
+
+    config: TrainEditorConfig
+    corpus: CandidateCorpus
+    ranker: Ranker
+    language: ReplyLanguage
+    editor: Editor
+
+    def env(self) -> ResponseRankingEnv:
+        """The environment, of the training split."""
+        from parley.engine.ranking.attacks.editing import ContextProposer
+        from parley.policies.ranking.ranker import compared_scores
+
+        return ResponseRankingEnv(
+            list(self.corpus.splits["train"]),
+            partial(compared_scores, self.ranker),
+            ContextProposer(self.language),
+            self.editor.sight(),
+            rules=self.config.game,
+        )
+
+    @property
+    def dialogues(self) -> dict[str, int]:
+        """Of the test contexts, by key."""
+        split = self.corpus.splits["test"]
+        return {split.key(row): int(split.dialogues[row]) for row in range(len(split))}
+
+    def attack(self, editor: Editor | None) -> list[AttackOutcome]:
+        """What a policy, or random edits, come to in the test contexts.
+
+        Raises:
+            RankerError: the ranker gave no scores.
+        """
+        from parley.engine.ranking.attacks.attack import RankAttack
+        from parley.engine.ranking.attacks.catalogue import UNLIMITED
+        from parley.engine.ranking.attacks.editing import EditorSteps
+
+        config = self.config
+        split = self.corpus.splits["test"]
+        groups = [split[row] for row in drawn(range(len(split)), config.limit, config.seed, self.corpus.name)]
+        method = EditorSteps(editor, config.game)
+        attack = RankAttack(self.ranker, self.language, method=method, edits=config.game.edits, budget=UNLIMITED)
+        outcomes = attack.run(groups, [group_seed(config.seed, group.key) for group in groups])
+        if failed := [outcome for outcome in outcomes if outcome.status == "error"]:
+            raise RankerError("the ranker gave no scores", where=failed[0].key, got=failed[0].reason)
+        return outcomes
+
+
+def opened_world(config: TrainEditorConfig) -> EditWorld:
+    """Reads what a training needs.
+
+    Raises:
+        ConfigError: no ranker or corpus is called so.
+        CheckpointError: a checkpoint is not there, or damaged.
+        DataError: a corpus or lexicon cannot be read, or a split has no group.
+    """
+    from parley.policies.ranking.editor import load_editor, new_editor
+    from parley.policies.ranking.rankers import load_ranker
+
+    corpus = load_candidates(config.corpus, config.data_root, options=config.candidates)
+    for name in ("train", "test"):
+        if not len(corpus.splits[name]):
+            raise DataError(f"the {name} split has no context", where=config.corpus, fix="name another --corpus")
+    contexts = Contexts(corpus.splits["train"])
+    ranker = load_ranker(config.model, contexts)
+    shared = shared_resources(config.corpus, lexicon_of(config.corpus, config.lexicon), data_root(config.data_root))
+    with lexicon_setting():
+        language = RuleResources(ReplySettings(), shared, corpus.language).language
+        language.tag_all([corpus.splits["train"][0].context[0]])
+    if config.start:
+        editor = load_editor(require_checkpoint(config.start, "--start", "parley train editor"))
+    else:
+        editor = new_editor(contexts, config.editor, config.seed)
+    return EditWorld(config, corpus, ranker, language, editor)
+
+
+def training_env(config: TrainEditorConfig) -> ResponseRankingEnv:
+    """The environment that a configuration stands for; runners make it by themselves, because rankers are not sent."""
+    return opened_world(config).env()
+
+
+def helpdesk() -> TrainEditorConfig:
+    """One word, against TF-IDF on the built-in help desk, offline, in under a minute."""
+    return TrainEditorConfig(game=EditRules(edits=1), learning=ChoiceLearning(updates=60))
+
+
+def li2019() -> TrainEditorConfig:
+    """Three words, against TF-IDF on the dialogues of #ubuntu (corpus of Li et al. 2019)."""
+    return TrainEditorConfig(corpus="ubuntu_dialogues")
+
+
+class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
+    """`parley train editor`."""
+
+    words = ("train", "editor")
+    run_name = "editor"
+    config = TrainEditorConfig
+    presets = {"helpdesk": helpdesk, "li2019": li2019}
+    legend = EDITING
+    title, told = "learning to edit", "success {success:.0%}"
+
+    def prepare(self, config: TrainEditorConfig, path: Path, reporter: Reporter) -> EditWorld:
+        """Corpus, ranker, language and policy; the ranker is tried once."""
+        world = opened_world(config)
+        env = world.env()
+        env.reset(seed=config.seed)
+        return world
+
+    def work(self, run: RunFolder, prepared: EditWorld, reporter: Reporter) -> Summary:
+        """Learns, saving and resuming exactly, measures, and stores the policy as `checkpoint`.
+
+        Raises:
+            DivergenceError: a gradient is not finite.
+            RankerError: the ranker gave no scores.
+        """
+        from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
+        from parley.engine.ranking.rl.editing import EditorModule, EditorRunner
+        from parley.policies.ranking.editor import FORMAT
+
+        config, editor = prepared.config, prepared.editor
+        if lexicon_of(config.corpus, config.lexicon) == "built-in":
+            reporter.say(ANNOUNCEMENT)
+        with threads(config.threads), session(1, ""):
+            measured = {UNTRAINED: prepared.attack(editor), RANDOM: prepared.attack(None)}
+            save = partial(FORMAT.save, editor, provenance={})
+            self.learn(run, config, editor, save, training_env, EditorRunner, EditorModule, reporter)
+            measured[SUCCESS] = prepared.attack(editor)
+        # Chat models know it of what they were asked.
+        splits = (prepared.corpus.splits[name] for name in ("train", "test"))
+        left_out = not_read_in(splits, config.candidates.turns, config.model, prepared.ranker)
+        if said := not_read_told(left_out):
+            reporter.say(said)
+        found = _figures(measured, prepared.dialogues)
+        about = {"model": config.model, "corpus": config.corpus, "seed": config.seed}
+        game = {"edits": config.game.edits, "num_places": config.game.num_places, "num_proposals": config.game.num_proposals}
+        FORMAT.save(editor, run.path / CHECKPOINT, {**about, "game": game, SUCCESS: found[SUCCESS].value})
+        return Summary(
+            f"editing policy against {config.model} on {config.corpus}",
+            f"{config.learning.updates} updates of {config.learning.examples_per_update} examples, at most "
+            f"{config.game.edits} word{'s' * (config.game.edits > 1)} replaced, seed {config.seed}. {said}".rstrip(),
+            found,
+            left_out,
+        )
+
+    def models(self, config: TrainEditorConfig) -> Mapping[str, str]:
+        return {"model": stored_name(config.model), "start": config.start}
+
+    def next_commands(self, config: TrainEditorConfig, path: Path) -> tuple[str, ...]:
+        """What it does beside other methods, and the same policy trained further."""
+        run = display_path(path)
+        known: dict[str, Any] = {name: getattr(config, name) for name in ("model", "corpus", "lexicon", "data_root")}
+        # How many replies a training context has does not concern the attack.
+        groups = replace(config.candidates, train_size=CandidateOptions().train_size)
+        method = f"greedy,editor:{run}"
+        attack = RankingAttackConfig(method=method, edits=config.game.edits, candidates=groups, **known)
+        attacked = command_line(("attack", "ranking"), {"": RankingAttackConfig}, attack, run=None)
+        further = self.command(replace(config, start=run), path.with_name(f"{path.name}-further"))
+        return (*super().next_commands(config, path), attacked, further)
+
+
+def _figures(measured: Mapping[str, Sequence[AttackOutcome]], dialogues: Mapping[str, int]) -> dict[str, Estimate]:
+    """What the legend names; contexts in which there was something to attack are the same for all."""
+    tried = {name: [outcome for outcome in outcomes if outcome.was_tried] for name, outcomes in measured.items()}
+    reached = {name: np.array([outcome.status == "success" for outcome in of], dtype=float) for name, of in tried.items()}
+    policy = tried[SUCCESS]
+    clusters = [dialogues[outcome.key] for outcome in policy]
+    found = {name: clustered_rate(values, clusters) for name, values in reached.items()}
+    found[GAIN] = rate_difference(reached[SUCCESS], reached[RANDOM], clusters)
+    found[EDITS] = mean_count([outcome.cost for outcome in policy], clusters)
+    found[QUERIES] = mean_count([outcome.queries for outcome in policy], clusters)
+    found[TRIED] = count(len(policy), len(policy))
+    return {name: found[name] for name in EDITING}
+
+
+TRAIN_EDITOR = TrainEditor()

@@ -1,0 +1,400 @@
+"""Training of matching models, and against attacks on them: `parley train matcher`.
+
+Sources: Li et al. 2019, sections 4 and 5; the models are `policies/ranking/matching`. A training begins with drawn weights, or
+goes on from a checkpoint (`--start`) against rules that change replies (`pool.py`).
+
+Choices:
+  * # Paper: silent on which epoch is kept. Ours: the best by recall at 1 on the validation groups; in a training against rules
+    on those and on the same groups, attacked as evaluations attack them; the search attacks them once, at the model that
+    training began with. If no epoch is better, the weights that it began with stay; `fit.keep=last` keeps the last ones.
+  * # Paper: silent on how long it trains against rules. Ours: all epochs of the recipe, and the control `--against none` as
+    many steps on the same contexts, with replies as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import Estimate, mean
+from parley.engine.core.stats.training import BEFORE
+from parley.engine.core.verbs.checkpoints import require_checkpoint
+from parley.engine.core.verbs.command import command_line
+from parley.engine.core.verbs.device import require_device, threads
+from parley.engine.core.verbs.job import Job, Reporter, Summary
+from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
+from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.ranking.attacks.settings import POLICY
+from parley.engine.ranking.metrics.attacked import estimates
+from parley.engine.ranking.metrics.ranks import group_metrics
+from parley.engine.ranking.metrics.training import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS
+from parley.engine.ranking.verbs.asked import ADVERSARIAL, CONTROL
+from parley.engine.ranking.verbs.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of, listed_names
+from parley.engine.ranking.verbs.groups import Contexts, lexicon_setting, shared_resources, training_splits, utterances_of
+from parley.engine.ranking.verbs.matcher_config import (
+    NO_VECTORS,
+    SKIP_GRAM,
+    TrainMatcherConfig,
+    dam,
+    dam_paper,
+    demo,
+    hardened,
+    mrfn,
+    mrfn_paper,
+    smn,
+    smn_paper,
+)
+from parley.engine.ranking.verbs.pool import (
+    NOTHING,
+    SEARCH,
+    Adversaries,
+    asked_name,
+    drawn_pool,
+    evaluated_names,
+    is_searched,
+    training_names,
+    training_rules,
+)
+from parley.engine.ranking.verbs.prepared import not_read_in, not_read_told
+from parley.engine.ranking.verbs.search import END, START, PoolSearch, composed_search, promoted, with_found
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.registry import nearest
+from parley.envs.core.storage.copies import CHECKPOINT
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.envs.corpora.root import data_root
+from parley.envs.ranking.compiled import CandidateCorpus, load_candidates
+from parley.envs.ranking.groups import CandidateGroup
+from parley.envs.ranking.negatives import ReplyPool
+from parley.envs.ranking.split import CandidateSplit
+from parley.policies.core.stored import read_header
+
+if TYPE_CHECKING:
+    from parley.engine.perturb.replies.rule import Rule
+    from parley.engine.ranking.attacks.attack import RankAttack
+    from parley.policies.ranking.matching.fit import MatcherEpoch
+    from parley.policies.ranking.matching.matcher import Matcher
+
+ATTACKED_SPLIT = "attacked"
+"""Kind of the event that says how many contexts of a split rules left as they were."""
+SPLITS = {"test": "test", "validation": "val"}
+
+
+@dataclass(frozen=True)
+class MatcherTraining:
+    """What is trained on what, found and checked.
+
+    Args:
+        config: what was asked for.
+        model: trained in place.
+        corpus: its candidates.
+        corpus_name: what it was asked for by.
+        splits: its groups: train, val, test.
+        replies: what fresh wrong replies are drawn from; None where those that are listed stay.
+        rules: that it is trained against.
+        judged: the same as evaluations have them, for the splits that are held out.
+        attack: the search that it is trained against, at the model as it is; None where it is against rules alone, or nothing.
+        vectors: of a file (V, E), to begin with; None for others.
+    """
+
+    config: TrainMatcherConfig
+    model: Matcher
+    corpus: CandidateCorpus
+    corpus_name: str
+    splits: Mapping[str, CandidateSplit]
+    replies: ReplyPool | None
+    rules: Sequence[Rule]
+    judged: Sequence[Rule]
+    attack: RankAttack | None
+    vectors: np.ndarray | None
+
+
+class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
+    """`parley train matcher`."""
+
+    words = ("train", "matcher")
+    run_name = "matcher"
+    config = TrainMatcherConfig
+    presets = {
+        "smn": smn,
+        "dam": dam,
+        "mrfn": mrfn,
+        "smn-paper": smn_paper,
+        "dam-paper": dam_paper,
+        "mrfn-paper": mrfn_paper,
+        "demo": demo,
+        "hardened": hardened,
+    }
+    legend = MATCHING
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = EPOCHS
+
+    def prepare(self, config: TrainMatcherConfig, path: Path, reporter: Reporter) -> MatcherTraining:
+        """The model, the candidates, word vectors of a file, and the rules, each tried once."""
+        from parley.policies.ranking.matching.checkpoints import build
+
+        require_device(config.device, "--device")
+        started = _started(config) if config.start else None
+        name = config.corpus or (started[1] if started else DEFAULT_CORPUS)
+        corpus = load_candidates(name, config.data_root, options=config.candidates)
+        splits = training_splits(config, name, corpus)
+        replies = ReplyPool(splits["train"]) if config.fit.fresh_negatives else None
+        if replies is not None:
+            replies.fresh([0], config.seed)
+        said = list(utterances_of(splits["train"]))
+        model = started[0] if started else build(PairVocabulary.build(said, config.vocabulary), config.sizes)
+        vectors = None if started else _read_vectors(config, model)
+        rules, judged, attack = _against(config, name, corpus, splits["train"][0], model.to(config.device))
+        return MatcherTraining(config, model, corpus, name, splits, replies, rules, judged, attack, vectors)
+
+    def work(self, run: RunFolder, prepared: MatcherTraining, reporter: Reporter) -> Summary:
+        """Trains, resuming exactly where it was, measures and stores the model as `checkpoint`."""
+        from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
+        from parley.policies.ranking.matching.checkpoints import format_of
+        from parley.policies.ranking.matching.fit import MatcherFit
+        from parley.policies.ranking.matching.ranker import MatcherRanker
+
+        config, model, train = prepared.config, prepared.model, prepared.splits["train"]
+        left_out = not_read_in(prepared.splits.values(), config.candidates.turns, config.kind.upper(), MatcherRanker(model))
+        if told := not_read_told(left_out):
+            reporter.say(told)
+        if (prepared.rules or prepared.attack) and lexicon_of(prepared.corpus_name, config.lexicon) == "built-in":
+            reporter.say(ANNOUNCEMENT)
+        state = run.path / STATE
+        with threads(config.threads):
+            size = config.search.pool
+            search = PoolSearch(prepared.attack, train, size, config.seed, run, reporter) if prepared.attack else None
+            held: dict[str, Sequence[CandidateGroup]] = {split: list(prepared.splits[name]) for split, name in SPLITS.items()}
+            if prepared.rules or search:
+                held |= {f"{split}{ATTACKED}": _attacked(run, prepared, split, search, reporter) for split in SPLITS}
+            before = _figures(prepared, held) if config.start else {}
+            recipe = replace(config.fit, patience=config.fit.max_epochs) if config.start else config.fit
+            pool = drawn_pool(train, config.adversary_share, config.seed) if prepared.rules else frozenset()
+            if pool:
+                reporter.say(f"rules and policies change {len(pool):,} of {len(train):,} training contexts (--adversary-share)")
+            adversaries = Adversaries(prepared.rules, config.seed, pool, fixed=not prepared.replies) if prepared.rules else list
+            fit = MatcherFit(
+                model,
+                train,
+                [*held["validation"], *held.get(f"validation{ATTACKED}", ())],
+                recipe,
+                config.seed,
+                state,
+                fresh=not config.start,
+                wrong=None if prepared.replies is None else partial(_wrong_replies, train, prepared.replies),
+                rewrite=adversaries if search is None else lambda groups: search(adversaries(groups)),
+                begin=None if search is None else search.begin,
+                # A training that goes on has its vectors.
+                vectors=None if config.start or state.exists() else _vectors(prepared, reporter),
+            )
+            run_fit(fit, run, reporter, say=_told)
+            if config.start and config.fit.keep == "best" and not any(row["best"] for row in fit.history):
+                reporter.say("no epoch was better than the model that it began with, which is kept; try more fit.max_epochs")
+            after = _figures(prepared, held)
+            if search is not None:
+                test = prepared.splits["test"]
+                before[PROMOTED], after[PROMOTED] = (promoted(test, search.in_split(test, when)) for when in (START, END))
+        metrics = after | {name + BEFORE: figure for name, figure in before.items()}
+        how = {"epochs": len(fit.history), "precision": fit.precision, "pool": max(len(pool), search.size if search else 0)}
+        about = _provenance(prepared) | how | {name: after[f"{name}_{FIRST}"].value for name in SPLITS}
+        format_of(model.sizes).save(model, run.path / CHECKPOINT, about)
+        return _summary(prepared, {name: metrics[name] for name in MATCHING if name in metrics}, left_out)
+
+    def models(self, config: TrainMatcherConfig) -> Mapping[str, str]:
+        rules = training_names(config.against) if config.against else ()
+        own = {f"rule {name}": name.removeprefix(POLICY) for name in rules if ".py:" in name or name.startswith(POLICY)}
+        return {"start": config.start} | own
+
+    def next_commands(self, config: TrainMatcherConfig, path: Path) -> tuple[str, ...]:
+        corpus, run, stored = config.corpus or DEFAULT_CORPUS, display_path(path), path / CHECKPOINT
+        if config.start and not config.corpus and stored.is_dir():
+            corpus = str(read_header(stored, config.kind)["provenance"]["corpus"])
+        same = ("lexicon", "candidates", "replies", "data_root")
+        known: dict[str, Any] = {"corpus": corpus} | {name: getattr(config, name) for name in same}
+        asked = RankingConfig(**known)
+        ranking = partial(command_line, ("evaluate", "ranking"), {"": RankingConfig}, run=None)
+        searching = partial(command_line, ("attack", "ranking"), {"": RankingAttackConfig}, run=None)
+        if config.start:
+            # What further training alone brings shows under attack.
+            names = [name for name in listed_names(config.against) if not name.startswith(POLICY)]
+            rules = ",".join(name for name in names if name not in (SEARCH, NOTHING)) or "all"
+            both = f"{config.start},{run}"
+            # A model that learned "words of the context are wrong" would err where wrong replies have them anyway.
+            hard = replace(asked, model=both, rules="none", candidates=replace(config.candidates, negatives="hard"))
+            return (
+                ranking(replace(asked, model=both, rules=rules)),
+                searching(RankingAttackConfig(model=both, **known)),
+                ranking(hard),
+            )
+        harden = replace(config, start=run, against="iiw")
+        hardened = self.command(harden, path.with_name(f"{path.name}-iiw"))
+        return ranking(replace(asked, model=run)), searching(RankingAttackConfig(model=run, **known)), hardened
+
+
+def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
+    """The model of --start, and the corpus that it was fitted to.
+
+    Raises:
+        CheckpointError: nothing is there, it is damaged, or no matching model.
+        ConfigError: the recipe is one of another network, or nobody names a corpus.
+    """
+    from parley.policies.ranking.matching.checkpoints import format_of
+    from parley.policies.ranking.matching.ranker import load_matcher
+
+    folder = require_checkpoint(config.start, "--start", "parley train matcher")
+    model = load_matcher(folder).model
+    form = format_of(model.sizes)
+    if form.kind != config.kind:
+        fix = f"parley train matcher {form.kind} --start {config.start} --against {config.against}"
+        raise ConfigError("the recipe is for another network than --start holds", got=f"{config.kind} for {form.kind}", fix=fix)
+    corpus = config.corpus or form.provenance(folder).get("corpus")
+    if not isinstance(corpus, str):
+        raise ConfigError("the checkpoint does not say which corpus it was fitted to", where=config.start, fix="--corpus NAME")
+    return model, corpus
+
+
+def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | None:
+    """Word vectors of a file; None where the setting names no file.
+
+    Raises:
+        ConfigError: there is no such file.
+        DataError: the file cannot be read, a line is broken, or it has none of the model's words.
+    """
+    from parley.policies.ranking.matching.vectors import read_vectors
+
+    if config.vectors in (NO_VECTORS, SKIP_GRAM):
+        return None
+    path = Path(config.vectors).expanduser()
+    if not path.is_file():
+        near = nearest(config.vectors, [NO_VECTORS, SKIP_GRAM])
+        fix = f"{NO_VECTORS}, {SKIP_GRAM}, or a text file with a word and its numbers a line"
+        raise ConfigError(f"--vectors names no file{near}", got=repr(config.vectors), fix=fix)
+    read = read_vectors(path, model.vocabulary, model.sizes.embed, config.seed)
+    if not read.num_found:
+        fix = "name vectors of the language of the corpus"
+        raise DataError("the file has a vector of none of the words of the corpus", where=path, fix=fix)
+    return read.vectors_VE
+
+
+def _vectors(prepared: MatcherTraining, reporter: Reporter) -> np.ndarray | None:
+    """Word vectors that a new training begins with; None: they are drawn."""
+    from parley.policies.ranking.matching.vectors import skip_gram
+
+    config, model = prepared.config, prepared.model
+    if config.vectors != SKIP_GRAM:
+        return prepared.vectors
+    said = utterances_of(prepared.splits["train"])
+    reporter.say(f"word vectors by skip-gram on {len(said):,} utterances of the training split")
+    return skip_gram(said, model.vocabulary, model.sizes.embed, config.seed)
+
+
+def _against(
+    config: TrainMatcherConfig, name: str, corpus: CandidateCorpus, group: CandidateGroup, model: Matcher
+) -> tuple[list[Rule], list[Rule], RankAttack | None]:
+    """The rules of a training, those of its held-out splits, and its search; tried once: lexicons open when they are asked.
+
+    Raises:
+        ConfigError: there is none of a name, or one does not suit.
+        DataError: what one of them leans on is not there.
+    """
+    if config.against in ("", NOTHING):
+        return [], [], None
+    shared = shared_resources(name, lexicon_of(name, config.lexicon), data_root(config.data_root))
+    resources = RuleResources(config.replies, shared, corpus.language, {"training": Contexts(corpus.splits["train"])})
+    with lexicon_setting():
+        names = training_names(config.against)
+        rules, judged = (training_rules(each, resources, group) for each in (names, evaluated_names(names)))
+        if not is_searched(config.against):
+            return rules, judged, None
+        search = composed_search(model, resources.language, config.search, corpus.splits["train"], config.seed)
+        return rules, judged, search
+
+
+def _wrong_replies(split: CandidateSplit, replies: ReplyPool, groups: np.ndarray, seed: int) -> list[Utterance]:
+    return [split.said(row) for row in replies.fresh(groups, seed).tolist()]
+
+
+def _attacked(
+    run: RunFolder, prepared: MatcherTraining, name: str, search: PoolSearch | None, reporter: Reporter
+) -> list[CandidateGroup]:
+    """Groups of a split changed as evaluations change them, with an event that says how many rules leave as they were."""
+    split, rules = prepared.splits[SPLITS[name]], prepared.judged
+    found = {} if search is None else search.in_split(split, START)
+    groups = list(split) if search is None else search.drawn(split)
+    adversaries = Adversaries(rules, prepared.config.seed)
+    attacked = adversaries(groups)
+    if rules:
+        run.event(ATTACKED_SPLIT, split=name, contexts=len(groups), untouched=adversaries.untouched)
+        told = ", ".join(f"{rule} {num:,}" for rule, num in adversaries.untouched.items())
+        reporter.say(f"{name} split: of {len(groups):,} contexts, rules leave as they are: {told}")
+    return with_found(attacked, found)
+
+
+def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGroup]]) -> dict[str, Estimate]:
+    """What the legend names, of the model as it is."""
+    from parley.policies.ranking.matching.fit import pair_losses
+    from parley.policies.ranking.matching.ranker import MatcherRanker
+
+    found: dict[str, Estimate] = {}
+    for split, groups in held.items():
+        scores = MatcherRanker(prepared.model).score_all([(group.context, group.candidates) for group in groups])
+        sizes = [len(group.candidates) for group in groups]
+        labels = np.concatenate([group.labels for group in groups])
+        values, keys = np.concatenate(scores), np.repeat([group.key for group in groups], sizes)
+        name, _, attacked = split.partition("_")
+        whole = prepared.splits[SPLITS[name]]
+        clusters = {whole.key(row): dialogue for row, dialogue in enumerate(whole.dialogues.tolist())}
+        known = estimates(group_metrics(keys, values, labels), clusters)
+        wanted = RANKS if split == "test" else (FIRST,)
+        suffix = f"_{attacked}" if attacked else ""
+        found |= {f"{name}_{metric}{suffix}": known[metric] for metric in wanted}
+        if not attacked:
+            found[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(whole.dialogues, sizes))
+    return found
+
+
+def _told(epoch: MatcherEpoch) -> str:
+    """An epoch in words."""
+    figures = f"validation {epoch.validation.loss:.4f}, R@1 {epoch.validation.recall_at_1:.3f}"
+    return f"training loss {epoch.train_loss:.4f}, {figures}{', best' if epoch.best else ''}"
+
+
+def _provenance(prepared: MatcherTraining) -> dict[str, Any]:
+    config = prepared.config
+    against = [asked_name(rule) for rule in prepared.rules] + [SEARCH] * (prepared.attack is not None)
+    role = "supervised" if not config.start else ADVERSARIAL if against else CONTROL
+    begun = {"base": config.start, "against": against}
+    return {
+        "role": role,
+        **(begun if config.start else {"vectors": config.vectors}),
+        "corpus": prepared.corpus_name,
+        "corpus_key": prepared.corpus.digest,
+        "candidates": asdict(config.candidates),
+        "limit": config.limit,
+        "held_out": config.held_out,
+        "seed": config.seed,
+        "vocabulary": len(prepared.model.vocabulary),
+    }
+
+
+def _summary(prepared: MatcherTraining, metrics: Mapping[str, Estimate], left_out: Mapping[str, Any]) -> Summary:
+    config, counted = prepared.config, prepared.model.count()
+    what = f"{config.kind.upper()} on {prepared.corpus.name}"
+    if config.start:
+        what = f"{config.start}, trained {'on clean replies' if config.against == NOTHING else f'against {config.against}'}"
+    size = f"{counted.total:,} parameters, {counted.without_words:,} without word vectors, seed {config.seed}."
+    about = f"{len(prepared.splits['train']):,} training contexts, {len(prepared.model.vocabulary):,} words, {size}"
+    description = f"{about} {not_read_told(left_out)}".rstrip()
+    return Summary(what, description, metrics, {"parameters": counted._asdict(), **left_out})
+
+
+TRAIN_MATCHER = TrainMatcher()

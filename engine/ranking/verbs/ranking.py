@@ -1,0 +1,170 @@
+"""Evaluation of rankers: `parley evaluate ranking` (Li et al. 2019, tables 3 to 6).
+
+Rankers choose a reply among candidates, as they are and as rules leave them. A shard is a few contexts under all rules; what a
+worker makes of it is one row for each context (`worker.py`), and depends on nothing but the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.schemas import OK
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.verbs.command import command_line
+from parley.engine.core.verbs.export import FlatRows
+from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.sample import drawn
+from parley.engine.core.verbs.sharded import work_off
+from parley.engine.core.verbs.tables import noted
+from parley.engine.ranking.metrics.beside import Trainings, differences, rankers_beside
+from parley.engine.ranking.metrics.ranking import CLEAN, RankedRows, describe, ranking_metrics
+from parley.engine.ranking.metrics.table import Shown, overview, tables
+from parley.engine.ranking.verbs.asked import asked_rankers
+from parley.engine.ranking.verbs.attack import ATTACK_RANKING
+from parley.engine.ranking.verbs.config import RankersConfig, RankingAttackConfig, RankingConfig
+from parley.engine.ranking.verbs.prepared import (
+    NOT_RATED,
+    NUM_CONTEXTS,
+    RANKERS,
+    PreparedRanking,
+    RankersJob,
+    found_ranking,
+    not_rated,
+    not_read,
+    without_scores,
+)
+from parley.engine.ranking.verbs.rows import RANKED_CANDIDATES, RANKING
+from parley.engine.ranking.verbs.worker import Ranking
+from parley.envs.core.config import shared
+from parley.envs.core.errors import DataError
+from parley.policies.chat.answers import ANSWERS_FOLDER
+
+RULES, SIZE, SEVERAL = "rules", "candidates", "several_right"
+"""Entries of the summary: whether each rule keeps labels; candidates of every group; whether a group has several right ones."""
+OVERVIEW = "Right replies in the first place"
+"""Heading of the table that has a line for each ranker."""
+
+_SEARCHED = 300
+"""Contexts of the attack that is named as the next command, at most."""
+
+EvaluatedRanking = PreparedRanking[RankingConfig]
+
+
+def helpdesk() -> RankingConfig:
+    """The built-in help desk under the seven rules, offline, in seconds."""
+    return RankingConfig()
+
+
+def li2019() -> RankingConfig:
+    """The dialogues of #ubuntu under the seven rules, beside the published figures (Li et al. 2019)."""
+    return RankingConfig(corpus="ubuntu_dialogues", published="ubuntu")
+
+
+class EvaluateRanking(RankersJob[RankingConfig]):
+    """`parley evaluate ranking`."""
+
+    words = ("evaluate", "ranking")
+    run_name = "ranking"
+    config = RankingConfig
+    presets = {"helpdesk": helpdesk, "li2019": li2019}
+    schema = RANKING
+
+    def prepare(self, config: RankingConfig, path: Path, reporter: Reporter) -> EvaluatedRanking:
+        """Groups, rankers and rules, each rule tried once.
+
+        Raises:
+            DataError: no context has both right and wrong replies.
+        """
+        prepared, _ = found_ranking(config, asked_rankers(config.model_names, controls=config.controls), reporter)
+        if not any(len(set(item.group.labels)) > 1 for item in prepared.groups.values()):
+            what = f"no context of the {config.split} split has both right and wrong replies"
+            fix = "list replies of both labels, or name another --split or --corpus"
+            raise DataError(what, where=config.corpus, got=f"{len(prepared.groups):,} contexts", fix=fix)
+        keys, num = list(prepared.groups), config.num_erased
+        read = frozenset(drawn(keys, num, config.seed, "erasure") if num else ())
+        groups = {key: item._replace(is_read=key in read) for key, item in prepared.groups.items()}
+        return replace(prepared, groups=groups)
+
+    def work(self, run: RunFolder, prepared: EvaluatedRanking, reporter: Reporter) -> EvaluatedRanking:
+        ranking = Ranking(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
+        work_off(run, ranking, prepared.groups, prepared.config, reporter, "ranking replies")
+        reporter.stage("computing metrics, their intervals and significances", 0, "")
+        return prepared
+
+    def measure(self, run: RunFolder, found: EvaluatedRanking) -> Summary:
+        config = found.config
+        rows = run.read_rows().to_pylist()
+        controls = [ranker.label for ranker in found.rankers if ranker.is_control]
+        read = RankedRows(rows, config.metrics.untouched, config.metrics.unranked, controls)
+        entries = (entry for row in rows if row["status"] == OK for entry in row["ranked"])
+        scored = ((entry["model"], entry["scores"]) for entry in entries if entry["rule"] == CLEAN and entry["scores"])
+        named = [each.label for each in found.rankers if not each.is_control]
+        rankers = {each.label: asdict(each) for each in found.rankers}
+        pairs = rankers_beside(named, _trainings(rankers))
+        num = len(config.rule_names)
+        rules = f"{num} rule{'s' * (num > 1)}" if num else "no rules"
+        return Summary(
+            f"ranking by {', '.join(named)} on {config.corpus}",
+            f"{len(found.groups):,} {config.split} contexts, {rules}, seed {config.seed}.",
+            ranking_metrics(read) | differences(read, pairs),
+            {
+                NUM_CONTEXTS: len(found.groups),
+                RANKERS: rankers,
+                RULES: read.rules,
+                **without_scores(read.errors),
+                NOT_RATED: not_rated(run.path, found.rankers, scored),
+                **not_read(rows, "ranked", config.candidates.turns, found.rankers),
+                SIZE: read.size,
+                SEVERAL: read.several,
+            },
+        )
+
+    def flat(self, run: RunFolder) -> FlatRows:
+        return RANKED_CANDIDATES
+
+    def next_commands(self, config: RankingConfig, path: Path) -> tuple[str, ...]:
+        """The page, and how many queries a search needs where rules change what they change anyway."""
+        known = shared(config, RankersConfig) | {"rules": "all"}
+        # Searches cost more than rules do.
+        wanted = RankingAttackConfig(**known | {"limit": min(config.limit or _SEARCHED, _SEARCHED)})
+        searched = command_line(ATTACK_RANKING.words, ATTACK_RANKING.presets, wanted, None)
+        return (*super().next_commands(config, path), searched)
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """All rankers at a glance, all metrics of candidates as they are, then tables 3 to 6 of the paper where they tell."""
+        metrics, shown = run.metrics(), _shown(run.config, run.summary() or {})
+        return {OVERVIEW: overview(metrics, shown), **tables(metrics, shown)} if metrics else {}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With what the metrics mean, in their place the first two tables, and what rankers did not score."""
+        size = (run.summary() or {})[SIZE]
+        legend = {name: describe(name, size) for name in result.metrics}
+        shown = dict(islice(self.tables(run).items(), 2))
+        return replace(result, legend=legend, tables=noted(shown, self.note(run)))
+
+
+def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:
+    rankers: Mapping[str, Mapping[str, Any]] = summary[RANKERS]
+    return Shown(
+        rules=summary[RULES],
+        controls=[label for label, each in rankers.items() if each["is_control"]],
+        kinds={label: each["kind"] for label, each in rankers.items() if each["kind"]},
+        trainings=_trainings(rankers),
+        size=summary[SIZE],
+        several=summary[SEVERAL],
+        corpus=config["published"],
+        untouched=config["metrics"]["untouched"],
+        unranked=config["metrics"]["unranked"],
+    )
+
+
+def _trainings(rankers: Mapping[str, Mapping[str, Any]]) -> Trainings:
+    return {label: (each["against"], each["base"]) for label, each in rankers.items() if each["against"] or each["base"]}
+
+
+EVALUATE_RANKING = EvaluateRanking()

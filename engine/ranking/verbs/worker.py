@@ -1,0 +1,264 @@
+"""A worker of an evaluation of rankers: shards of contexts in, rows of `parley.engine.ranking.verbs.rows.RANKING` out.
+
+A candidate's score does not depend on its neighbours. So a ranker is asked once about each context, with the candidates and
+all texts that rules made of them, and a shard of contexts is one batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.runs.schemas import OK, error_row, ok_row
+from parley.engine.core.verbs.sharded import Sharded, Tally, spread
+from parley.engine.perturb.replies.rule import Attacked, Rule
+from parley.engine.ranking.metrics.erasure import read_words
+from parley.engine.ranking.metrics.ranking import CLEAN
+from parley.engine.ranking.verbs.asked import AskedRanker, loaded
+from parley.engine.ranking.verbs.config import RankersConfig
+from parley.engine.ranking.verbs.groups import (
+    Contexts,
+    RankedGroup,
+    built_rules,
+    group_seed,
+    opened,
+    rule_resources,
+    rule_seed,
+)
+from parley.envs.core.errors import RankerError
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import CandidateGroup, Context
+from parley.policies.ranking.ranker import Pair, Ranker, outcomes_of, unread_of
+
+BATCH = 64
+"""Contexts of a shard at most."""
+FAILED, SHORTENED = "failed.", "shortened."
+"""Begin what is counted by ranker: contexts without its scores, and those that it did not read whole."""
+
+Attacks = Mapping[str, Attacked]
+"""What rules made of a group, by rule."""
+
+
+@dataclass(frozen=True)
+class AskingRankers(Sharded[RankedGroup]):
+    """Rankers that are asked about contexts.
+
+    Args:
+        config: what was asked for, its data root found.
+        rankers: who is asked.
+        answers: folder in which answers of chat models are kept.
+    """
+
+    unit = "contexts"
+
+    config: RankersConfig
+    rankers: Sequence[AskedRanker]
+    answers: str = field(default="", kw_only=True)
+
+    def seed(self, key: str) -> int:
+        return group_seed(self.config.seed, key)
+
+    def loaded(self, contexts: Iterable[Context]) -> dict[str, Ranker]:
+        """The rankers by their labels.
+
+        Args:
+            contexts: of the training split, for those that are fitted.
+        """
+        chat, answers = self.config.chat.on(self.config.device), Path(self.answers) if self.answers else None
+        return loaded(self.rankers, contexts, chat, answers)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, BATCH)
+
+
+@dataclass(frozen=True)
+class Ranking(AskingRankers):
+    """Rankers that are asked about candidates, as they are and as rules leave them."""
+
+    event = "ranked"
+
+    def worker(self) -> RankingWorker:
+        return RankingWorker(self)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Contexts, and by ranker those without its scores, and those that it did not read whole."""
+        done = [row for row in rows if row["status"] == OK]
+        lost = {(row["item_key"], entry["model"]) for row in done for entry in row["ranked"] if entry["error"]}
+        return Counter(f"{FAILED}{model}" for _, model in lost) + shortened(rows, "ranked") + Counter({self.unit: len(done)})
+
+    def describe(self, tally: Tally) -> str:
+        """Such as "no scores: Mine 3; contexts not read whole: smn 7"."""
+        counted = {"no scores": FAILED, "contexts not read whole": SHORTENED}
+        return "; ".join(filter(None, (counts_of(tally, begins, what) for what, begins in counted.items())))
+
+
+class RankingWorker:
+    """Holds rules and rankers, and asks.
+
+    Args:
+        ranking: who is asked what.
+    """
+
+    def __init__(self, ranking: Ranking) -> None:
+        self.config = ranking.config
+        corpus = opened(self.config)
+        self.rules: list[Rule] = built_rules(self.config, rule_resources(self.config, corpus))
+        self.rankers = ranking.loaded(Contexts(corpus.splits["train"]))
+        self.named = [each.label for each in ranking.rankers if not each.is_control]
+
+    def run(self, shard: Shard[RankedGroup]) -> list[dict[str, Any]]:
+        """One row per context."""
+        groups, seed = [item.group for item in shard.items], self.config.seed
+        made = {
+            rule.name: rule.apply(groups, [rule_seed(seed, rule.name, group.key) for group in groups]) for rule in self.rules
+        }
+        attacks = [dict(zip(made, each, strict=True)) for each in zip(*made.values(), strict=True)] or [{} for _ in groups]
+        views = [
+            {CLEAN: group} | {rule: each.group for rule, each in found.items()}
+            for group, found in zip(groups, attacks, strict=True)
+        ]
+        ranked: list[list[dict[str, Any]]] = [[] for _ in groups]
+        for label, ranker in self.rankers.items():
+            for entries, found in zip(ranked, _scores(ranker, views), strict=True):
+                entries += [{"model": label, "rule": rule, **_told(outcome)} for rule, outcome in found.items()]
+            for entries, view in zip(ranked, views, strict=True):
+                for entry, group in zip(entries[-len(view) :], view.values(), strict=True):
+                    entry |= unread_columns(ranker, group)
+        readings = self._read([item.group for item in shard.items if item.is_read])
+        return [
+            self._row(item, of_rules, scored, readings.get(item.group.key, []))
+            for item, of_rules, scored in zip(shard.items, attacks, ranked, strict=True)
+        ]
+
+    def _read(self, groups: Sequence[CandidateGroup]) -> dict[str, list[dict[str, Any]]]:
+        """What the words of right replies are to the rankers that are named, by the key of the context."""
+        found: dict[str, list[dict[str, Any]]] = {group.key: [] for group in groups}
+        for label in self.named:
+            for group, places in zip(groups, read_words(partial(_scores_or_none, self.rankers[label]), groups), strict=True):
+                found[group.key] += [
+                    {
+                        "model": label,
+                        "place": place,
+                        "words": list(reading.importance),
+                        "importance": list(reading.importance.values()),
+                        "kept": list(reading.kept),
+                    }
+                    for place, reading in places.items()
+                ]
+        return found
+
+    def _row(
+        self, item: RankedGroup, attacks: Attacks, ranked: list[dict[str, Any]], readings: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        group, seed = item.group, group_seed(self.config.seed, item.group.key)
+        errors = [entry["error"] for entry in ranked if entry["model"] in self.named]
+        if all(errors):
+            return error_row(group.key, seed, errors[0])
+        return (
+            ok_row(group.key, seed)
+            | context_columns(item)
+            | {
+                "attacks": [_attack(rule, attacks[rule.name]) for rule in self.rules],
+                "ranked": ranked,
+                "readings": readings,
+            }
+        )
+
+
+def _scores(ranker: Ranker, views: Sequence[Mapping[str, CandidateGroup]]) -> list[dict[str, np.ndarray | RankerError]]:
+    """The scores of each group's candidates by rule; each text is scored once in its context."""
+    pairs = [
+        (view[CLEAN].context, tuple(dict.fromkeys(chain.from_iterable(group.candidates for group in view.values()))))
+        for view in views
+    ]
+    found = []
+    for view, (_, texts), outcome in zip(views, pairs, outcomes_of(ranker, pairs), strict=True):
+        if isinstance(outcome, RankerError):
+            # The texts of one rule may be to blame.
+            each = outcomes_of(ranker, [(group.context, group.candidates) for group in view.values()])
+            found.append(dict(zip(view, each, strict=True)))
+        else:
+            told = dict(zip(texts, outcome.tolist(), strict=True))
+            found.append({rule: np.array([told[words] for words in group.candidates]) for rule, group in view.items()})
+    return found
+
+
+def _scores_or_none(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | None]:
+    return [None if isinstance(outcome, RankerError) else outcome for outcome in outcomes_of(ranker, pairs)]
+
+
+def _told(outcome: np.ndarray | RankerError) -> dict[str, Any]:
+    if isinstance(outcome, RankerError):
+        return {"scores": None, "error": reason_of(outcome)}
+    return {"scores": outcome.tolist(), "error": None}
+
+
+def _attack(rule: Rule, attacked: Attacked) -> dict[str, Any]:
+    changed = [
+        {"place": place, "text": " ".join(attacked.group.candidates[place]), "num_changed": num}
+        for place, num in enumerate(attacked.changed)
+        if num
+    ]
+    return {"rule": rule.name, "keeps_labels": rule.keeps_labels, "changed": changed}
+
+
+def reason_of(error: RankerError) -> str:
+    """Why there are no scores, in one line: tables and pages name it."""
+    return " ".join(f"{error.what}: {error.got}".split())
+
+
+def unread_columns(ranker: Ranker, group: CandidateGroup) -> dict[str, int]:
+    """What a ranker left out of a context and its candidates, as rows hold it."""
+    found = unread_of(ranker, group.context, group.candidates)
+    return {"turns_unread": found.turns, "replies_unread": found.replies}
+
+
+def shortened(rows: Rows, column: str) -> Counter[str]:
+    """By ranker the contexts that it did not read whole; `column` has an entry for each ranker, or several."""
+    entries = {
+        (row["item_key"], entry["model"])
+        for row in rows
+        if row["status"] == OK
+        for entry in row[column]
+        if entry["turns_unread"]
+    }
+    return Counter(f"{SHORTENED}{model}" for _, model in entries)
+
+
+def counts_of(tally: Tally, begins: str, what: str) -> str:
+    """Such as "no scores: Mine 3, Yours and 2 more 5 each", of counts whose names begin so; empty where there are none."""
+    alike: dict[int, list[str]] = {}
+    for name, num in sorted(tally.total.items()):
+        if name.startswith(begins):
+            alike.setdefault(num, []).append(name.removeprefix(begins))
+    told = [
+        f"{names[0]} and {len(names) - 1} more {num:,} each" if names[1:] else f"{names[0]} {num:,}"
+        for num, names in alike.items()
+    ]
+    return f"{what}: {', '.join(told)}" if told else ""
+
+
+def context_columns(item: RankedGroup) -> dict[str, Any]:
+    """A context and its candidates as rows hold them: words between blanks."""
+    group = item.group
+    return {
+        "dialogue": item.dialogue,
+        "context": _lines(group.context),
+        "is_cut": item.is_cut,
+        "candidates": _lines(group.candidates),
+        "labels": list(group.labels),
+        "kinds": [kind.value for kind in group.kinds],
+    }
+
+
+def _lines(utterances: Sequence[Utterance]) -> list[str]:
+    return [" ".join(words) for words in utterances]

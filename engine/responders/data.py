@@ -1,0 +1,298 @@
+"""`parley data list|get|info|check|export`: the corpora on this machine."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.text import Text
+from tyro import conf
+
+from parley.engine.core.cli.flags import parse
+from parley.engine.core.cli.screen import watching
+from parley.engine.core.cli.tables import make_console, show_lines, show_table
+from parley.engine.core.cli.verbs import Verb
+from parley.engine.core.verbs.job import Reporter
+from parley.engine.responders.corpora.candidates import CandidateCheck, CandidateInfo, CandidateSplitInfo
+from parley.engine.responders.corpora.chats import ChatCheck, ChatInfo, ChatSplitInfo, export_chats
+from parley.engine.responders.corpora.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
+from parley.engine.responders.corpora.facts import Problem
+from parley.engine.responders.corpora.nltk_data import NLTK, get_nltk
+from parley.engine.responders.corpora.pairs import PairCheck, PairInfo, PairSplitInfo
+from parley.envs.corpora.download import Progress
+from parley.envs.corpora.lines import data_command
+from parley.envs.corpora.own_files import own_file
+from parley.envs.corpora.pairs.compiled import nothing_to_measure
+from parley.envs.corpora.pairs.corpora import is_path
+from parley.envs.corpora.root import root_words
+from parley.envs.ranking.groups import CandidateKind
+
+_MOST_OF_A_KIND = 10
+"""Problems of one kind that are shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataArguments:
+    """Where corpora lie, and how the answer is printed."""
+
+    data_root: Annotated[Path | None, conf.arg(metavar="PATH", help_behavior_hint="")] = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print one JSON object on standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusArguments(DataArguments):
+    """Which corpus, where, and how the answer is printed."""
+
+    name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
+    """Registered corpus (parley data list), path/file.py:NAME, or a path: lines source<TAB>reply, rows
+    label<TAB>turn<TAB>...<TAB>response, or a table with columns (FILE.csv#context=question,reply=answer,shares=70:15:15)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportArguments(DataArguments):
+    """Which corpus goes where."""
+
+    name: Annotated[conf.Positional[str], conf.arg(metavar="NAME")]
+    """Corpus of chats (parley data list), or path/file.py:NAME."""
+    folder: Annotated[conf.Positional[Path], conf.arg(metavar="FOLDER")]
+    """Where train.json, dev.json, test.json, schema.json and inverse_lexicon_data.txt are written."""
+
+
+def run_list(verb: Verb, arguments: Sequence[str]) -> int:
+    """Lists the corpora; returns the exit status."""
+    asked = parse(DataArguments, verb, arguments)
+    listings = list_corpora(asked.data_root)
+    if asked.json:
+        return _print({"corpora": [asdict(listing) for listing in listings]})
+    rows = [
+        (each.name, each.kind, "yes" if each.present else "no", each.licence, each.where, each.summary) for each in listings
+    ]
+    console = make_console()
+    show_table(console, "Corpora", ("name", "kind", "here", "licence", "where", "what it is"), rows)
+    absent = [data_command("get", listing.name, asked.data_root) for listing in listings if not listing.present]
+    show_lines(console, "next", absent or [data_command("info", "embedded", asked.data_root)])
+    return 0
+
+
+def run_get(verb: Verb, arguments: Sequence[str]) -> int:
+    """Downloads and compiles a corpus, or what is needed of NLTK's data; returns the exit status."""
+    asked = parse(CorpusArguments, verb, arguments)
+    if asked.name == NLTK:
+        return _get_nltk(asked)
+    with watching() as reporter:
+        delivery = get_corpus(asked.name, asked.data_root, _told(reporter))
+    if asked.json:
+        return _print(asdict(delivery))
+    console = make_console()
+    if delivery.files:
+        show_table(console, f"{delivery.name}, {delivery.where}", ("file", "what was done"), [*delivery.files.items()])
+    show_lines(console, "files", [delivery.compiled])
+    show_lines(console, "next", [data_command(verb, asked.name, asked.data_root) for verb in ("info", "check")])
+    return 0
+
+
+def run_info(verb: Verb, arguments: Sequence[str]) -> int:
+    """Describes a corpus; returns the exit status."""
+    asked = parse(CorpusArguments, verb, arguments)
+    with watching():
+        info = describe_corpus(asked.name, asked.data_root)
+    if asked.json:
+        return _print(asdict(info))
+    console = make_console()
+    facts = [
+        ("what it is", info.summary),
+        ("licence", info.licence),
+        ("where", info.where),
+        ("compiled", info.compiled),
+        *_facts(info),
+    ]
+    show_table(console, info.name, ("fact", "value"), facts)
+    columns = ("", *(split.name for split in info.splits))
+    facts_of_splits = zip(*(_split_facts(split) for split in info.splits), strict=True)
+    rows = [(facts[0][0], *(value for _, value in facts)) for facts in facts_of_splits]
+    show_table(console, "splits", columns, rows, right=columns[1:])
+    further = [data_command("check", asked.name, asked.data_root)]
+    if isinstance(info, ChatInfo):
+        further.append(shlex.join(["parley", "data", "export", asked.name, "FOLDER", *root_words(asked.data_root)]))
+    elif not isinstance(info, CandidateInfo):
+        learner = "seq2seq" if isinstance(info, PairInfo) else "negotiator"
+        further.append(shlex.join(["parley", "train", learner, "--corpus", asked.name, *root_words(asked.data_root)]))
+    show_lines(console, "next", further)
+    return 0
+
+
+def run_check(verb: Verb, arguments: Sequence[str]) -> int:
+    """Checks a corpus; returns the exit status, 1 when something is wrong with it."""
+    asked = parse(CorpusArguments, verb, arguments)
+    with watching():
+        found = check_corpus(asked.name, asked.data_root)
+    if asked.json:
+        _print({**asdict(found), "ok": not found.problems})
+        return found.exit_status
+    console = make_console()
+    if isinstance(found, PairCheck):
+        good = [(split, f"{num:,}", f"{found.num_pairs[split]:,}") for split, num in found.num_utterances.items()]
+        columns: tuple[str, ...] = ("part", "good utterances", "pairs")
+        show_table(console, f"{found.name}, {found.where}", columns, good, right=columns[1:])
+    elif isinstance(found, CandidateCheck):
+        groups = [(split, f"{num:,}", f"{found.num_cut[split]:,}") for split, num in found.num_groups.items()]
+        columns = ("part", "good groups", f"with more than {found.turns} turns")
+        show_table(console, f"{found.name}, {found.where}", columns, groups, right=columns[1:])
+        if found.mended:
+            show_lines(console, f"{len(found.mended):,} read otherwise", _capped(found.mended))
+        show_lines(console, "unusually long", found.long)
+    elif isinstance(found, ChatCheck):
+        chats = [(split, f"{num:,}") for split, num in found.num_chats.items()]
+        show_table(console, f"{found.name}, {found.where}", ("part", "good chats"), chats, right=("good chats",))
+    else:
+        rows = [(split, f"{num:,}") for split, num in found.num_dialogues.items()]
+        rows.append(("self-play scenarios", f"{found.num_selfplay:,}"))
+        show_table(console, f"{found.name}, {found.where}", ("part", "good lines"), rows, right=("good lines",))
+    if is_path(asked.name) and (shares := own_file(asked.name).told_shares):
+        console.print(Text(f"\n{shares}"), soft_wrap=True)
+    heading = f"{len(found.problems):,} problem{'s' * (len(found.problems) > 1)}"
+    show_lines(console, heading, _capped(found.problems))
+    if not found.problems:
+        console.print("\nnothing is wrong")
+        if isinstance(found, PairCheck) and (small := nothing_to_measure(found.name, found.num_pairs)):
+            console.print(Text(f"but it is too small to train on: {small.got}; {small.fix}"), soft_wrap=True)
+    return found.exit_status
+
+
+def run_export(verb: Verb, arguments: Sequence[str]) -> int:
+    """Writes a corpus of chats in its published format; returns the exit status."""
+    asked = parse(ExportArguments, verb, arguments)
+    with watching():
+        files = export_chats(asked.name, asked.folder, asked.data_root)
+    if asked.json:
+        return _print({"files": files})
+    show_lines(make_console(), "files", files)
+    return 0
+
+
+def _get_nltk(asked: CorpusArguments) -> int:
+    with watching() as reporter:
+        delivery = get_nltk(reporter)
+    if asked.json:
+        return _print(asdict(delivery))
+    console = make_console()
+    show_table(console, f"{delivery.name}, {delivery.where}", ("package", "what was done"), [*delivery.packages.items()])
+    show_lines(console, "next", ['echo "I like it" | parley perturb antonym'])
+    return 0
+
+
+def _facts(info: CorpusInfo | PairInfo | CandidateInfo | ChatInfo) -> list[tuple[str, str]]:
+    if isinstance(info, CandidateInfo):
+        mended = [("read otherwise", f"{info.num_mended:,} lines, which data check names")] * bool(info.num_mended)
+        return [
+            ("vocabulary", f"{info.num_words:,} words, all that occur"),
+            ("language", info.language),
+            *mended,
+            *info.lacking.items(),
+        ]
+    if isinstance(info, ChatInfo):
+        values = ", ".join(f"{num:,} {kind}" for kind, num in info.num_entities.items())
+        plain = f"{info.num_words:,} words of training utterances outside entities"
+        return [("vocabulary", plain), ("values", values), ("spellings of values", f"{info.num_forms:,}")]
+    if isinstance(info, PairInfo):
+        return [("vocabulary", f"{info.num_words:,} words, the most frequent ones")]
+    return [
+        ("game", info.game),
+        ("vocabulary", f"{info.num_words:,} words, those that occur more than {info.threshold} times"),
+        ("scenarios to play", f"{info.num_selfplay:,}, {info.num_selfplay_distinct:,} distinct"),
+    ]
+
+
+def _split_facts(split: SplitInfo | PairSplitInfo | CandidateSplitInfo | ChatSplitInfo) -> list[tuple[str, str]]:
+    if isinstance(split, CandidateSplitInfo):
+        lengths = {"a turn": split.turn_words, "a right reply": split.right_words, "a wrong reply": split.wrong_words}
+        return [
+            ("contexts", f"{split.num_groups:,}"),
+            ("contexts that train has", f"{split.num_seen:,}"),
+            ("candidates of a context", f"{split.size.mean:.1f}"),
+            *((f"candidates: {kind}", f"{split.num_kinds.get(kind, 0):,}") for kind in CandidateKind),
+            ("several right replies", f"{split.num_several:,}"),
+            ("no right or no wrong reply", f"{split.num_one_sided:,}"),
+            ("turns of a context", f"{split.turns.mean:.1f}"),
+            ("contexts that lost older turns", f"{split.num_cut:,}"),
+            *((f"words of {part}, mean", f"{words.mean:.1f}") for part, words in lengths.items()),
+            *((f"words of {part}, p95", f"{words.p95:.0f}") for part, words in lengths.items()),
+        ]
+    if isinstance(split, ChatSplitInfo):
+        return [
+            ("chats", f"{split.num_chats:,}"),
+            ("completion", f"{split.completion:.2f}"),
+            ("turns of a chat", f"{split.events.mean:.2f}"),
+            ("turns of a chat, p95", f"{split.events.p95:.0f}"),
+            ("selections of a chat", f"{split.selections.mean:.2f}"),
+            ("words of an utterance", f"{split.words.mean:.2f}"),
+            ("entities of an utterance", f"{split.entities.mean:.2f}"),
+            ("utterances with an entity", f"{split.named:.1%}"),
+            ("entities in the speaker's table", f"{split.in_own_table:.1%}"),
+            ("entities in either table", f"{split.in_a_table:.1%}"),
+            ("values of a selection named before", f"{split.selected_named:.1%}"),
+            ("friends of a table", f"{split.items.mean:.1f}"),
+        ]
+    if isinstance(split, PairSplitInfo):
+        lengths = {"an utterance": split.words, "a source": split.source_words, "a reply": split.reply_words}
+        return [
+            ("pairs", f"{split.num_pairs:,}"),
+            ("utterances", f"{split.num_utterances:,}"),
+            ("tokens", f"{split.num_tokens:,}"),
+            ("unknown words", f"{split.unknown_rate:.2%}"),
+            *((f"words of {part}, mean", f"{words.mean:.1f}") for part, words in lengths.items()),
+            *((f"words of {part}, p95", f"{words.p95:.0f}") for part, words in lengths.items()),
+        ]
+    return [
+        ("dialogues", f"{split.num_dialogues:,}"),
+        ("tokens", f"{split.num_tokens:,}"),
+        ("unknown words", f"{split.unknown_rate:.2%}"),
+        ("tokens of a dialogue", f"{split.tokens.mean:.1f}"),
+        ("turns of a dialogue", f"{split.turns.mean:.1f}"),
+        ("words of an utterance", f"{split.words.mean:.1f}"),
+        ("scenarios", f"{split.num_scenarios:,}"),
+        *((f"ends: {name.replace('_', ' ')}", f"{num:,}") for name, num in split.outcomes.items()),
+    ]
+
+
+def _capped(problems: Sequence[Problem]) -> list[str]:
+    """Return a line for each problem, of one kind so many at most; how many more there are is said below them."""
+    counts, lines = Counter(problem.what for problem in problems), list[str]()
+    shown = Counter[str]()
+    for problem in problems:
+        shown[problem.what] += 1
+        if shown[problem.what] <= _MOST_OF_A_KIND:
+            lines.append(_line(problem))
+    more = {what: num - _MOST_OF_A_KIND for what, num in counts.items() if num > _MOST_OF_A_KIND}
+    return lines + [f"{num:,} more like this, which --json lists: {what}" for what, num in more.items()]
+
+
+def _line(problem: Problem) -> str:
+    place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+    details = [f"got {problem.got}" if problem.got else "", problem.fix or ""]
+    return "; ".join([f"{place}: {problem.what}", *(detail for detail in details if detail)])
+
+
+def _told(reporter: Reporter) -> Progress:
+    current: list[str] = []
+
+    def progress(name: str, num_bytes: int, total: int | None) -> None:
+        if current != [name]:
+            current[:] = [name]
+            reporter.stage(name, total or 0, "bytes")
+        reporter.advance(num_bytes)
+
+    return progress
+
+
+def _print(answer: dict[str, Any]) -> int:
+    sys.stdout.write(f"{json.dumps(answer)}\n")
+    return 0

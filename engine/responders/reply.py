@@ -1,0 +1,358 @@
+"""What a model replies to the contexts of a corpus: `parley reply`.
+
+Files of lines `turn TAB ... TAB source TAB reply` come of it: `replies.tsv` holds the model's replies and `human.tsv` the
+recorded ones, to the same contexts in the same order, a line for each, and `next.tsv` in the place of a reply what followed the
+recorded one, where the corpus knows. A reply without a word is no line, and is counted; so is an answer of a chat model that
+is no reply (`parley.policies.chat.model.AnswerKind`), whose kind and reasoning stand in its row. Who reads the files goes by
+contexts. Validation and test contexts that stand in the training split, too, are left out: a model may know their replies by
+heart.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.runs.answers import ANSWERED, answer_columns
+from parley.engine.core.runs.documents import write_whole
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.schemas import OK, ok_row, with_base
+from parley.engine.core.stats.answers import (
+    NO_REPLY,
+    NO_REPLY_METRICS,
+    is_no_reply,
+    kinds_of_rows,
+    kinds_told,
+    no_reply_metrics,
+)
+from parley.engine.core.stats.replies import REPLIES, has_word, reply_metrics
+from parley.engine.core.stats.rows import finished
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
+from parley.engine.core.verbs.checkpoints import absolute_name, located
+from parley.engine.core.verbs.isolate_failures import rows_apart
+from parley.engine.core.verbs.job import Job, Reporter, Result, Silent, Summary
+from parley.engine.core.verbs.sample import drawn
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
+from parley.envs.core.errors import ConfigError, DataError, RunError
+from parley.envs.core.ranges import NumItemsOrAll, PositiveInt
+from parley.envs.core.seeds import derive_seed
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.contexts import examples, left_out
+from parley.envs.corpora.pairs.turns import EOT, Example, Turns, context_words, format_turns, parse_turns
+from parley.envs.corpora.root import data_root, root_words
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.settings import ChatReplying
+from parley.policies.core.decoders import GREEDY, DecoderSettings
+from parley.policies.core.responder import ModelReply, replies_of, require_decoder
+from parley.policies.core.stored import CONFIG, model_inside
+
+if TYPE_CHECKING:
+    from parley.policies.core.responder import TrainableResponder
+
+MACHINE_FILE, HUMAN_FILE, NEXT_FILE = "replies.tsv", "human.tsv", "next.tsv"
+NUM_CONTEXTS = "contexts"
+"""Entry of the summary: how many contexts there are."""
+OWN_TURNS = 2
+"""Turns of context of a model that does not say how many it reads."""
+REPLIED = with_base(
+    [
+        # What was said before, what followed, and what the model replied: lines as
+        # `parley.envs.corpora.pairs.turns.format_turns` writes them.
+        pa.field("context", pa.string()),
+        pa.field("truth", pa.string()),
+        pa.field("reply", pa.string()),
+        *ANSWERED,
+    ]
+)
+"""One context per row, with the recorded reply and the model's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyConfig(ShardedConfig):
+    """Which contexts a model replies to, and how."""
+
+    model: str = "runs/seq2seq"
+    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
+    openai:URL#MODEL, or path/file.py:Name."""
+    decoder: str = GREEDY.rule
+    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
+    blind (one reply to everybody)."""
+    corpus: str = ""
+    """Corpus whose contexts are replied to; the one that the model was fitted to when empty."""
+    split: Literal["test", "val", "train"] = "test"
+    """Split of the corpus; contexts of val and test that stand in train, too, are left out."""
+    limit: NumItemsOrAll = 0
+    """At most so many contexts, the seed's choice of them; 0 for all."""
+    min_reply: PositiveInt = 1
+    """Words of the recorded reply at least; contexts of shorter ones are left out."""
+    max_reply: PositiveInt | None = None
+    """Words of the recorded reply at most; contexts of longer ones are left out."""
+    turns: PositiveInt | None = None
+    """Most turns of a context; as many as the model reads when not given."""
+    batch_size: PositiveInt = 64
+    """Contexts that are replied to side by side."""
+    chat: ChatReplying = field(default_factory=ChatReplying)
+    """How a chat model is loaded or asked."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        DecoderSettings.parse(self.decoder)
+
+
+@dataclass(frozen=True)
+class Replying(Sharded[Example]):
+    """A model that replies.
+
+    Args:
+        config: what is asked for.
+        model: its name, absolute.
+        decoder: how it replies.
+        answers: folder in which a chat model's answers are kept.
+    """
+
+    unit = "contexts"
+    event = "replied"
+
+    config: ReplyConfig
+    model: str
+    decoder: DecoderSettings
+    answers: str = field(default="", kw_only=True)
+
+    def seed(self, key: str) -> int:
+        return derive_seed(self.config.seed, "reply", key)
+
+    def worker(self) -> ReplyWorker:
+        return ReplyWorker(self)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, 4 * self.config.batch_size)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Count contexts that were asked about, and those without a reply."""
+        done = finished(rows)
+        return Counter({self.unit: len(done), NO_REPLY: sum(map(is_no_reply, done))})
+
+    def describe(self, tally: Tally) -> str:
+        """Return such as "no reply: 12"; nothing where there are all."""
+        return f"no reply: {tally.total[NO_REPLY]:,}" if tally.total[NO_REPLY] else ""
+
+
+class ReplyWorker:
+    """Holds a model, and replies."""
+
+    def __init__(self, replying: Replying) -> None:
+        from parley.policies.core.responders import load_responder
+
+        chat, answers = replying.config.chat.on(replying.config.device), Path(replying.answers) if replying.answers else None
+        most = replying.config.chat.max_tokens
+        self.replying, self.responder = replying, load_responder(replying.model, chat, answers=answers, max_tokens=most)
+        if _is_ours(replying.config):
+            responder: TrainableResponder = self.responder  # type: ignore[assignment]  # as the kind of its checkpoint says
+            responder.model.to(replying.config.device)
+
+    def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
+        """One row per context; those of a length are replied to side by side."""
+        return rows_apart(self._replied, shard, self.replying.seed)
+
+    def _replied(self, shard: Shard[Example]) -> list[dict[str, Any]]:
+        replying, size = self.replying, self.replying.config.batch_size
+        order = sorted(range(len(shard.items)), key=lambda place: len(context_words(shard.items[place].context)))
+        replies_by_index: dict[int, ModelReply] = {}
+        for start in range(0, len(order), size):
+            places = order[start : start + size]
+            seeds = [replying.seed(shard.keys[place]) for place in places]
+            contexts = [shard.items[place].context for place in places]
+            replies_by_index |= zip(places, replies_of(self.responder, contexts, replying.decoder, seeds), strict=True)
+        return [
+            ok_row(key, replying.seed(key))
+            | {
+                "context": format_turns(example.context),
+                "truth": format_turns((example.reply,)),
+                "reply": format_turns((replies_by_index[place].turn,)),
+                **answer_columns(replies_by_index[place].answer),
+            }
+            for place, (key, example) in enumerate(zip(shard.keys, shard.items, strict=True))
+        ]
+
+
+@dataclass(frozen=True)
+class AskedContexts:
+    """What is replied to, found and checked.
+
+    Args:
+        replying: the model and how it replies.
+        corpus: whose contexts they are.
+        examples: in the order of the corpus.
+        longest: words that the model can say at most; None where it has no limit in words.
+        note: how many are left out because the training split has their contexts; empty where there are none.
+    """
+
+    replying: Replying
+    corpus: str
+    examples: Sequence[Example]
+    longest: int | None
+    note: str
+
+
+def full() -> ReplyConfig:
+    """Every context of the test split."""
+    return ReplyConfig()
+
+
+def li2017() -> ReplyConfig:
+    """Contexts whose recorded replies have 5 words or more, as in Li et al. 2017, and no more than 20."""
+    return ReplyConfig(min_reply=5, max_reply=20)
+
+
+def quick() -> ReplyConfig:
+    """A first look: 100 contexts."""
+    return ReplyConfig(limit=100)
+
+
+class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
+    """`parley reply`."""
+
+    words = ("reply",)
+    run_name = "replies"
+    config = ReplyConfig
+    presets = {"full": full, "li2017": li2017, "quick": quick}
+    schema = REPLIED
+    legend: Mapping[str, Metric] = MappingProxyType({**REPLIES, **NO_REPLY_METRICS})
+    files = (MACHINE_FILE, HUMAN_FILE, NEXT_FILE, SUMMARY, "rows")
+    num_rows_entry = NUM_CONTEXTS
+    resume_safe = RESUME_SAFE
+
+    def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> AskedContexts:
+        """The model, tried without a context, and the contexts."""
+        from parley.policies.core.responders import load_responder
+
+        config.require_device()
+        config = replace(config, data_root=data_root(config.data_root))
+        name, decoder = absolute_name(config.model), located(DecoderSettings.parse(config.decoder))
+        responder = load_responder(name, config.chat.on(config.device))
+        require_decoder(responder, decoder, config.model)
+        corpus = config.corpus or (_fitted_to(name) if _is_ours(config) else "")
+        if not corpus:
+            what = "the model does not say which corpus it was fitted to, so there is nothing to reply to"
+            raise ConfigError(what, where=config.model, fix="name one with --corpus")
+        turns = config.turns or int(getattr(responder, "turns", OWN_TURNS))
+        recorded = load_pairs(corpus, config.data_root, every_word=True)
+        lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.max_reply}
+        fitting, found = (examples(recorded, config.split, turns, **lengths, unseen=unseen) for unseen in (False, True))
+        note = left_out(len(fitting) - len(found), len(fitting), config.split)
+        if not len(found):
+            got = f"{len(recorded.splits[config.split]):,} pairs. {note}".rstrip(". ")
+            fix = "name another --split or --corpus, or change --min-reply and --max-reply"
+            raise DataError(f"the {config.split} split has no reply of such a length", where=corpus, got=got, fix=fix)
+        if note:
+            reporter.say(note)
+        asked = drawn(found, config.limit, config.seed, corpus)
+        longest = _longest(responder) if _is_ours(config) else None
+        return AskedContexts(Replying(config, name, decoder), corpus, asked, longest, note)
+
+    def work(self, run: RunFolder, prepared: AskedContexts, reporter: Reporter) -> AskedContexts:
+        items = {example.key: example for example in prepared.examples}
+        replying = replace(prepared.replying, answers=str(run.path / ANSWERS_FOLDER))
+        work_off(run, replying, items, prepared.replying.config, reporter, "replying")
+        return prepared
+
+    def measure(self, run: RunFolder, found: AskedContexts) -> Summary:
+        """Writes the files beside the rows."""
+        rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
+        contexts = [parse_turns(row["context"]) for row in rows]
+        for file, column in ((MACHINE_FILE, "reply"), (HUMAN_FILE, "truth")):
+            _write(run.path / file, zip(contexts, (row[column] for row in rows), strict=True))
+        after = {each.key: format_turns((each.after,)) for each in found.examples if each.after}
+        _write(run.path / NEXT_FILE, zip(contexts, (after.get(row["item_key"], "") for row in rows), strict=True))
+        config = found.replying.config
+        replied = [row for row in rows if not is_no_reply(row)]
+        replies, recorded = ([row[side].split() for row in replied] for side in ("reply", "truth"))
+        what = f"{len(rows):,} {config.split} contexts, replies by {config.decoder}, seed {config.seed}."
+        metrics = dict(reply_metrics(replies, recorded, found.longest))
+        if any(row["kind"] for row in rows):
+            metrics |= no_reply_metrics(kinds_of_rows(rows), [1] * len(rows))
+        without = without_line(metrics)
+        return Summary(
+            f"replies of {config.model} on {found.corpus}",
+            " ".join(filter(None, [what, found.note, without])),
+            metrics,
+            {NUM_CONTEXTS: len(found.examples)},
+        )
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        without = without_line(result.metrics)
+        return replace(result, warnings=[without, *result.warnings]) if without else result
+
+    def next_commands(self, config: ReplyConfig, path: Path) -> tuple[str, ...]:
+        named = {"human": HUMAN_FILE, "machine": MACHINE_FILE, "next-utterances": NEXT_FILE}
+        files = [word for flag, file in named.items() for word in (f"--{flag}", display_path(path / file))]
+        judge = ["parley", "evaluate", "adversarial", *files, *root_words(config.data_root)]
+        return (*super().next_commands(config, path), shlex.join(judge))
+
+    def models(self, config: ReplyConfig) -> Mapping[str, str]:
+        named = DecoderSettings.parse(config.decoder).models
+        return {"model": config.model, **{f"decoder {option}": name for option, name in named.items()}}
+
+    def num_items(self, config: ReplyConfig) -> int:
+        return len(self.prepare(config, Path(), Silent()).examples)
+
+
+def _longest(ours: Any) -> int | None:
+    """Words that a responder of Parley's can say; of one that says pieces of words nobody knows."""
+    model = ours.model
+    return None if model.vocabulary.merges is not None else int(model.sizes.max_reply) - 1
+
+
+def _is_ours(config: ReplyConfig) -> bool:
+    return ".py:" not in config.model and not is_chat_address(config.model)
+
+
+def _fitted_to(name: str) -> str:
+    corpus = json.loads((model_inside(fetched_model(name)) / CONFIG).read_text(encoding="utf-8"))["provenance"].get("corpus")
+    return corpus if isinstance(corpus, str) else ""
+
+
+def without_line(metrics: Mapping[str, Estimate]) -> str:
+    """Return a sentence on contexts without a reply, which have no line in the file; empty where there are none."""
+    share = metrics.get(NO_REPLY, NOTHING)
+    if not share.n or not share.value:
+        return ""
+    what = f"{round(share.value * share.n):,} of {share.n:,} contexts got no reply, and have no line in {MACHINE_FILE}"
+    return f"{what} ({kinds_told(metrics)})"
+
+
+def tabbed_line(context: Turns, reply: str) -> str:
+    """`turn TAB ... TAB source TAB reply`; empty where the reply has no word: marks are none, and `<eot>` ends turns."""
+    words = [word for word in reply.split() if word != EOT]
+    return "\t".join([*(format_turns((turn,)) for turn in context), " ".join(words)]) if has_word(words) else ""
+
+
+def _write(path: Path, said: Iterable[tuple[Turns, str]]) -> None:
+    """Writes the lines of one file: what is said to contexts.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    lines = (tabbed_line(context, reply) for context, reply in said)
+    try:
+        write_whole(path, "".join(f"{line}\n" for line in lines if line).encode())
+    except OSError as error:
+        fix = "free some space, then the same command writes it"
+        raise RunError("the replies cannot be written", where=path, got=error.strerror, fix=fix) from None
+
+
+REPLY = ReplyJob()

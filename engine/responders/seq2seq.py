@@ -1,0 +1,264 @@
+"""Supervised training of sequence-to-sequence and language models: `parley train seq2seq`, `parley train lm`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.stats.training import PREDICTION, READING, TEXT
+from parley.engine.core.verbs.job import Reporter
+from parley.engine.core.verbs.supervised import FitJob, Fitting, context_gain, require_splits
+from parley.engine.responders.units import PairTrainingConfig, Units, open_units
+from parley.envs.core.ranges import NonNegativeInt, PositiveInt
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.root import root_words
+from parley.policies.seq2seq import settings
+from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
+
+if TYPE_CHECKING:
+    from parley.policies.core.fitting.evaluation import Fitness
+
+CHARACTERS = "ptb_characters"
+"""The corpus whose models are searched by brute force."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSeq2SeqConfig(PairTrainingConfig):
+    """A sequence-to-sequence model, fitted to pairs of utterance and reply."""
+
+    backward: bool = False
+    """Fit the backward model of these settings, p(context | reply), for re-ranking: --decoder mmi:backward=RUN."""
+    min_reply: NonNegativeInt = 0
+    """Words of a reply at least; pairs with shorter ones are left out, of all splits."""
+    max_reply: PositiveInt | None = None
+    """Words of a reply at most; pairs with longer ones are left out, and without a number cut to sizes.max_reply."""
+    sizes: Seq2SeqSizes = field(default_factory=Seq2SeqSizes)
+    """The model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainLMConfig(PairTrainingConfig):
+    """A language model, fitted to utterances, or to contexts of several turns."""
+
+    sizes: LanguageModelSizes = field(default_factory=LanguageModelSizes)
+    """The model."""
+
+
+def small() -> TrainSeq2SeqConfig:
+    """A model for a laptop, fitted with Adam: half the published widths, 10,000 words."""
+    return TrainSeq2SeqConfig(vocabulary=10_000, sizes=Seq2SeqSizes(embed=200, hidden=300), fit=settings.fast())
+
+
+def he2018() -> TrainSeq2SeqConfig:
+    """The model of He & Glass 2018 by their recipe (SGD, 10 + 10 epochs), on Ubuntu; 30,000 words."""
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=30_000, fit=settings.he2018())
+
+
+def demo() -> TrainSeq2SeqConfig:
+    """A small model for the built-in help desk, fitted in less than a minute of one core."""
+    return TrainSeq2SeqConfig(sizes=Seq2SeqSizes(embed=64, hidden=96), fit=settings.demo())
+
+
+def characters() -> TrainSeq2SeqConfig:
+    """The model whose every input parley search enumerate tries: words spelled out (He & Glass 2018, appendix B)."""
+    sizes = Seq2SeqSizes(embed=200, hidden=200, max_source=6)
+    return TrainSeq2SeqConfig(corpus=CHARACTERS, sizes=sizes, fit=settings.fast())
+
+
+def dialogue() -> TrainSeq2SeqConfig:
+    """A model that answers two turns of context, for parley evaluate robustness: attention, the reply links of #ubuntu."""
+    sizes = Seq2SeqSizes(embed=200, hidden=300, attention="general", max_source=60, max_reply=30, turns=2)
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
+
+
+def replies() -> TrainSeq2SeqConfig:
+    """A generator for parley minmax replies and evaluate generation: small, two turns of context, replies of 5 to 20 words."""
+    how: dict[str, Any] = {"sizes": settings.replier(), "fit": settings.small_batches(), "min_reply": 5, "max_reply": 20}
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=10_000, **how)
+
+
+def li2017() -> TrainSeq2SeqConfig:
+    """The generator of Li et al. 2017 by the released recipe, on Ubuntu: two layers of 512, 25,000 words, replies of 5-20."""
+    how: dict[str, Any] = {"sizes": settings.released_replier(), "fit": settings.li2017(), "min_reply": 5, "max_reply": 20}
+    return TrainSeq2SeqConfig(corpus="ubuntu_irc", vocabulary=25_000, **how)
+
+
+def small_lm() -> TrainLMConfig:
+    """A language model for a laptop, fitted with Adam: half the published widths, 10,000 words."""
+    return TrainLMConfig(vocabulary=10_000, sizes=LanguageModelSizes(embed=200, hidden=300), fit=settings.fast())
+
+
+def he2018_lm() -> TrainLMConfig:
+    """The language model of He & Glass 2018 by their recipe (SGD, 10 + 10 epochs), on Ubuntu; 30,000 words."""
+    return TrainLMConfig(corpus="ubuntu_irc", vocabulary=30_000, fit=settings.he2018())
+
+
+def demo_lm() -> TrainLMConfig:
+    """A small language model of the built-in help desk, fitted in less than a minute of one core."""
+    return TrainLMConfig(sizes=LanguageModelSizes(embed=64, hidden=96), fit=settings.demo())
+
+
+def dialogue_lm() -> TrainLMConfig:
+    """A language model of two turns of context, which judges inputs of the model of train seq2seq dialogue."""
+    sizes = LanguageModelSizes(embed=200, hidden=300, max_length=60, turns=2)
+    return TrainLMConfig(corpus="ubuntu_irc", vocabulary=10_000, sizes=sizes, fit=settings.fast())
+
+
+def lm_command(corpus: str, vocabulary: int | None, sizes: Seq2SeqSizes, data_root: Path | None) -> str:
+    """The command that fits a language model which can judge the inputs of a sequence-to-sequence model.
+
+    Args:
+        corpus: of that model.
+        vocabulary: entries of its vocabulary before `<eot>`; None for the corpus' own number.
+        sizes: of that model.
+        data_root: where corpora lie, if not in the usual place.
+    """
+    words = ["parley", "train", "lm", *_corpus_words(corpus, vocabulary)]
+    if sizes.turns > 1:
+        words += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_length={sizes.max_source}"]
+    return shlex.join([*words, *root_words(data_root)])
+
+
+def _corpus_words(corpus: str, vocabulary: int | None) -> list[str]:
+    return ["--corpus", corpus, *([] if vocabulary is None else ["--vocabulary", str(vocabulary)])]
+
+
+def _fitting(
+    config: PairTrainingConfig,
+    units: Units,
+    model: Any,
+    examples: Mapping[str, Any],
+    what: str,
+    turns: int,
+    finish: Callable[[Fitness], Mapping[str, Estimate]] = lambda test: {},
+) -> Fitting:
+    from parley.policies.core.fitting.fit import Fit
+    from parley.policies.seq2seq.checkpoints import save_model
+
+    model = model.to(config.device)
+    return Fitting(
+        config=config,
+        corpus=units.corpus,
+        model=model,
+        splits=examples,
+        fit=partial(Fit, model, examples["train"], examples["val"], config.fit, config.seed),
+        save=save_model,
+        provenance={"role": "supervised", **units.provenance, "turns": turns},
+        what=what if turns == 1 else f"{what}, {turns} turns of context",
+        vocabulary=units.vocabulary,
+        words=units.vocabulary.title,
+        finish=finish,
+    )
+
+
+class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
+    """`parley train seq2seq`."""
+
+    words = ("train", "seq2seq")
+    run_name = "seq2seq"
+    config = TrainSeq2SeqConfig
+    presets = {
+        "small": small,
+        "he2018": he2018,
+        "li2017": li2017,
+        "replies": replies,
+        "demo": demo,
+        "characters": characters,
+        "dialogue": dialogue,
+    }
+    legend = PREDICTION | TEXT | READING
+
+    def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:
+        from parley.envs.corpora.pairs.contexts import windows, with_replies
+        from parley.policies.core.fitting.evaluation import evaluate
+        from parley.policies.seq2seq.batches import PairExamples
+        from parley.policies.seq2seq.stacked import build_seq2seq
+
+        turns = config.sizes.turns
+        units = open_units(config, turns, reporter)
+        sizes = config.sizes.exchanged if config.backward else config.sizes
+        model = build_seq2seq(units.vocabulary, sizes)
+        corpus = units.corpus
+        eot_id = len(corpus.vocabulary)
+        read = {name: split if turns == 1 else windows(split, turns, eot_id) for name, split in corpus.splits.items()}
+        fitted = {name: with_replies(split, config.min_reply, config.max_reply) for name, split in read.items()}
+        require_splits(corpus.name, fitted)
+        examples = {name: PairExamples(units.spelt(split), sizes) for name, split in fitted.items()}
+
+        def finish(test: Fitness) -> dict[str, Estimate]:
+            return {"context_gain": context_gain(test, evaluate(model, examples["test"].exchanged()))}
+
+        attention = "no attention" if sizes.attention == "none" else f"{sizes.attention} attention"
+        what = f"sequence to sequence, {attention}{', backward' if config.backward else ''}"
+        return _fitting(config, units, model, examples, what, turns, finish)
+
+    def next_commands(self, config: TrainSeq2SeqConfig, path: Path) -> tuple[str, ...]:
+        root = root_words(config.data_root)
+        if config.backward and config.max_reply is not None:
+            named = ["--start", "runs/seq2seq", "--backward", display_path(path), "--corpus", config.corpus, *root]
+            return (shlex.join(["parley", "minmax", "replies", "li2017", *named]),)
+        if config.backward:
+            decoder = f"mmi:backward={display_path(path)}"
+            return (shlex.join(["parley", "evaluate", "robustness", "--model", "runs/seq2seq", "--decoder", decoder, *root]),)
+        if config.corpus == CHARACTERS:
+            return (shlex.join(["parley", "search", "enumerate", "--model", display_path(path), *root]),)
+        if config.subwords is not None:
+            return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]),)
+        if config.max_reply is not None:
+            # A generator of replies: it learns with, or against, a discriminator.
+            named = [display_path(path), "--corpus", config.corpus, *root]
+            return tuple(
+                shlex.join(["parley", *words, *named])
+                for words in (("train", "discriminator", "--generator"), ("minmax", "replies", "--start"))
+            )
+        judge = lm_command(config.corpus, config.vocabulary, config.sizes, config.data_root)
+        if config.sizes.turns > 1 or config.sizes.input_feeding:
+            return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root]), judge)
+        return (judge, shlex.join(["parley", "search", "quick", "--model", display_path(path), *root]))
+
+
+class TrainLM(FitJob[TrainLMConfig]):
+    """`parley train lm`."""
+
+    words = ("train", "lm")
+    run_name = "lm"
+    config = TrainLMConfig
+    presets = {"small": small_lm, "he2018": he2018_lm, "demo": demo_lm, "dialogue": dialogue_lm}
+    legend = PREDICTION | TEXT
+
+    def prepare(self, config: TrainLMConfig, path: Path, reporter: Reporter) -> Fitting:
+        from parley.envs.corpora.pairs.contexts import contexts
+        from parley.policies.seq2seq.batches import SentenceExamples
+        from parley.policies.seq2seq.model import LanguageModel
+
+        turns = config.sizes.turns
+        units = open_units(config, turns, reporter)
+        model = LanguageModel(units.vocabulary, config.sizes)
+        eot_id = len(units.corpus.vocabulary)
+        texts = {
+            name: split if turns == 1 else replace(split, utterances=contexts(split, turns, eot_id))
+            for name, split in units.corpus.splits.items()
+        }
+        examples = {name: SentenceExamples(units.spelt(split).utterances, config.sizes) for name, split in texts.items()}
+        return _fitting(config, units, model, examples, "language model", turns)
+
+    def next_commands(self, config: TrainLMConfig, path: Path) -> tuple[str, ...]:
+        flags, sizes, root = _corpus_words(config.corpus, config.vocabulary), config.sizes, root_words(config.data_root)
+        if sizes.turns > 1:
+            flags += ["--set", f"sizes.turns={sizes.turns}", "--set", f"sizes.max_source={sizes.max_length}"]
+        if config.subwords is not None:
+            flags += ["--set", f"subwords={config.subwords}"]
+            return (shlex.join(["parley", "train", "seq2seq", *flags, *root]),)
+        search = ["parley", "search", "quick", "--model", "runs/seq2seq", "--lm", display_path(path)]
+        return (
+            shlex.join(["parley", "train", "seq2seq", *flags, *root]),
+            shlex.join([*search, "--hit", "io-sample-min-k1", *root]),
+        )
+
+
+TRAIN_SEQ2SEQ, TRAIN_LM = TrainSeq2Seq(), TrainLM()

@@ -1,0 +1,112 @@
+"""Training of VHRED with attention: `parley train vhred`.
+
+Source: Niu & Bansal 2018, section 4; the model is `policies/vhred/model.py`. Beside perplexities, which are measured with the
+latent variable at the prior's mean, a run reports the divergence of posterior and prior: near zero, the latent variable
+has gone out of use.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from parley.engine.core.stats.statistics import Estimate, mean
+from parley.engine.core.stats.training import DIVERGENCES, PREDICTION, READING, TEXT
+from parley.engine.core.verbs.job import Reporter
+from parley.engine.core.verbs.supervised import FitJob, Fitting, context_gain
+from parley.engine.responders.units import PairTrainingConfig, Units, open_units
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.root import root_words
+from parley.policies.vhred import settings
+from parley.policies.vhred.settings import VhredSizes
+
+if TYPE_CHECKING:
+    from parley.policies.core.fitting.evaluation import Fitness
+    from parley.policies.vhred.batches import DialogueExamples
+
+DIALOGUES = "ubuntu_dialogues"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainVhredConfig(PairTrainingConfig):
+    """A VHRED with attention, fitted to replies and their contexts."""
+
+    sizes: VhredSizes = field(default_factory=VhredSizes)
+    """The model."""
+
+
+def small() -> TrainVhredConfig:
+    """A model for a laptop, fitted with Adam: half the published widths, 10,000 words, on the conversations of #ubuntu."""
+    return TrainVhredConfig(corpus=DIALOGUES, vocabulary=10_000, sizes=settings.small(), fit=settings.small_fit())
+
+
+def niu2018() -> TrainVhredConfig:
+    """The model of Niu & Bansal 2018 by their recipe (Adam 2e-4, clip 2), on the conversations of #ubuntu; 20,000 words."""
+    return TrainVhredConfig(corpus=DIALOGUES, vocabulary=20_000, fit=settings.niu2018_fit())
+
+
+def demo() -> TrainVhredConfig:
+    """A small model for the built-in help desk, fitted in less than two minutes of one core."""
+    return TrainVhredConfig(sizes=settings.demo(), fit=settings.demo_fit())
+
+
+class TrainVhred(FitJob[TrainVhredConfig]):
+    """`parley train vhred`."""
+
+    words = ("train", "vhred")
+    run_name = "vhred"
+    config = TrainVhredConfig
+    presets = {"small": small, "niu2018": niu2018, "demo": demo}
+    legend = PREDICTION | TEXT | READING | DIVERGENCES
+
+    def prepare(self, config: TrainVhredConfig, path: Path, reporter: Reporter) -> Fitting:
+        from parley.policies.core.fitting.evaluation import evaluate
+        from parley.policies.core.fitting.fit import Fit
+        from parley.policies.vhred.checkpoints import save_model
+        from parley.policies.vhred.evaluation import divergences
+        from parley.policies.vhred.model import VHRED
+
+        turns = config.sizes.turns
+        units = open_units(config, 1, reporter)
+        model = VHRED(units.vocabulary, config.sizes).to(config.device)
+        splits = {split: _examples(units, split, config) for split in ("train", "val", "test")}
+
+        def finish(test: Fitness) -> dict[str, Estimate]:
+            return {
+                "context_gain": context_gain(test, evaluate(model, splits["test"].exchanged())),
+                "test_kl": mean(divergences(model, splits["test"])),
+                "validation_kl": mean(divergences(model, splits["val"])),
+            }
+
+        return Fitting(
+            config=config,
+            corpus=units.corpus,
+            model=model,
+            splits=splits,
+            fit=partial(Fit, model, splits["train"], splits["val"], config.fit, config.seed),
+            save=save_model,
+            provenance={"role": "supervised", **units.provenance, "turns": turns},
+            what=f"VHRED, attention over {config.sizes.attention}, {turns} turns",
+            vocabulary=units.vocabulary,
+            words=units.vocabulary.title,
+            measure=lambda: {"validation_kl": float(divergences(model, splits["val"]).mean())},
+            finish=finish,
+        )
+
+    def next_commands(self, config: TrainVhredConfig, path: Path) -> tuple[str, ...]:
+        return (shlex.join(["parley", "evaluate", "robustness", "--model", display_path(path), *root_words(config.data_root)]),)
+
+
+def _examples(units: Units, split: str, config: TrainVhredConfig) -> DialogueExamples:
+    from parley.envs.corpora.pairs.contexts import examples
+    from parley.policies.vhred.batches import DialogueExamples
+
+    found = list(examples(units.corpus, split, config.sizes.turns))
+    contexts, replies = [each.context for each in found], [each.reply for each in found]
+    return DialogueExamples(contexts, replies, units.vocabulary, config.sizes)
+
+
+TRAIN_VHRED = TrainVhred()

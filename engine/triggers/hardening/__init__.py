@@ -1,0 +1,1 @@
+"""Chat models trained against triggers and perturbations: `parley train hardened`. Read `hardened.py` first."""

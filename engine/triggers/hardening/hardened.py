@@ -1,0 +1,313 @@
+"""Hardening of Hugging Face models: `parley train hardened`.
+
+A causal model goes on from its weights: triggers that searches have found are answered by a safe reply, contexts that
+perturbations changed as before, or, where the answer should change, less likely so by a margin (`policies/chat/contrasts.py`),
+and contexts of a corpus keep it as it is. Low-rank adapters learn, or all weights; either way
+what is stored is a whole model, as `save_pretrained` writes it, so that `hf:RUN` is a model wherever one is asked for.
+
+Measured before and after, on triggers of targets that nothing was learned from: how often the model says the target after the
+trigger as it is typed, and what the hardening cost on clean contexts. That attacks which are found anew fail as well, only a
+further `parley search --model hf:RUN` can tell.
+
+What is learned from: `lessons.py`; which triggers were found: `found.py`; what is measured: `hardened_figures.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parley.engine.core.runs.documents import write_document
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.stats.training import BEFORE, HARDENED
+from parley.engine.core.verbs.device import require_device, threads
+from parley.engine.core.verbs.job import Job, Reporter, Summary
+from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
+from parley.engine.perturb.strategy import Strategy
+from parley.engine.triggers.hardening.found import FoundTrigger, found_triggers, split_triggers
+from parley.engine.triggers.hardening.hardened_config import OWN, TrainHardenedConfig, demo, full, lora
+from parley.engine.triggers.hardening.hardened_figures import answered_by, as_read, behind, figures, saying
+from parley.engine.triggers.hardening.lessons import (
+    CLEAN,
+    LessonSplits,
+    clean_examples,
+    counted,
+    make_lessons,
+    prompts_of,
+    read_lessons,
+    require_request,
+    save_lessons,
+    training_lessons,
+    validation_lessons,
+)
+from parley.envs.core.disk import sync
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.core.storage.copies import CHECKPOINT
+from parley.envs.core.storage.uris import HUGGING_FACE, display_path
+from parley.envs.corpora.pairs.turns import Example
+from parley.envs.corpora.root import data_root, root_words
+
+if TYPE_CHECKING:
+    from parley.policies.chat.predictor import ChatPredictor
+
+REPLIES = "replies.json"
+"""What was said to each held-out prompt, before and after."""
+_BEFORE = "before"
+"""Kind of the event that says what the model was before it learned."""
+
+
+@dataclass(frozen=True)
+class HardenedBy:
+    """What is hardened by what, found and checked.
+
+    Args:
+        config: what was asked for.
+        model: on its device, in float32 and evaluation mode.
+        stored_as: precision of its weights, in which they are stored again.
+        tokenizer: of the model.
+        triggers: by split.
+        clean: contexts by split.
+        strategies: of perturbation.
+        kept: lessons that the run has begun with; None where it begins.
+    """
+
+    config: TrainHardenedConfig
+    model: Any
+    stored_as: Any
+    tokenizer: Any
+    triggers: Mapping[str, Sequence[FoundTrigger]]
+    clean: Mapping[str, Sequence[Example]]
+    strategies: Sequence[Strategy]
+    kept: LessonSplits | None
+
+
+class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
+    """`parley train hardened`."""
+
+    words = ("train", "hardened")
+    run_name = "hardened"
+    config = TrainHardenedConfig
+    presets = {"lora": lora, "full": full, "demo": demo}
+    legend = HARDENED
+    files = (CHECKPOINT, REPLIES, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = EPOCHS
+
+    def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
+        """The model, what it learns from, and the strategies, each tried once."""
+        config.require_weights()
+        require_device(config.device, "--device")
+        if not config.search_runs and not config.strategies:
+            fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
+            raise ConfigError("there is nothing to harden the model against", got="neither searches nor strategies", fix=fix)
+        kept = read_lessons(path)
+        triggers: Mapping[str, Sequence[FoundTrigger]] = {}
+        # Before packages, corpora and models are loaded, which takes half a minute.
+        if config.search_runs and kept is None:
+            found = found_triggers(config.search_runs, hits_only=config.found == "hits")
+            if config.reply == OWN:
+                for each in found:
+                    require_request(each, config.template)
+            triggers = split_triggers(found, config.held_out, config.seed)
+        if config.method == "lora":
+            from parley.policies.chat.lora import require_peft
+
+            require_peft()
+        clean = clean_examples(config)
+        strategies = _strategies(config, clean["train"][0])
+        tokenizer, model = _read_model(config)
+        stored_as = model.dtype
+        for each in (each for split in triggers.values() for each in split):
+            prompts_of(each, tokenizer, config.template)
+        return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, kept)
+
+    def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
+        """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
+        from parley.policies.chat.contrasts import ContrastObjective
+        from parley.policies.core.fitting.fit import Fit
+
+        config, tokenizer, model = prepared.config, prepared.tokenizer, prepared.model
+        with threads(config.threads):
+            lessons = prepared.kept or _begin(run, prepared, reporter)
+            before, said_before = _before(run, prepared, lessons, reporter)
+            predictor = _predictor(prepared)
+            read = {
+                "train": training_lessons(lessons["train"], share=config.trigger_share, control=config.control),
+                "validation": validation_lessons(lessons["validation"], control=config.control),
+            }
+            splits = {split: as_read(tokenizer, model, found) for split, found in read.items()}
+            objective = ContrastObjective(predictor, splits["train"], alpha=config.alpha, margin=config.margin)
+            state = run.path / STATE
+            fit = Fit(
+                predictor,
+                splits["train"],
+                splits["validation"],
+                config.fit,
+                config.seed,
+                state,
+                fresh=False,
+                objective=objective,
+            )
+            run_fit(fit, run, reporter)
+            if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
+                reporter.say("no epoch was better than the model that it began with, which is kept: change fit.learning_rate")
+            model = _whole(predictor.model, config).eval().requires_grad_(False)
+            # What is measured is what is stored.
+            model = model.to(prepared.stored_as)
+            _save_pretrained(model, tokenizer, run.path / CHECKPOINT)
+            after, said = figures(model.float(), tokenizer, lessons, config, reporter, said_before)
+        _write_replies(run, lessons, said_before, said)
+        metrics = after | {name + BEFORE: figure for name, figure in before.items()}
+        num = len(read["train"])
+        against = "clean contexts alone" if config.control else " and ".join(filter(None, (config.searches, config.strategies)))
+        return Summary(
+            f"{config.model}, hardened by {against}",
+            f"{config.method}, {num:,} lessons an epoch, {len(fit.history)} epochs, seed {config.seed}.",
+            {name: metrics[name] for name in HARDENED if name in metrics},
+            {"lessons": counted(read["train"])},
+        )
+
+    def models(self, config: TrainHardenedConfig) -> Mapping[str, str]:
+        return {"model": config.place}
+
+    def next_commands(self, config: TrainHardenedConfig, path: Path) -> tuple[str, ...]:
+        """The page, and the same attack on the hardened model."""
+        model = f"{HUGGING_FACE}{display_path(path)}"
+        attack = ["parley", "search", "--model", model, "--hit", "o-greedy", *root_words(config.data_root)]
+        return (*super().next_commands(config, path), shlex.join(attack))
+
+
+def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]:
+    """The strategies of perturbation, each tried on an example.
+
+    Raises:
+        ConfigError: there is none of such a name.
+        DataError: what one of them leans on is not there.
+    """
+    from parley.engine.perturb.catalogue import build, names
+    from parley.engine.perturb.resources import Resources
+
+    if not config.strategies:
+        return []
+    resources = Resources(config.perturb, None, (), data_root(config.data_root), config.device, config.corpus)
+    found = build(names(config.strategies), config.perturb, resources)
+    for strategy in found:
+        strategy.perturb([example.context], [0])
+    return found
+
+
+def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
+    """The tokenizer and the causal model of a name, on its device and in the precision of its file.
+
+    Raises:
+        CheckpointError: there is none.
+        ConfigError: it is no causal model, nothing ends its replies, it is quantized, or a package is missing.
+    """
+    from parley.policies.chat.reading import load_local
+    from parley.policies.chat.settings import ChatModelSettings
+
+    chat_model = load_local(config.model, ChatModelSettings(dtype="auto", device=config.device, date=config.date))
+    if getattr(chat_model.model, "is_quantized", False):
+        raise ConfigError("quantized weights do not learn", where=config.model, fix="name the model before it was quantized")
+    return chat_model.tokenizer, chat_model.model
+
+
+def _predictor(prepared: HardenedBy) -> ChatPredictor:
+    """The model with what learns in it."""
+    from parley.policies.chat.lora import adapted
+    from parley.policies.chat.predictor import ChatPredictor
+
+    config, model = prepared.config, prepared.model
+    if config.method == "lora":
+        return ChatPredictor(adapted(model.requires_grad_(False), config.lora, config.seed).to(config.device))
+    return ChatPredictor(model.requires_grad_(True))
+
+
+def _whole(model: Any, config: TrainHardenedConfig) -> Any:
+    from parley.policies.chat.lora import merged
+
+    return merged(model, config.model) if config.method == "lora" else model
+
+
+def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSplits:
+    """Makes the lessons and keeps them in the run."""
+    config = prepared.config
+    answers = answered_by(prepared.model, prepared.tokenizer, config, reporter, "the model's own replies")
+    lessons = make_lessons(config, prepared.triggers, prepared.clean, prepared.strategies, prepared.tokenizer, answers)
+    for split, found in lessons.items():
+        if not any(each.kind == CLEAN for each in found):
+            fix = "take another corpus, or --clean recorded"
+            raise DataError("the model says nothing to any context", where=f"{config.corpus}, {split} split", fix=fix)
+        # What is longer than the model reads is told of before anything is learned.
+        as_read(prepared.tokenizer, prepared.model, [*found, *(saying(each) for each in found if each.target)])
+    save_lessons(lessons, run.path)
+    for split, found in lessons.items():
+        reporter.say(f"{split} split: {', '.join(f'{num} {kind}' for kind, num in counted(found).items())}")
+    return lessons
+
+
+def _before(
+    run: RunFolder, prepared: HardenedBy, lessons: LessonSplits, reporter: Reporter
+) -> tuple[dict[str, Estimate], dict[str, str]]:
+    """Figures and replies of the model as it was, which a run that goes on has noted."""
+    for event in run.events({_BEFORE: {"figures": dict, "replies": dict}}):
+        if event["kind"] == _BEFORE:
+            return {name: Estimate.from_json(parts) for name, parts in event["figures"].items()}, event["replies"]
+    found, replies = figures(prepared.model, prepared.tokenizer, lessons, prepared.config, reporter, None)
+    run.event(_BEFORE, figures={name: figure.to_json() for name, figure in found.items()}, replies=replies)
+    return found, replies
+
+
+def _save_pretrained(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Writes model and tokenizer aside, then puts them in place.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    from parley.policies.hugging_face.models import without_progress_bars
+
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        with without_progress_bars():
+            model.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+        for part in aside.iterdir():
+            sync(part)
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+        sync(folder.parent)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        fix = "free disk space or choose another folder"
+        raise CheckpointError("the model cannot be written", where=folder, got=str(error), fix=fix) from None
+
+
+def _write_replies(run: RunFolder, lessons: LessonSplits, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    rows = [
+        {
+            "kind": each.kind,
+            "key": each.key,
+            "said": each.said,
+            "target": each.target,
+            "wanted": each.reply,
+            "before": before[each.prompt],
+            "after": after[each.prompt],
+        }
+        for each in [*lessons["test"], *map(behind, (each for each in lessons["test"] if each.contrast))]
+    ]
+    try:
+        write_document(run.path / REPLIES, {"test": rows})
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(run.path)}"
+        raise RunError("the replies cannot be written", where=run.path / REPLIES, got=error.strerror, fix=fix) from None
+
+
+TRAIN_HARDENED = TrainHardened()

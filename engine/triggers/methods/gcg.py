@@ -1,0 +1,129 @@
+"""Greedy coordinate gradient: random single swaps among the steepest words of all positions (Zou et al. 2023, algorithm 1).
+
+A visit draws `candidates` swaps, each a uniform position and a uniform one of its `words_per_position` steepest words, and
+moves to the best of them even where that is worse, as nanoGCG does without a buffer. With `buffer` it keeps the best few inputs
+met, no two alike, and each visit starts from the best of them. What is returned is the best input seen.
+# nanoGCG: a buffer begins with as many drawn inputs. Ours: with the first input alone, which costs no candidates.
+
+    num_replaced    words that each candidate replaces, at different positions (nanoGCG's n_replace)
+    momentum        lists by g_t = momentum g_(t-1) + slopes of step t (MAC: Zhang & Wei 2024, arXiv 2405.01229)
+
+# MAC: all steps so far. Ours: those whose weight is a thousandth or more, so that words alone are kept of them.
+
+Sizes are nanoGCG's when not given: 512 swaps, lists of 256; `settings.gcg` has its number of steps too.
+
+    B searches, N searched positions, W words of a list, G candidates, R words that one replaces
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, log
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parley.engine.triggers.methods.method import WordMethod
+from parley.engine.triggers.methods.settings import CANDIDATES_GCG
+from parley.engine.triggers.scorers.scorer import Incumbent, Swaps
+from parley.engine.triggers.search.batch import SearchState, Task
+from parley.envs.core.seeds import stream
+
+LEAST_WEIGHT = 1e-3
+"""Of a step that momentum remembers."""
+
+
+@dataclass(eq=False, kw_only=True)
+class GcgState(SearchState):
+    """A search, the input where it stands, those of its buffer (least loss first), and those of its steps (the last first)."""
+
+    current: Incumbent
+    buffer: list[Incumbent] = field(default_factory=list)
+    past: list[Incumbent] = field(default_factory=list)
+
+
+class Gcg(WordMethod[GcgState]):
+    """Random swaps from the gradient's lists."""
+
+    uses = (*WordMethod.uses, "words_per_position", "num_replaced", "momentum", "buffer", "screening")
+    sizes = {"candidates": CANDIDATES_GCG}
+
+    def begin(self, task: Task, incumbent: Incumbent) -> GcgState:
+        alone = [incumbent]
+        buffer, past = alone if self.settings.buffer else [], alone if self.settings.momentum else []
+        return GcgState(task=task, best=incumbent, current=incumbent, buffer=buffer, past=past)
+
+    def step(self, states: Sequence[GcgState]) -> None:
+        words_BN = self.choose(states)
+        for state, incumbent in zip(states, self.measure([state.task for state in states], words_BN.unbind()), strict=True):
+            state.current = incumbent
+            if self.settings.buffer:
+                self._remember(state, incumbent)
+            if self.settings.momentum:
+                state.past = [state.current, *state.past][: ceil(log(LEAST_WEIGHT) / log(self.settings.momentum))]
+            self.keep(state, incumbent)
+            self.visited(state, tried=self.tried, moved=True)
+
+    @property
+    def tried(self) -> int:
+        """Inputs that a visit costs."""
+        return self.candidates
+
+    def choose(self, states: Sequence[GcgState]) -> Tensor:
+        """Where the searches move (B, N)."""
+        lists = self._lists(states)
+        if self.settings.num_replaced > 1:
+            return self._best_inputs(states, lists)
+        draws = [self._draw(state, lists.shape[2]) for state in states]
+        positions_BG, ranks_BG = torch.from_numpy(np.stack(draws, axis=1)).to(lists.device)
+        rows_B1 = torch.arange(len(states), device=lists.device)[:, None]
+        return self.best_swaps(states, Swaps(positions_BG, lists[rows_B1, positions_BG, ranks_BG]))
+
+    def _lists(self, states: Sequence[GcgState]) -> Tensor:
+        """The steepest words (B, N, W) of every position, by the slopes at hand or with those of earlier steps."""
+        num, length = self.settings.words_per_position, self.victim.input_length
+        if not self.settings.momentum:
+            return self.steepest(*self.everywhere([state.current for state in states]), num).view(len(states), length, -1)
+        lists = []
+        for state in states:
+            slopes_NV = self.slopes(*self.everywhere(state.past[:1]))
+            for steps, incumbent in enumerate(state.past[1:], start=1):
+                slopes_NV += self.settings.momentum**steps * self.slopes(*self.everywhere([incumbent]))
+            lists.append(slopes_NV.topk(min(num, self.goal.num_searchable), largest=False).indices)
+        return torch.stack(lists)
+
+    def best_swaps(self, states: Sequence[GcgState], swaps: Swaps) -> Tensor:
+        """Each input with the best of its single swaps (B, N)."""
+        device, current = swaps.words_BG.device, [state.current for state in states]
+        to_beat_B = torch.full((len(states),), torch.inf, device=device)
+        choices_B = self.scorer.best_swap(current, swaps, to_beat_B)[0].to(device)[:, None]
+        words_BN = torch.stack([incumbent.words for incumbent in current])
+        return words_BN.scatter(1, swaps.positions_BG.gather(1, choices_B), swaps.words_BG.gather(1, choices_B))
+
+    def _best_inputs(self, states: Sequence[GcgState], lists: Tensor) -> Tensor:
+        """The best (B, N) of inputs in which several words are replaced."""
+        found, num, length = [], self.candidates, self.victim.input_length
+        several = min(self.settings.num_replaced, length)
+        for state, words_NW in zip(states, lists, strict=True):
+            rng = stream(state.task.seed, "gcg", state.task.key, state.task.restart, state.visits)
+            places_GR = torch.from_numpy(rng.random((num, length)).argsort(1)[:, :several].copy()).to(lists.device)
+            ranks_GR = torch.from_numpy(rng.integers(words_NW.shape[1], size=(num, several))).to(lists.device)
+            tried_GN = state.current.words.repeat(num, 1).scatter(1, places_GR, words_NW[places_GR, ranks_GR])
+            loss_G = self.scorer.losses([state.task.target] * num, tried_GN)
+            found.append(tried_GN[int(loss_G.argmin())])
+        return torch.stack(found)
+
+    def _remember(self, state: GcgState, incumbent: Incumbent) -> None:
+        """Puts an input that is new into the buffer, in the place of the worst where it is full; the best is gone on from."""
+        if not any(torch.equal(incumbent.words, known.words) for known in state.buffer):
+            by_loss = sorted([*state.buffer, incumbent], key=lambda each: each.loss)
+            state.buffer = by_loss[: self.settings.buffer]
+        state.current = state.buffer[0]
+
+    def _draw(self, state: GcgState, num_words: int) -> np.ndarray:
+        """Positions and ranks (2, G) of a visit's swaps."""
+        rng = stream(state.task.seed, "gcg", state.task.key, state.task.restart, state.visits)
+        num = self.candidates
+        return np.stack([rng.integers(self.victim.input_length, size=num), rng.integers(num_words, size=num)])

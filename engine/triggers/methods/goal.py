@@ -1,0 +1,57 @@
+"""What a method is to reach: which model is asked for what, when a reading is a hit, and from where a search starts.
+
+B inputs, N searched positions, V words
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.scorers.scorer import Scorer, Victim
+from parley.envs.core.seeds import stream
+
+Initial = Callable[[Sequence[int]], Tensor]
+"""From one seed each to inputs (B, N) int64; an input may depend on its own seed only."""
+Satisfied = Callable[[Reading], bool]
+"""Whether a reading is all that the search is for."""
+
+
+class Goal:
+    """What a method is bound to.
+
+    Args:
+        scorer: answers for the model and the objective.
+        satisfied: a hit; ends a restart when the method stops on hits.
+        initial: draws inputs; uniform when None. Language-model samples for hits that limit the input (paper, section 5).
+    """
+
+    def __init__(self, scorer: Scorer, satisfied: Satisfied, initial: Initial | None = None) -> None:
+        self.scorer, self.satisfied = scorer, satisfied
+        self.initial = initial or uniform_inputs(self.victim.searchable_V, self.victim.input_length)
+        self.num_searchable = int(self.victim.searchable_V.sum())
+
+    @property
+    def victim(self) -> Victim:
+        """The model under test."""
+        return self.scorer.victim
+
+    def refused(self, target: Tensor) -> int:
+        """How many candidates of a search the victim's rules refused since this was last asked; see `typed.RuledScorer`."""
+        counted = getattr(self.scorer, "refused", None)
+        return counted(target) if counted else 0
+
+
+def uniform_inputs(searchable_V: Tensor, length: int) -> Initial:
+    """Inputs of words drawn uniformly from those that an input may hold, as the paper starts unless the input is judged."""
+    words = searchable_V.nonzero()[:, 0].cpu().numpy()
+
+    def draw(seeds: Sequence[int]) -> Tensor:
+        drawn = [words[stream(seed, "uniform").integers(len(words), size=length)] for seed in seeds]
+        return torch.from_numpy(np.stack(drawn)).to(searchable_V.device)
+
+    return draw

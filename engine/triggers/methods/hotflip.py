@@ -1,0 +1,94 @@
+"""HotFlip: flips chosen by first-order estimates alone, in a beam (Ebrahimi et al. 2018, equations 3 to 10 and section 3.2).
+
+    dL(t: a -> b) = dL/dx_tb - dL/dx_ta                       equation 6: one word for another at position t
+    L(x with the flip) = L(x) + dL(t: a -> b)                 what a beam is sorted by
+
+A visit takes the gradient at each input of the beam, estimates every flip of a word at every position by it, and keeps the
+`beams` flips of least estimated loss, of all inputs together; only these are measured, one pass forward and one backward each,
+and are the next beam. So a visit costs as many candidates as the beam is wide. What is returned is the best input measured.
+
+TextAttack's recipe has a beam of 10, as here; it sorts by measured losses the single best flip of each position.
+# Paper: goes on until the prediction changes, in texts whose meaning has to be kept. Ours: until a hit or a limit, from any
+input; inputs that were measured are not measured again, so that a beam does not go round in circles.
+
+    B inputs of a beam, N searched positions, V words
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from parley.engine.triggers.methods.method import WordMethod
+from parley.engine.triggers.methods.settings import BEAMS_HOTFLIP
+from parley.engine.triggers.scorers.scorer import Incumbent
+from parley.engine.triggers.search.batch import SearchState, Task
+
+
+@dataclass(eq=False, kw_only=True)
+class HotFlipState(SearchState):
+    """A search, its beam, and the inputs that it has measured."""
+
+    beam: list[Incumbent]
+    measured: list[list[int]]
+
+
+class HotFlip(WordMethod[HotFlipState]):
+    """A beam over flips, sorted by gradient."""
+
+    uses = ("beams", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
+    sizes = {"beams": BEAMS_HOTFLIP}
+
+    def begin(self, task: Task, incumbent: Incumbent) -> HotFlipState:
+        return HotFlipState(task=task, best=incumbent, beam=[incumbent], measured=[incumbent.words.tolist()])
+
+    def step(self, states: Sequence[HotFlipState]) -> None:
+        flipped = [self._flipped(state) for state in states]
+        reached = iter(
+            self.measure(
+                [state.task for state, inputs in zip(states, flipped, strict=True) for _ in inputs],
+                [words_N for inputs in flipped for words_N in inputs],
+            )
+        )
+        for state, inputs in zip(states, flipped, strict=True):
+            before = state.best
+            state.beam = [next(reached) for _ in inputs]
+            state.measured += [words_N.tolist() for words_N in inputs]
+            for incumbent in state.beam:
+                self.keep(state, incumbent)
+            moved = state.best is not before
+            self.visited(state, tried=len(inputs), moved=moved, converged=not inputs, ahead=self._width)
+
+    @property
+    def _width(self) -> int:
+        """Inputs of the beam; no more than a restart may try."""
+        return min(self.beams, self.settings.max_candidates or self.beams)
+
+    def _flipped(self, state: HotFlipState) -> list[Tensor]:
+        """The flips (N,) of least estimated loss of a beam, none measured before."""
+        length, width = self.victim.input_length, self._width
+        slopes_BNV = self.slopes(*self.everywhere(state.beam)).unflatten(0, (len(state.beam), length))
+        words_BN = torch.stack([incumbent.words for incumbent in state.beam])
+        loss_B = slopes_BNV.new_tensor([incumbent.loss for incumbent in state.beam])
+        there_BN1 = slopes_BNV.gather(2, words_BN[..., None])
+        estimate_BNV = loss_B[:, None, None] + slopes_BNV - there_BN1
+        # To put back the word that is there is no flip.
+        estimate_BNV.scatter_(2, words_BN[..., None], torch.inf)
+        measured, found = set(map(tuple, state.measured)), dict[tuple[int, ...], Tensor]()
+        looked_at = 0
+        while len(found) < width and looked_at < estimate_BNV.numel():
+            # Some flips were measured, or are those of another input too.
+            most = min(estimate_BNV.numel(), max(4 * width, 8 * looked_at))
+            best = estimate_BNV.flatten().topk(most, largest=False)
+            places = torch.stack(torch.unravel_index(best.indices, estimate_BNV.shape), 1)[best.values < torch.inf]
+            for row, position, word in places[looked_at:].tolist():
+                words_N = words_BN[row].clone()
+                words_N[position] = word
+                key = tuple(words_N.tolist())
+                if key not in measured and len(found) < width:
+                    found.setdefault(key, words_N)
+            looked_at = most
+        return list(found.values())

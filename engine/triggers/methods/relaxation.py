@@ -1,0 +1,184 @@
+"""Continuous relaxation: an input of real numbers instead of words, by gradient descent (He & Glass 2018, appendix A).
+
+    minimise over z   -1/m sum_t log P(y_t | y_<t, x) + lambda_c 1/n sum_t ( ||x_t||_1 - 2 max_j x_tj )        equation 10
+
+    embedding    x_t = z_t stands in place of a word's embedding, lambda_c = 0                                  equation 9
+    one-hot      x_t = sigmoid(z_t) weighs the words' embeddings; the second term draws it towards one word
+    projection   each x_t of a one-hot input becomes its strongest word
+
+The first two reach many targets that no input of words reaches: table 1's point is that the third loses them all.
+
+As in the released code: z starts at N(0, 1), less 3 for one-hot inputs; SGD whose momentum starts anew each round; words that
+are the likeliest already keep a hundredth of their weight. It divides a batch's summed loss by the words of all its targets;
+here each loss is divided by its own target's words, as in the paper, so that a target goes its own way in any batch, up to
+rounding. It weighs special words too, and the fixed mark at the input's end; here x weighs what an input of words may hold.
+
+    B targets, N positions, S words that an input may hold, T words of a target with its end, E embedding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.methods.method import Method
+from parley.engine.triggers.methods.objective import RELEASED_WEIGHT, TriggerObjective
+from parley.engine.triggers.methods.settings import L1_WEIGHT, RelaxationSettings
+from parley.engine.triggers.scorers.scorer import Victim, read_replies, stack_targets
+from parley.engine.triggers.search.batch import Outcome, Task
+from parley.engine.triggers.search.batch_finder import BatchFinder
+from parley.envs.core.errors import CheckpointError
+from parley.envs.core.seeds import stream
+
+STARTING_LOGIT = -3.0
+"""Mean of a one-hot input's z at the start."""
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """What the descent for a target came to.
+
+    Args:
+        task: the target.
+        loss: the objective of the continuous input, without the second term.
+        reading: how likely the target's words are after the continuous input.
+        words: the projected input's ids; None in embedding mode.
+        projected: how likely the target's words are after those; None in embedding mode.
+    """
+
+    task: Task
+    loss: float
+    reading: Reading
+    words: tuple[int, ...] | None
+    projected: Reading | None
+
+
+def relax(
+    victim: Victim, tasks: Sequence[Task], settings: RelaxationSettings, objective: TriggerObjective | None = None
+) -> list[Relaxed]:
+    """Optimises a continuous input for each target, side by side.
+
+    Args:
+        victim: the model.
+        tasks: the targets; their z is drawn from (seed, key, restart).
+        settings: what is optimised, and for how long.
+        objective: of the target's words; the greedy one with a hundredth left of satisfied words when None.
+
+    Raises:
+        CheckpointError: the loss has left all bounds.
+    """
+    objective = objective or TriggerObjective(kind="greedy", satisfied_weight=RELEASED_WEIGHT)
+    assert objective.lm_weight == 0, "a language model judges words"
+    embedding_SE = victim.embedding_VE[victim.searchable_V].detach()
+    replies_BT, mask_BT = stack_targets([task.target for task in tasks])
+    embeds = settings.mode == "embedding"
+    width = embedding_SE.shape[1 if embeds else 0]
+    streams = [stream(task.seed, "relaxation", task.key, task.restart) for task in tasks]
+    drawn = np.stack([each.standard_normal((victim.input_length, width), dtype=np.float32) for each in streams])
+    z = torch.from_numpy(drawn).to(embedding_SE) + (0.0 if embeds else STARTING_LOGIT)
+    z.requires_grad_()
+    l1_weight = L1_WEIGHT if settings.l1_weight is None else settings.l1_weight
+
+    def embedded_BNE() -> Tensor:
+        return z if embeds else z.sigmoid() @ embedding_SE
+
+    for _ in range(settings.rounds):
+        optimiser = torch.optim.SGD(
+            [z], lr=settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
+        )
+        for _ in range(settings.steps):
+            nll_BT, likeliest_BT = read_replies(victim, embedded_BNE(), replies_BT)
+            loss_B = objective.loss(nll_BT, likeliest_BT, mask_BT, None)
+            if not embeds:
+                loss_B = loss_B + l1_weight * _spread(z.sigmoid())
+            (z.grad,) = torch.autograd.grad(loss_B.sum(), [z])
+            optimiser.step()
+    return _outcomes(victim, tasks, objective, embedded_BNE().detach(), None if embeds else z.detach())
+
+
+class Relaxation(Method):
+    """Continuous inputs; a restart is a descent from another point. No language model can judge them."""
+
+    searches_words = False
+    uses = ("relaxation", "restarts", "stop_on_hit")
+
+    @property
+    def finds_words(self) -> bool:
+        return self.settings.relaxation.mode == "one-hot"
+
+    def search_all(
+        self, tasks: Iterable[Task], finder: BatchFinder, on_step: Callable[[int], None] | None = None
+    ) -> Iterator[Outcome]:
+        """One restart of all targets after the other, those left out that a hit has ended."""
+        settings, objective = self.settings.relaxation, self.scorer.objective
+        # Satisfied words keep a little, in every objective: without it they would be let go.
+        objective = replace(objective, satisfied_weight=max(objective.satisfied_weight, RELEASED_WEIGHT))
+        steps, tried, ended = settings.rounds * settings.steps, 0, set[str]()
+        for _, restart in groupby(tasks, key=lambda task: task.restart):
+            left = [task for task in restart if task.key not in ended]
+            found = self._relax(left, objective, finder)
+            tried += steps * len(left)
+            if on_step is not None:
+                on_step(tried)
+            for relaxed in found:
+                satisfied = self.goal.satisfied(relaxed.reading)
+                ended |= {relaxed.task.key} if satisfied and self.settings.stop_on_hit else set()
+                yield Outcome(
+                    task=relaxed.task,
+                    words=relaxed.words,
+                    loss=relaxed.loss,
+                    reading=relaxed.reading,
+                    sweeps=0,
+                    visits=steps,
+                    accepted=steps,
+                    candidates=steps,
+                    loss_by_sweep=(relaxed.loss,),
+                    stopped="satisfied" if satisfied else "limit",
+                    projected=relaxed.projected,
+                )
+
+    def _relax(self, tasks: Sequence[Task], objective: TriggerObjective, finder: BatchFinder) -> list[Relaxed]:
+        """As many at a time as fit."""
+        found: list[Relaxed] = []
+        settings = self.settings.relaxation
+        finder.in_pieces(lambda piece: found.extend(relax(self.victim, piece, settings, objective)), tasks)
+        return found
+
+
+def _spread(x_BNS: Tensor) -> Tensor:
+    """How far inputs are from single words (B,): mean over positions of the l1 norm less twice the largest weight."""
+    return (x_BNS.sum(-1) - 2 * x_BNS.amax(-1)).mean(-1)
+
+
+@torch.no_grad()
+def _outcomes(
+    victim: Victim, tasks: Sequence[Task], objective: TriggerObjective, embedded_BNE: Tensor, z_BNS: Tensor | None
+) -> list[Relaxed]:
+    targets = [task.target for task in tasks]
+    replies_BT, mask_BT = stack_targets(targets)
+    nll_BT, likeliest_BT = read_replies(victim, embedded_BNE, replies_BT)
+    losses = objective.loss(nll_BT, likeliest_BT, mask_BT, None)
+    if not bool(losses.isfinite().all()):
+        broken = tasks[int((~losses.isfinite()).nonzero()[0])]
+        raise CheckpointError(
+            "the loss of a continuous input is no number", where=f"target {broken.key}", fix="lower its learning rate"
+        )
+    readings = _readings(targets, nll_BT, likeliest_BT)
+    if z_BNS is None:
+        found = zip(tasks, losses.tolist(), readings, strict=True)
+        return [Relaxed(task, loss, reading, None, None) for task, loss, reading in found]
+    words_BN = victim.searchable_V.nonzero()[:, 0][z_BNS.argmax(-1)]
+    projected = _readings(targets, *read_replies(victim, victim.embedding_VE[words_BN], replies_BT))
+    parts = zip(tasks, losses.tolist(), readings, words_BN.tolist(), projected, strict=True)
+    return [Relaxed(task, loss, reading, tuple(words), after) for task, loss, reading, words, after in parts]
+
+
+def _readings(targets: Sequence[Tensor], nll_BT: Tensor, likeliest_BT: Tensor) -> list[Reading]:
+    rows = zip(targets, (-nll_BT).tolist(), likeliest_BT.tolist(), strict=True)
+    return [Reading(log_probability[: len(target)], likeliest[: len(target)]) for target, log_probability, likeliest in rows]

@@ -1,0 +1,58 @@
+"""What the chapter of triggers reads: searches, and tables of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from parley.engine.core.page.content import ShownRun
+from parley.engine.core.stats.statistics import NOTHING, Estimate
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.triggers.metrics.hits import HIT_RATE
+from parley.engine.triggers.page.typed import ShownTyped
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownSearch(ShownRun):
+    """One trigger search; its items are targets.
+
+    Args:
+        targets: the list of sentences that was searched for.
+        hit: the type of hit that was searched for.
+        thresholds: what separates usual words from unusual ones, in nats, by name.
+        skipped: sentences that no target could be made of, each with the reason.
+        candidates: inputs tried at each visit.
+        alike: equal for searches that differ in `candidates` alone.
+    """
+
+    unit = "targets"
+    targets: str = ""
+    hit: str
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    skipped: Sequence[tuple[str, str]] = ()
+    candidates: int = 0
+    alike: str = ""
+
+    @property
+    def rate(self) -> Estimate:
+        """The share of targets that are hits as wanted."""
+        return self.metrics.get(f"{HIT_RATE}{self.hit}", NOTHING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triggers:
+    """What a page shows.
+
+    Args:
+        searches: one by one.
+        tables: of several.
+        others: runs that are shown by their metrics alone.
+        typed: runs that type inputs to chat models.
+        compared: what a successful reply is, and the share of targets with one by method, under one budget.
+    """
+
+    searches: Sequence[ShownSearch] = ()
+    tables: Sequence[tuple[str, TextTable]] = ()
+    others: Sequence[ShownRun] = ()
+    typed: Sequence[ShownTyped] = ()
+    compared: Sequence[tuple[str, Mapping[str, Estimate]]] = ()

@@ -1,0 +1,236 @@
+"""Inputs that were typed to chat models, for people to read: prompt, input, target and what was replied.
+
+Prompts, inputs, targets and replies are hostile text: it is made visible before it is shown, and the page escapes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from parley.engine.core.page.content import Item, ShownRun, Verdict
+from parley.engine.core.page.markup import fill, line
+from parley.engine.core.page.runs import Run
+from parley.engine.core.page.verdicts import SHARE, caveat, first_marks, listed, number
+from parley.engine.core.stats.answers import NO_REPLY, is_no_reply
+from parley.engine.core.stats.rows import Row
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.verbs.job import Job
+from parley.engine.triggers.metrics.hits import VERIFIED
+from parley.engine.triggers.metrics.successes import successful_reply
+from parley.engine.triggers.metrics.text import EMPTY, RANDOM, TEXT_METRICS
+from parley.engine.triggers.metrics.transfer import BETWEEN, describe_transfer
+from parley.engine.triggers.metrics.transfer import EMPTY as NO_TRIGGER
+from parley.engine.triggers.metrics.universal import EMPTY as NO_INPUTS
+from parley.engine.triggers.metrics.universal import FOUND, HELD_OUT, KINDS, SEARCHED, best_found, describe_universal
+from parley.engine.triggers.metrics.universal import RANDOM as RANDOM_INPUTS
+from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
+from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER
+from parley.engine.triggers.verbs.universal import SEARCH_UNIVERSAL
+from parley.envs.core.visible import visible
+
+NUM_SHOWN = 200
+"""Replies of a run that the viewer holds."""
+
+
+Marks = tuple[str, dict[str, Estimate]]
+"""What is counted, in the plural, and shares of it by what was typed."""
+
+
+@dataclass(frozen=True)
+class TypedReply:
+    """A reply of a model.
+
+    Args:
+        key: its own in the run.
+        sort: what was typed, in a word or two, such as "found" or "no input".
+        place: whose reply it is, or behind which sort of prompt.
+        prompt: the request; None where what is typed is all that is asked.
+        typed: what stood in its slots; empty where nothing did.
+        target: what was to be said.
+        row: what the model answered: the columns `reply`, `verified`, `kind`, `reasoning` and `withheld`.
+        measured: numbers to sort by, by name.
+        model: whose reply it is, where there are several and `place` does not say so.
+    """
+
+    key: str
+    sort: str
+    place: str
+    prompt: str | None
+    typed: Sequence[str]
+    target: str
+    row: Row
+    measured: Mapping[str, float]
+    model: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether the reply is one."""
+        return bool(self.row[VERIFIED])
+
+    @property
+    def no_reply(self) -> str:
+        """The kind of an answer that is no reply; empty of a reply."""
+        return str(self.row["kind"]) if is_no_reply(self.row) else ""
+
+    @property
+    def shown(self) -> str:
+        """The reply, or what stands in its place."""
+        return f"(no reply: {self.no_reply})" if self.no_reply else str(self.row["reply"])
+
+    def part(self, column: str) -> str:
+        """Return another part of the answer; empty where there is none, as in rows of older runs."""
+        return str(self.row.get(column) or "")
+
+
+class _Sort(NamedTuple):
+    """What is read of the runs of one job: what metrics mean, replies of rows, and marks of metrics."""
+
+    job: Job[Any, Any, Any]
+    describe: Callable[[str], Metric]
+    replies: Callable[[Sequence[Row]], Iterator[TypedReply]]
+    marks: Callable[[Mapping[str, Estimate]], Marks]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownTyped(ShownRun):
+    """A run of one of `TYPED_JOBS`; its items are replies, or inputs behind many prompts.
+
+    Args:
+        job: its job.
+        clause: what a successful reply is (`successful_reply`).
+        table: what was measured.
+    """
+
+    job: str
+    clause: str
+    table: TextTable
+
+
+def shown_typed(run: Run) -> ShownTyped:
+    """A run of one of `TYPED_JOBS` that was measured."""
+    sort = _SORTS[run.job]
+    legend = {name: sort.describe(name) for name in run.metrics}
+    settings = run.config if run.job == SEARCH_TEXT.name else run.config.get("hugging_face", {})
+    clause = successful_reply(run.config["success"], end=settings.get("end"))
+    return ShownTyped.of(run, job=run.job, clause=clause, legend=legend, table=sort.job.tables(run.folder)[""])
+
+
+def success_metric(clause: str) -> Metric:
+    """Return what the shares of a verdict measure, by what a successful reply is."""
+    definition = f"share of typed prompts with a likeliest reply {clause}"
+    return SHARE._replace(title="Successes", direction="higher: adversary", definition=definition)
+
+
+def typed_items(run: ShownTyped) -> list[Item]:
+    """Replies that the viewer holds, successes first."""
+    replies = sorted(_SORTS[run.job].replies(run.done), key=lambda reply: (not reply.success, bool(reply.no_reply)))
+    return [
+        Item(
+            kind="answer",
+            key=visible(reply.key),
+            group=run.name,
+            summary=line(
+                '{}{} \N{RIGHTWARDS ARROW} <q class="target">{}</q>',
+                visible(reply.prompt or ""),
+                line(' <q class="adversary">{}</q>', visible(" … ".join(reply.typed))) if any(reply.typed) else "",
+                visible(reply.shown),
+            ),
+            tags=_tags(reply),
+            values=reply.measured,
+            body=fill("triggers/page/typed.html", reply=reply, visible=visible),
+        )
+        for reply in replies[:NUM_SHOWN]
+    ]
+
+
+def _tags(reply: TypedReply) -> tuple[str, ...]:
+    outcome = "success" if reply.success else "no success"
+    more = (reply.sort, reply.place, reply.model, reply.no_reply and f"no reply: {reply.no_reply}")
+    return (outcome, *map(visible, filter(None, more)))
+
+
+def typed_verdict(run: ShownTyped) -> Verdict | None:
+    """What a run comes to, its controls beside; None where nothing was measured."""
+    units, found = _SORTS[run.job].marks(run.metrics)
+    marks = {name: mark for name, mark in found.items() if mark.n}
+    if not marks:
+        return None
+    shown = first_marks(marks)
+    told = {name: f"{number(SHARE, mark.value)} {name}" for name, mark in marks.items()}
+    ordered = sorted(marks, key=lambda name: -marks[name].value)
+    # A matrix has more lines than a sentence carries.
+    said = f"{told[ordered[0]]} at most, {told[ordered[-1]]} at least, in {len(told)} lines,"
+    if len(told) <= MOST_SAID:
+        said = listed(list(told.values()))
+    sentence = f"Of the {units}, {said} got a reply {run.clause}.{caveat(*marks.values(), unit=units)}"
+    if without := run.metrics.get(NO_REPLY, NOTHING).value:
+        sentence += f" Of all answers {number(SHARE, without)} are no reply." if without > 0 else ""
+    return Verdict(sentence=sentence, metric=success_metric(run.clause), marks=shown)
+
+
+def _universal_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
+    kept = best_found(rows)
+    for row in rows if kept is None else [kept, *(row for row in rows if row["kind"] != FOUND)]:
+        several = len({pair.get("model") for pair in row["pairs"]}) > 1
+        for pair in row["pairs"]:
+            model = pair["model"] if several else ""
+            yield TypedReply(
+                "/".join(filter(None, (row["item_key"], model, pair["key"]))),
+                row["kind"],
+                "searched prompt" if pair["searched"] else "held-out prompt",
+                pair["prompt"],
+                row["typed"] or (),
+                pair["target"],
+                pair,
+                {"nats": pair["nats"]},
+                model,
+            )
+
+
+def _universal_marks(metrics: Mapping[str, Estimate]) -> Marks:
+    named = {FOUND: "with the input found", RANDOM_INPUTS: "with random inputs", NO_INPUTS: "with none"}
+    # Where prompts are held out, the others chose the input.
+    split = HELD_OUT if metrics.get(f"{FOUND}.{HELD_OUT}.{VERIFIED}", NOTHING).n else SEARCHED
+    units = "held-out prompts" if split == HELD_OUT else "searched prompts"
+    return units, {named[kind]: metrics.get(f"{kind}.{split}.{VERIFIED}", NOTHING) for kind in KINDS}
+
+
+def _transfer_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
+    for row in rows:
+        yield TypedReply(row["item_key"], row["source"], row["model"], row["prompt"], row["typed"], row["target"], row, {})
+
+
+def _transfer_marks(metrics: Mapping[str, Estimate]) -> Marks:
+    told = {VERIFIED: "of {} on {}", NO_TRIGGER: "of the prompts of {} without input on {}"}
+    marks: dict[str, Estimate] = {}
+    for figure, sentence in told.items():
+        for name, each in metrics.items():
+            if name.endswith(f"{BETWEEN}{figure}"):
+                source, model, _ = map(visible, name.split(BETWEEN))
+                marks[sentence.format(source, model)] = each
+    return "typed triggers", marks
+
+
+def _text_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
+    for row in rows:
+        measured = {"queries": row["queries"]} | ({} if row["fitness"] is None else {"fitness": row["fitness"]})
+        yield TypedReply(row["item_key"], "found", "", row["prompt"], row["typed"], row["target"], row, measured)
+
+
+def _text_marks(metrics: Mapping[str, Estimate]) -> Marks:
+    lines = {VERIFIED: "with what the search found", RANDOM: "with as many random ones", EMPTY: "with none"}
+    return "targets", {line: metrics.get(name, NOTHING) for name, line in lines.items()}
+
+
+_SORTS = {
+    SEARCH_UNIVERSAL.name: _Sort(SEARCH_UNIVERSAL, describe_universal, _universal_replies, _universal_marks),
+    SEARCH_TRANSFER.name: _Sort(SEARCH_TRANSFER, describe_transfer, _transfer_replies, _transfer_marks),
+    SEARCH_TEXT.name: _Sort(SEARCH_TEXT, TEXT_METRICS.__getitem__, _text_replies, _text_marks),
+}
+MOST_SAID = 3
+"""Shares that a sentence names one by one."""
+TYPED_JOBS = tuple(_SORTS)
+"""Jobs that type inputs to chat models."""

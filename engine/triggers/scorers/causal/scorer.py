@@ -1,0 +1,296 @@
+"""The fast scorer of trigger searches in causal models: the answers of `PlainScorer`, with what is shared read once.
+
+    prompt      the tokens before the first searched word are read once for all searches
+    visit       those before a changed word are known from the incumbent, so that a candidate costs what follows its change;
+                candidates that change other positions share a pass, none filled up (`packed.py`, `packed_grid.py`)
+    reply       the head is asked at the reply's positions alone
+    company     short lists of several searches share passes (`passes.py`)
+    early end   each word's nats are at least 0 (times a weight of at least 0). So what a candidate's first words cost is a
+                lower bound of its loss, and candidates that cost more than the best one already end there, exactly
+
+A list is read in stages, but for short replies: for all candidates up to the first word of the reply, then for those left
+some words more, as long as stages end enough of them. Where nothing is to be beaten, as in gcg, the few of the cheapest first
+words are read to their ends first. Candidates that are listed twice are read once.
+
+Sums of floats depend on what shares their product, and what a search is told does not depend on other searches. So only short
+lists, to which the cost of a pass matters, share passes, and what such a pass says is taken only where it names the same swap
+whichever way each word is off by `DOUBT`; otherwise the list is read again alone. Read alone are
+
+    measure       although its passes are short: losses are told, and slopes make lists, so that rounding would be told too
+    next_logits   for the same reason; it is a small part of what a visit costs
+    lists         that are screened, or read in half precision, where rounding is coarse
+    prompts       searches behind another prompt, which is a model of its own to a method (`prompted.py`)
+
+    B rows, G candidates, S tokens of a prompt, N searched places, T words of a reply, V words, E embedding
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.scorers.causal.kept_keys import KeysValues
+from parley.engine.triggers.scorers.causal.passes import (
+    PASS,
+    PASS_GPU,
+    ReadWords,
+    WantedReads,
+    read_texts,
+    read_together,
+    reads_packed,
+)
+from parley.engine.triggers.scorers.causal.reader import CausalReader, reads_in_parts, said
+from parley.engine.triggers.scorers.causal.screening import ScreenedSwapList, rough_reader
+from parley.engine.triggers.scorers.causal.swaps import ReadLoss, SwapList
+from parley.engine.triggers.scorers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim
+from parley.engine.triggers.search.batch_finder import BatchFinder
+
+ROWS, ROWS_GPU = 128, 1024
+"""Candidates that are read together, until memory runs out; few leave most of a GPU idle."""
+LOGITS = 2**28
+"""Most logits of a pass, 1 GB in float32: of longer replies, or more words, fewer candidates are read together."""
+PROMPTS = 64
+"""Prompts that are remembered; those asked for last."""
+SHORT = 8
+"""On a CPU lists of at most so many times the tokens that a pass costs share passes: longer ones have hardly more to gain. On a
+GPU those of no more tokens than it reads while a pass is started."""
+DOUBT = 5e-4
+"""Nats by which a word's may differ by what shares its pass, in float32, and a logit's lead over the others."""
+
+
+class CausalVictim(Victim, Protocol):
+    """A causal model with tokens around its searched words."""
+
+    @property
+    def model(self) -> Any:
+        """The Hugging Face model."""
+
+    def prompt(self, target_T: Tensor) -> tuple[Sequence[int], Sequence[int]]:
+        """What is read before a reply.
+
+        Returns:
+            All tokens before it (S,), any in the searched places, and these places (N,) in rising order.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class _Prompt:
+    """A prompt, its first tokens read.
+
+    Args:
+        ids_S: all tokens; those in the searched places mean nothing.
+        places: the searched ones.
+        known: of the tokens before the first place.
+    """
+
+    ids_S: Tensor
+    places: tuple[int, ...]
+    known: KeysValues | None
+
+    def cut(self, num: int) -> _Prompt:
+        """The same without the places behind the first so many."""
+        if num == len(self.places):
+            return self
+        kept_S = torch.ones(len(self.ids_S), dtype=torch.bool, device=self.ids_S.device)
+        kept_S[list(self.places[num:])] = False
+        return _Prompt(self.ids_S[kept_S], self.places[:num], self.known)
+
+    def read(self, words_BN: Tensor) -> Tensor:
+        """The tokens (B, S) with words in the searched places."""
+        ids_BS = self.ids_S.repeat(len(words_BN), 1)
+        ids_BS[:, list(self.places)] = words_BN
+        return ids_BS
+
+
+class CausalScorer(PlainScorer):
+    """Reads what follows a change.
+
+    Args:
+        victim: a model for which `is_causal` holds.
+        objective: as of `PlainScorer`.
+        input_model: as of `PlainScorer`.
+        rows: candidates that are read together, until memory runs out; None for as many as suit the device.
+        screening: the best few of a list are found in bfloat16, and float32 decides among them.
+
+    Raises:
+        ConfigError: screening, of a model or on a device that it is not for.
+    """
+
+    victim: CausalVictim
+
+    def __init__(
+        self,
+        victim: CausalVictim,
+        objective: TriggerObjective,
+        input_model: InputModel | None = None,
+        *,
+        rows: int | None = None,
+        screening: bool = False,
+    ) -> None:
+        rows = rows or (ROWS_GPU if victim.searchable_V.is_cuda else ROWS)
+        super().__init__(victim, objective, input_model, rows=rows)
+        self.rough = rough_reader(victim.model) if screening else None
+        self.reader = CausalReader(victim.model)
+        self.joins = self.rough is None and victim.model.dtype in (torch.float32, torch.float64)
+        self.packs = reads_packed(self.reader, _some_words(victim))
+        self._prompts: OrderedDict[tuple[int, ...], _Prompt] = OrderedDict()
+        self.pieces = BatchFinder(rows, "candidates of a visit")
+
+    @torch.no_grad()
+    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+        """The argmin over the lists; what cannot be it is not read to its end."""
+        kind = SwapList if self.rough is None else ScreenedSwapList
+        rows = zip(incumbents, swaps.lists(), beat_B.tolist(), strict=True)
+        lists = [kind(self, incumbent, *swaps_G, beat) for incumbent, swaps_G, beat in rows]
+        settled = self._together(lists)
+        found = [each.best() if known is None else known for each, known in zip(lists, settled, strict=True)]
+        choices, losses = zip(*found, strict=True)
+        return torch.tensor(choices), beat_B.new_tensor(losses)
+
+    def _together(self, lists: Sequence[SwapList]) -> list[tuple[int, float] | None]:
+        """What short lists come to that share passes; None for those that have to be read alone."""
+        most = PASS_GPU if self.victim.searchable_V.is_cuda else SHORT * PASS
+        distinct = {number: each.distinct for number, each in enumerate(lists) if self.joins}
+        short = {number: own for number, own in distinct.items() if lists[number].num_tokens(own) <= most}
+        if len(short) < 2:
+            return [None] * len(lists)
+        found: dict[int, list[ReadLoss]] = {number: [] for number in short}
+
+        def score(piece: Sequence[tuple[int, int]]) -> None:
+            of = {number: [candidate for _, candidate in own] for number, own in groupby(piece, key=itemgetter(0))}
+            reads = []
+            for number, candidates in of.items():
+                beat = min([lists[number].beat, *(each.most for each in found[number])])
+                reads.append(lists[number].read(candidates, beat, doubt=DOUBT))
+            for number, losses in zip(of, read_together(reads, self.reads(self.reader)), strict=True):
+                found[number] += losses
+
+        items = [(number, candidate) for number, own in short.items() for candidate in own]
+        self.pieces.in_pieces(score, items, min(self.most(lists[number].target) for number in short))
+        return [each.settled(found[number]) if number in found else None for number, each in enumerate(lists)]
+
+    def most(self, target_T: Tensor) -> int:
+        """Candidates whose replies are read together at most, whatever memory there is."""
+        return max(1, LOGITS // (len(target_T) * len(self.victim.searchable_V)))
+
+    def reads(self, reader: CausalReader) -> Callable[[Sequence[WantedReads]], list[ReadWords]]:
+        """How a reader reads what lists want."""
+        return partial(read_texts, reader, embedding_VE=self.victim.embedding_VE, packs=self.packs)
+
+    @torch.no_grad()
+    def swap_losses(self, incumbent: Incumbent, positions_G: Tensor, words_G: Tensor) -> Tensor:
+        """The loss (G,) of each swap of a list, all read to their ends."""
+        return SwapList(self, incumbent, positions_G, words_G).all()
+
+    @torch.no_grad()
+    def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
+        """The loss of each input (R,); of neighbours that begin alike the beginning is read once."""
+        loss_R = torch.empty(len(words_RN), device=words_RN.device)
+        for rows in _runs(targets, words_RN):
+            loss_R[rows.start : rows.stop] = self._run_losses(targets[rows.start], words_RN[rows.start : rows.stop])
+        return loss_R
+
+    @torch.no_grad()
+    def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
+        """Logits (B, V) of the word behind the first t words of inputs."""
+        whole, num = self.prompt(target), words_Bt.shape[1]
+        # The token that is read last is the one before the word.
+        start = whole.places[0] - (num == 0)
+        if start < 0:
+            return torch.zeros(len(words_Bt), len(self.victim.searchable_V), device=words_Bt.device)
+        ids_BS = whole.cut(num).read(words_Bt)
+        before = [part.cut(0, start) for part in self.known(whole)]
+        return self.reader.read(self._embedded(ids_BS[:, start : whole.places[num]]), before, 1)[0][:, 0].float()
+
+    def _run_losses(self, target_T: Tensor, words_RN: Tensor) -> Tensor:
+        prompt = self.prompt(target_T).cut(words_RN.shape[1])
+        alike = int((words_RN == words_RN[0]).all(0).int().cumprod(0).sum())
+        ids_RS = prompt.read(words_RN)
+        first = prompt.places[0]
+        start = ids_RS.shape[1] - 1 if alike == len(prompt.places) else prompt.places[alike]
+        before = self.known(prompt)
+        if start > first:
+            before.append(self.reader.read(self._embedded(ids_RS[:1, first:start]), before, 1)[1])
+        found: list[Tensor] = []
+
+        def score(rows: Sequence[int]) -> None:
+            part = slice(rows[0], rows[-1] + 1)
+            ids_BL = torch.cat([ids_RS[part, start:], target_T[:-1].expand(len(rows), -1)], dim=1)
+            logits_BTV = self.reader.read(self._embedded(ids_BL), before, len(target_T))[0]
+            nll_BT, lead_BT = said(logits_BTV, target_T)
+            input_nll_B = self.input_nll(words_RN[part])
+            found.append(self.objective.loss(nll_BT, lead_BT >= 0, torch.ones_like(lead_BT, dtype=torch.bool), input_nll_B))
+
+        self._finder.in_pieces(score, range(len(words_RN)), self.most(target_T))
+        return torch.cat(found)
+
+    def _read(self, embedded_1NE: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Any]:
+        """Nats (1, T) and whether the likeliest (1, T), differentiable, and the keys and values from the first place on."""
+        prompt = self.prompt(target_T)
+        first = prompt.places[0]
+        ids_L = torch.cat([prompt.ids_S[first:], target_T[:-1]])
+        embedded_1LE = self._embedded(ids_L)[None].clone()
+        embedded_1LE[:, [place - first for place in prompt.places]] = embedded_1NE
+        logits_1TV, known = self.reader.read(embedded_1LE, self.known(prompt), len(target_T))
+        log_1TV = logits_1TV.float().log_softmax(-1)
+        said_1T = log_1TV.gather(-1, target_T[None, :, None])[..., 0]
+        return -said_1T, said_1T.detach() >= log_1TV.detach().amax(-1), known.detached()
+
+    def prompt(self, target_T: Tensor) -> _Prompt:
+        """What is read before a reply, its beginning read at most once."""
+        ids, places = self.victim.prompt(target_T)
+        key = (*ids[: places[0]], -1, *ids[places[0] :], -1, *places)
+        if key not in self._prompts:
+            ids_S = torch.tensor(list(ids), device=target_T.device)
+            known = None
+            if places[0]:
+                with torch.no_grad():
+                    known = self.reader.read(self._embedded(ids_S[None, : places[0]]), (), 1)[1]
+            self._prompts[key] = _Prompt(ids_S, tuple(places), known)
+            if len(self._prompts) > PROMPTS:
+                self._prompts.popitem(last=False)
+        self._prompts.move_to_end(key)
+        return self._prompts[key]
+
+    def known(self, prompt: _Prompt) -> list[KeysValues]:
+        """What was read of a prompt, as a list of parts that grows."""
+        return [] if prompt.known is None else [prompt.known]
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        return self.victim.embedding_VE[ids]
+
+
+def is_causal(victim: Victim) -> bool:
+    """Whether the fast scorer can serve a victim: a causal model that gives the same when it reads a text in parts."""
+    if not (hasattr(victim, "prompt") and hasattr(victim, "model")):
+        return False
+    return reads_in_parts(victim.model, _some_words(victim))
+
+
+def _some_words(victim: Victim) -> Tensor:
+    """Seven words, embedded (7, E)."""
+    words = victim.searchable_V.nonzero()[:7, 0]
+    return victim.embedding_VE[words[torch.arange(7, device=words.device) % len(words)]]
+
+
+def _runs(targets: Sequence[Tensor], words_RN: Tensor) -> Iterator[range]:
+    """Rows one after the other that are read together: of one target, and beginning alike as far as most neighbours do."""
+    same_rN = (words_RN[1:] == words_RN[:-1]).int().cumprod(1)
+    alike = same_rN.sum(1).tolist()
+    usual = Counter(alike).most_common(1)[0][0] if alike else 0
+    start = 0
+    for row, shared in enumerate(alike, 1):
+        is_other = targets[row] is not targets[row - 1] and not torch.equal(targets[row], targets[row - 1])
+        if shared < usual or is_other:
+            yield range(start, row)
+            start = row
+    yield range(start, len(words_RN))

@@ -1,0 +1,289 @@
+"""A composed trigger search, and the one call that runs it: a method, the model under test, an objective, what is a hit.
+
+    from parley.engine.triggers import GibbsEnum, search
+
+    found = search(victim, ["you are a fool"], method=GibbsEnum(candidates=50, restarts=2), seed=1)
+    print(found[0].text, found[0].hit, found[0].loss)
+
+`print(TriggerSearch(victim, GibbsEnum()))` shows the whole composition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from parley.engine.triggers.hits import HitType, Reading, Thresholds
+from parley.engine.triggers.methods.gibbs_enum import GibbsEnum
+from parley.engine.triggers.methods.goal import Goal
+from parley.engine.triggers.methods.method import Method
+from parley.engine.triggers.methods.objective import TriggerObjective
+from parley.engine.triggers.scorers.causal.scorer import CausalScorer, CausalVictim, is_causal
+from parley.engine.triggers.scorers.lstm.scorer import LstmScorer
+from parley.engine.triggers.scorers.scorer import InputModel, PlainScorer, Victim
+from parley.engine.triggers.search.batch import Outcome, Task, tasks_of
+from parley.engine.triggers.search.batch_finder import BatchFinder
+from parley.engine.triggers.search.typed import RuledScorer, RuledVictim, allowed_inputs
+from parley.engine.triggers.search.universal import UniversalScorer, UniversalVictim
+from parley.engine.triggers.victims import Seq2SeqVictim
+from parley.envs.core.errors import ConfigError, DataError
+
+MEMBERS = ("embedding_VE", "searchable_V", "input_length", "reply_logits")
+"""What a victim has."""
+
+
+class TriggerSearch:
+    """A method, composed with the model under test and what is wanted of it.
+
+    Args:
+        victim: the model.
+        method: how to search; gibbs-enum as published when None.
+        hit: what ends a restart, and by default what is minimised: a type of hit or its name.
+        thresholds: of hits; needed for all types but o-greedy.
+        objective: what is minimised; the hit's own when None.
+        input_model: judges inputs of a victim that is not one of Parley's own networks; those bring theirs.
+        batch_size: searches side by side, until memory runs out.
+
+    Raises:
+        ConfigError: a part is of another kind than it has to be, or the parts do not fit each other.
+    """
+
+    def __init__(
+        self,
+        victim: Victim,
+        method: Method | None = None,
+        *,
+        hit: HitType | str = "o-greedy",
+        thresholds: Thresholds | None = None,
+        objective: TriggerObjective | None = None,
+        input_model: InputModel | None = None,
+        batch_size: int = 16,
+    ) -> None:
+        method = GibbsEnum() if method is None else method
+        _require("method", method, Method, "an instance such as GibbsEnum(candidates=100)")
+        lacking = [name for name in MEMBERS if isinstance(victim, type) or not hasattr(victim, name)]
+        if lacking:
+            fix = "give an object with the members of Victim (engine/triggers/scorers/scorer.py)"
+            what = f"the victim lacks {', '.join(lacking)}"
+            raise ConfigError(what, where="victim", got=_kind(victim), fix=fix)
+        self.hit = HitType.parse(hit) if isinstance(hit, str) else hit
+        _require("hit", self.hit, HitType, 'a name such as "o-greedy"')
+        self.thresholds = Thresholds() if thresholds is None else thresholds
+        _require("thresholds", self.thresholds, Thresholds, "Thresholds(t_out=-3.0)")
+        if self.hit.statistic != "greedy" and self.thresholds.t_out is None:
+            fix = "thresholds=Thresholds(t_out=NATS), minus the model's loss per word on replies it was not fitted to"
+            raise ConfigError(f"{self.hit.name} compares the target's words with a usual word", where="thresholds", fix=fix)
+        if objective is None:
+            objective = self.hit.objective(self.thresholds)
+        _require("objective", objective, TriggerObjective, 'TriggerObjective(kind="likelihood")')
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ConfigError("batch_size is no number of searches", got=repr(batch_size), fix="give a whole number from 1 on")
+        judged = victim.lm is not None if isinstance(victim, Seq2SeqVictim) else input_model is not None
+        if (self.hit.limits_input or objective.lm_weight > 0) and not (judged and method.searches_words):
+            what = "nobody judges the inputs" if method.searches_words else "a continuous input has no words to judge"
+            fix = "give a language model, or a hit and an objective that leave the input free"
+            raise ConfigError(what, got=f"hit {self.hit.name}, {objective}", fix=fix)
+        if objective.mellowmax and isinstance(victim, Seq2SeqVictim):
+            what, fix = "Parley's own networks are searched by means over words", "leave out mellowmax"
+            raise ConfigError(what, where="objective", got=str(objective), fix=fix)
+        several = isinstance(victim, Seq2SeqVictim | UniversalVictim)
+        causal = method.searches_words and not several and is_causal(victim)
+        screened = (causal or isinstance(victim, Seq2SeqVictim)) and "screening" in method.uses
+        if method.settings.screening and not screened:
+            what = "only swaps in Parley's own networks and in causal Hugging Face models are screened, by gibbs-enum and gcg"
+            fix = "leave out search.screening"
+            raise ConfigError(what, where="search.screening", got=f"{type(method).__name__} on {_kind(victim)}", fix=fix)
+        one, num_models = (victim.victims[0], victim.num_models) if isinstance(victim, UniversalVictim) else (victim, 1)
+        if method.embeds and num_models > 1:
+            what, fix = "the method moves among embeddings, which models do not share", "search one model, or by another method"
+            raise ConfigError(what, where="method", got=f"{type(method).__name__} on {num_models} models", fix=fix)
+        if method.continues and not hasattr(one, "next_logits"):
+            what, fix = "the victim does not say how its inputs go on", "a causal model, or another method"
+            raise ConfigError(what, where="method", got=f"{type(method).__name__} on {_kind(one)}", fix=fix)
+        self.victim, self.objective, self.input_model = victim, objective, input_model
+        # A continuous input is asked of the model itself: no tables are made for its words.
+        if isinstance(victim, Seq2SeqVictim) and method.searches_words:
+            draw = victim.likely_inputs if self.hit.limits_input else None
+            goal = Goal(LstmScorer(victim, objective, screening=method.settings.screening), self.is_hit, draw)
+        elif method.searches_words and isinstance(victim, UniversalVictim):
+            goal = Goal(UniversalScorer(victim, objective, input_model), self.is_hit)
+        elif causal:
+            scorer = CausalScorer(cast(CausalVictim, victim), objective, input_model, screening=method.settings.screening)
+            goal = Goal(scorer, self.is_hit)
+        else:
+            goal = Goal(PlainScorer(victim, objective, input_model), self.is_hit)
+        if isinstance(victim, RuledVictim) and method.searches_words:
+            goal = Goal(RuledScorer(goal.scorer, victim), self.is_hit, allowed_inputs(victim, self._likely_inputs()))
+        self.method = method.bind(goal)
+        self.finder = BatchFinder(batch_size, "searches")
+
+    def __repr__(self) -> str:
+        searchable = int(self.victim.searchable_V.sum())
+        words = f"{searchable:,} of {len(self.victim.searchable_V):,} words at {self.victim.input_length} positions"
+        judge = getattr(self.victim, "lm", None) or self.input_model
+        parts = {
+            "method": repr(self.method),
+            "victim": type(self.victim).__name__,
+            "objective": repr(self.objective),
+            "hit": f"{self.hit.name}, {self.thresholds}",
+            "words": words,
+            "input": "free" if judge is None else f"judged by {type(judge).__name__}",
+            "scorer": type(self.method.scorer).__name__,
+            "batch_size": str(self.finder.size),
+        }
+        return "\n".join([f"{type(self).__name__}(", *(f"  {name}: {part}" for name, part in parts.items()), ")"])
+
+    def _likely_inputs(self) -> Callable[[int], Tensor] | None:
+        """Inputs that the judge finds likely, where a hit limits the input and the judge can draw them (paper, section 5)."""
+        draw = getattr(self.input_model, "draw", None)
+        if draw is None or not self.hit.limits_input:
+            return None
+        return lambda seed: draw([seed], self.victim.input_length, self.victim.searchable_V)[0]
+
+    def is_hit(self, reading: Reading) -> bool:
+        """Whether a reading is a hit as wanted."""
+        return self.hit.is_hit(reading, self.thresholds)
+
+    def run(self, tasks: Iterable[Task], on_step: Callable[[int], None] | None = None) -> Iterator[Outcome]:
+        """Searches for the target of each task; see `Method.search_all`."""
+        return self.method.search_all(tasks, self.finder, on_step)
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What was found for a target.
+
+    Args:
+        target: as it was asked for.
+        text: what the input reads; None where the victim has no text, or the input no words.
+        words: ids of the input; None where it is none of words.
+        hit: whether it is one as wanted.
+        loss: the objective.
+        reading: how likely the target's words and the input are.
+        restarts: every search for it.
+    """
+
+    target: str | tuple[int, ...]
+    text: str | None
+    words: tuple[int, ...] | None
+    hit: bool
+    loss: float
+    reading: Reading
+    restarts: tuple[Outcome, ...]
+
+
+def search(
+    victim: Victim,
+    targets: Sequence[str] | Sequence[Sequence[int]],
+    *,
+    method: Method | None = None,
+    hit: HitType | str = "o-greedy",
+    thresholds: Thresholds | None = None,
+    objective: TriggerObjective | None = None,
+    input_model: InputModel | None = None,
+    seed: int = 1,
+    batch_size: int = 16,
+    on_step: Callable[[int], None] | None = None,
+) -> list[Trigger]:
+    """Searches for inputs after which a model says the targets.
+
+    Args:
+        victim: the model.
+        targets: what it shall say: texts, where the victim knows what its words read, or word ids that end as a reply does.
+        method: as in `TriggerSearch`, like `hit`, `thresholds`, `objective`, `input_model` and `batch_size`.
+        hit: see there.
+        thresholds: see there.
+        objective: see there.
+        input_model: see there.
+        seed: master seed; a target's result depends on it and on the target, and on no other target.
+        batch_size: see there.
+        on_step: called after every step with the number of candidates tried so far.
+
+    Returns:
+        One trigger for each target, in order: of its restarts a hit, else the one of least loss.
+
+    Raises:
+        ConfigError: an argument is of another kind than it has to be.
+        DataError: the victim cannot say some words of a target, or says nothing as long; of a victim with the member
+            `longest_reply`, words of a reply with its end, the latter is found out.
+        CheckpointError: the model's losses are no numbers.
+    """
+    parts: dict[str, Any] = {"hit": hit, "thresholds": thresholds, "objective": objective, "input_model": input_model}
+    composed = TriggerSearch(victim, method, **parts, batch_size=batch_size)
+    if not isinstance(seed, int) or seed < 0:
+        raise ConfigError("seed is no seed", got=repr(seed), fix="give a whole number from 0 on")
+    if isinstance(targets, str) or not isinstance(targets, Sequence):
+        raise ConfigError("targets are a list", got=_kind(targets), fix="put a single target into a list")
+    wanted = [_named(victim, target) for target in targets]
+    ids = {_key(target): _ids(victim, target) for target in wanted}
+    found: dict[str, list[Outcome]] = {key: [] for key in ids}
+    for outcome in composed.run(tasks_of(ids, composed.method.settings.restarts, seed), on_step):
+        found[outcome.task.key].append(outcome)
+    return [_trigger(victim, target, found[_key(target)], composed.is_hit) for target in wanted]
+
+
+def best_restart(outcomes: Iterable[Outcome]) -> Outcome:
+    """The restart whose input is kept: one that is a hit as wanted, else that of least loss; ties to the first."""
+    return min(outcomes, key=lambda outcome: (outcome.stopped != "satisfied", outcome.loss, outcome.task.restart))
+
+
+def _trigger(
+    victim: Victim, target: str | tuple[int, ...], outcomes: Sequence[Outcome], is_hit: Callable[[Reading], bool]
+) -> Trigger:
+    best, read = best_restart(outcomes), getattr(victim, "text", None)
+    text = None if best.words is None or read is None else read(best.words)
+    return Trigger(target, text, best.words, is_hit(best.reading), best.loss, best.reading, tuple(outcomes))
+
+
+def _key(target: str | tuple[int, ...]) -> str:
+    return target if isinstance(target, str) else " ".join(map(str, target))
+
+
+def _named(victim: Victim, target: Any) -> str | tuple[int, ...]:
+    """A target as it was asked for, a text or word ids that the victim has."""
+    if isinstance(target, str):
+        return target
+    try:
+        ids = tuple(map(int, target))
+    except (TypeError, ValueError):
+        fix = "give a list of targets, each a text or a list of word ids"
+        raise ConfigError("a target is neither a text nor word ids", where="targets", got=_kind(target), fix=fix) from None
+    if outside := [i for i in ids if not 0 <= i < len(victim.embedding_VE)]:
+        fix = f"give ids from 0 to {len(victim.embedding_VE) - 1}"
+        raise ConfigError("a target holds ids of no word", where="targets", got=", ".join(map(str, outside)), fix=fix)
+    return ids
+
+
+def _ids(victim: Victim, target: str | tuple[int, ...]) -> Tensor:
+    """Word ids (T,) int64 of a target."""
+    if not target:
+        raise ConfigError("a target is empty", where="targets", fix="leave it out")
+    ids = _encoded(victim, target)
+    longest = getattr(victim, "longest_reply", None)
+    if longest is not None and len(ids) > longest:
+        got = f"{len(ids)} words with its end, and replies have {longest} at most"
+        raise DataError("a target is longer than the model's replies", where=target, got=got, fix="write it with fewer words")
+    return ids
+
+
+def _encoded(victim: Victim, target: str | tuple[int, ...]) -> Tensor:
+    if not isinstance(target, str):
+        return torch.tensor(target, device=victim.embedding_VE.device)
+    if not hasattr(victim, "target"):
+        fix = "give word ids, the end of the reply included, or a victim with the member `target`"
+        raise ConfigError("the victim does not know which words a text is", where=type(victim).__name__, got=target, fix=fix)
+    ids: Tensor = victim.target(target)
+    return ids
+
+
+def _require(name: str, value: object, kind: type, example: str) -> None:
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name} is no {kind.__name__}", got=_kind(value), fix=f"give {example}")
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"{type(value).__name__} {value!r:.60}"

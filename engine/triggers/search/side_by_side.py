@@ -1,0 +1,299 @@
+"""Many searches at once: a batch that stays full, because new ones join as others leave (continuous batching).
+
+What comes out does not depend on the batch: every search owns its randomness, scorers promise the same answers in any company,
+and of a target's restarts exactly those up to the first that hits are kept, also where a later one was faster. A search that is
+interrupted says what it can be taken up from.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Generic, Protocol
+
+from parley.engine.triggers.search.batch import Outcome, Saved, StateT, Stepwise, Task
+from parley.engine.triggers.search.batch_finder import BatchFinder
+
+AHEAD = 0.05
+"""Most candidates, as a share of all, that are tried in restarts which a hit of an earlier one makes needless."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """How far the search for a target has come: all that it can be taken up from.
+
+    Args:
+        outcomes: of the restarts that have ended.
+        saved: of those under way, by number.
+    """
+
+    outcomes: Sequence[Outcome] = ()
+    saved: Mapping[int, Saved] = field(default_factory=dict)
+
+
+NOT_BEGUN = Begun()
+
+
+class SideBySide(Protocol):
+    """Targets that are searched for together; new ones join as others end."""
+
+    @property
+    def keys(self) -> Collection[str]:
+        """The targets whose search has not ended."""
+
+    @property
+    def num_free(self) -> int:
+        """Places of the batch for which no search waits, but for restarts that an earlier one may make needless."""
+
+    def add(self, tasks: Sequence[Task], begun: Begun = NOT_BEGUN) -> None:
+        """Lets a target join: its restarts in rising order, and how far an earlier search for it had come."""
+
+    def step(self) -> list[Outcome]:
+        """Goes on for a while; of each target the outcomes that are now certain to count, in rising order of restarts."""
+
+    def begun(self, key: str) -> Begun:
+        """How far the search for a target has come that has not ended."""
+
+    def share(self, key: str) -> float:
+        """The same as an estimated share of its work, 0 to 1."""
+
+    def tried_for(self, key: str) -> int:
+        """The candidates that were tried for it."""
+
+
+def run_searches(
+    method: Stepwise[StateT],
+    tasks: Iterable[Task],
+    finder: BatchFinder,
+    on_step: Callable[[int], None] | None = None,
+    ahead: float = AHEAD,
+) -> Iterator[Outcome]:
+    """Runs searches side by side.
+
+    Args:
+        method: what advances them.
+        tasks: the restarts of a key in rising order.
+        finder: searches at once. With `stop_on_batch_mean` its size is also which tasks stop as one: consecutive ones.
+        on_step: called after every step with the number of candidates tried so far.
+        ahead: as in `Searches`.
+
+    Yields:
+        The outcomes, a target's restarts in rising order. With `stop_on_hit` those after its first satisfied one are left
+        out, whether they were run or not.
+
+    Raises:
+        ConfigError: a single search does not fit into the device's memory.
+        CheckpointError: the model's losses are no numbers.
+    """
+    searches, restarts = Searches(method, finder, ahead), defaultdict[str, list[Task]](list)
+    for task in tasks:
+        restarts[task.key].append(task)
+    waiting = deque(restarts.values())
+    while waiting or searches.keys:
+        # All would be looked through at each step.
+        while waiting and (len(searches.keys) < 2 * finder.size or method.settings.stop_on_batch_mean):
+            searches.add(waiting.popleft())
+        before = searches.tried
+        found = searches.step()
+        if on_step is not None and searches.tried > before:
+            on_step(searches.tried)
+        yield from found
+
+
+class _Target(Generic[StateT]):
+    """The restarts of a target: those that wait, run, have ended, and have been told."""
+
+    def __init__(self, tasks: Sequence[Task], begun: Begun, stop_on_hit: bool) -> None:
+        self.stop_on_hit = stop_on_hit
+        self.waiting = deque(tasks)
+        self.running: dict[int, StateT] = {}
+        self.ended = {outcome.task.restart: outcome for outcome in begun.outcomes}
+        self.order = [task.restart for task in tasks]
+        self.num_told = 0
+
+    @property
+    def first_hit(self) -> float:
+        """The first restart that is known to be satisfied, where that makes later ones needless."""
+        hits = (restart for restart, outcome in self.ended.items() if outcome.stopped == "satisfied")
+        return min(hits, default=inf) if self.stop_on_hit else inf
+
+    @property
+    def next(self) -> Task | None:
+        """What may be begun."""
+        while self.waiting and (self.waiting[0].restart in self.ended or self.waiting[0].restart in self.running):
+            self.waiting.popleft()
+        return self.waiting[0] if self.waiting and self.waiting[0].restart < self.first_hit else None
+
+    @property
+    def num_certain(self) -> int:
+        """How many that may be begun are certain to count."""
+        task = self.next
+        if task is None or self.is_ahead(task.restart):
+            return 0
+        return 1 if self.stop_on_hit else len(self.waiting)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether none runs, or has to."""
+        return not self.running and self.next is None
+
+    def is_ahead(self, restart: int) -> bool:
+        """Whether an earlier restart that has not ended may make this one needless."""
+        return self.stop_on_hit and any(other < restart and other not in self.ended for other in self.order)
+
+    def settle(self) -> int:
+        """Takes note of searches that are finished, and drops those that a hit has made needless; their candidates."""
+        for restart, state in list(self.running.items()):
+            if state.finished:
+                self.ended[restart] = self.running.pop(restart).outcome()
+        first = self.first_hit
+        dropped = [self.running.pop(restart) for restart in list(self.running) if restart > first]
+        late = [self.ended.pop(restart) for restart in list(self.ended) if restart > first]
+        return sum(state.candidates for state in dropped) + sum(outcome.candidates for outcome in late)
+
+    def tell(self) -> Iterator[Outcome]:
+        """The outcomes before the first restart that has not ended."""
+        while self.num_told < len(self.order) and self.order[self.num_told] in self.ended:
+            yield self.ended[self.order[self.num_told]]
+            self.num_told += 1
+
+
+class Searches(SideBySide, Generic[StateT]):
+    """The `SideBySide` of a method that goes visit by visit.
+
+    A place is given to a restart that is certain to count: the next one of a target at which no search is at work, those first
+    that have begun. Only places that are left go to restarts ahead of others of their target, and only as long as few
+    candidates are tried in them, because a hit makes them needless.
+
+    Args:
+        method: what advances searches.
+        finder: searches at once.
+        ahead: most candidates that may be tried in vain, as a share of all; 1 for as many as there are places.
+    """
+
+    def __init__(self, method: Stepwise[StateT], finder: BatchFinder, ahead: float = AHEAD) -> None:
+        self.method, self.finder, self.ahead = method, finder, ahead
+        self.tried = self.in_vain = 0
+        self._targets: dict[str, _Target[StateT]] = {}
+        self._as_one = method.settings.stop_on_batch_mean
+        self._ended: list[int] = []
+        self._most = 0
+
+    @property
+    def keys(self) -> Collection[str]:
+        return self._targets.keys()
+
+    @property
+    def num_free(self) -> int:
+        certain = sum(target.num_certain for target in self._targets.values())
+        return max(0, self.finder.size - certain - len(self._at_work(ahead=False)))
+
+    def add(self, tasks: Sequence[Task], begun: Begun = NOT_BEGUN) -> None:
+        target = self._targets[tasks[0].key] = _Target[StateT](tasks, begun, self.method.settings.stop_on_hit)
+        first = target.first_hit
+        known = {restart: saved for restart, saved in begun.saved.items() if restart < first}
+        taken_up = [(task, known[task.restart]) for task in tasks if task.restart in known]
+        self.finder.in_pieces(lambda piece: self._join(self.method.restore(*map(list, zip(*piece, strict=True)))), taken_up)
+
+    def step(self) -> list[Outcome]:
+        found = self._leave()
+        while joining := self._joining():
+            self.finder.in_pieces(lambda tasks: self._join(self.method.start(tasks)), joining)
+            found += self._leave()
+        states = self._at_work(ahead=False)
+        states += self._at_work(ahead=True)[: min(max(0, self.finder.size - len(states)), self._num_ahead())]
+        before = [state.candidates for state in states]
+        self.finder.in_pieces(self.method.step, states)
+        tried = [state.candidates - already for state, already in zip(states, before, strict=True)]
+        self.tried, self._most = self.tried + sum(tried), max([self._most, *tried])
+        return found + self._leave()
+
+    def begun(self, key: str) -> Begun:
+        target = self._targets[key]
+        saved = {restart: self.method.save(state) for restart, state in target.running.items()}
+        return Begun(list(target.ended.values()), {restart: each for restart, each in saved.items() if each is not None})
+
+    def share(self, key: str) -> float:
+        target = self._targets[key]
+        under_way = sum(min(0.9, self._share_of(state)) for state in target.running.values())
+        return (len(target.ended) + under_way) / len(target.order)
+
+    def _share_of(self, state: StateT) -> float:
+        """Return how much of a search is done: of the visits of those that have ended, and of what it may take at most."""
+        most_visits, most_candidates = max(1, self.method.most_visits), self.method.settings.max_candidates
+        usual = max(1, sum(self._ended) / len(self._ended)) if self._ended else most_visits
+        of_candidates = state.candidates / most_candidates if most_candidates else 0.0
+        return max(state.visits / usual, state.visits / most_visits, of_candidates)
+
+    def tried_for(self, key: str) -> int:
+        target = self._targets[key]
+        ended = sum(outcome.candidates for outcome in target.ended.values())
+        return ended + sum(state.candidates for state in target.running.values())
+
+    def _at_work(self, *, ahead: bool) -> list[StateT]:
+        """The searches under way that are certain to count, or the others, lower restarts first."""
+        found = [
+            state
+            for target in self._targets.values()
+            for restart, state in target.running.items()
+            if target.is_ahead(restart) == ahead
+        ]
+        return sorted(found, key=lambda state: state.task.restart) if ahead else found
+
+    def _num_ahead(self) -> int:
+        """How many searches may make a visit ahead, so that few enough candidates come to be tried in vain."""
+        if self.ahead >= 1:
+            return self.finder.size
+        at_risk = sum(state.candidates for state in self._at_work(ahead=True))
+        for target in self._targets.values():
+            at_risk += sum(target.ended[restart].candidates for restart in target.ended if target.is_ahead(restart))
+        left = self.ahead * self.tried - self.in_vain - at_risk
+        return max(0, int(left // self._most)) if self._most else 0
+
+    def _joining(self) -> list[Task]:
+        """As many tasks as there are places for; they wait no more."""
+        num_certain, num_ahead = len(self._at_work(ahead=False)), len(self._at_work(ahead=True))
+        if self._as_one and num_certain:
+            return []
+        found: list[Task] = []
+        while num_certain < self.finder.size:
+            ranks = {target: rank for target in self._targets.values() if (rank := self._rank(target)) is not None}
+            target = min(ranks, key=ranks.__getitem__, default=None)
+            if target is None:
+                break
+            # Searches ahead make room for those that are certain to count.
+            is_ahead, _ = ranks[target]
+            if is_ahead and num_ahead >= min(self.finder.size - num_certain, self._num_ahead()):
+                break
+            num_certain, num_ahead = num_certain + (not is_ahead), num_ahead + is_ahead
+            found.append(target.waiting.popleft())
+        return found
+
+    def _rank(self, target: _Target[StateT]) -> tuple[bool, int] | None:
+        """Whether a target's next restart is ahead of others, then what it comes after; None where there is none."""
+        task = target.next
+        if task is None:
+            return None
+        is_ahead = target.is_ahead(task.restart)
+        # Targets that have begun come first; where a batch stops as one, the first restart of every target does.
+        return is_ahead, task.restart if is_ahead or self._as_one else int(task.restart == target.order[0])
+
+    def _join(self, states: Sequence[StateT]) -> None:
+        for state in states:
+            self._targets[state.task.key].running[state.task.restart] = state
+
+    def _leave(self) -> list[Outcome]:
+        """What can be told, of targets that end and others."""
+        found: list[Outcome] = []
+        for key, target in list(self._targets.items()):
+            running = len(target.running)
+            self.in_vain += target.settle()
+            if running > len(target.running) or not target.num_told:
+                told = list(target.tell())
+                found += told
+                self._ended += [outcome.visits for outcome in told]
+            if target.is_over:
+                del self._targets[key]
+        return found

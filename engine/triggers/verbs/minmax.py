@@ -1,0 +1,218 @@
+"""Hardening of a Hugging Face model against triggers by rounds: `parley minmax triggers`.
+
+A search finds triggers of the model as it is; the model is trained not to follow them; a search of the trained model, the same
+command, says what is left to find. A round learns from the triggers of all searches so far, and begins with the model that the
+first began with. The control is that model trained as long on clean contexts alone, searched in the same way.
+
+In the end what all searches found is typed to all models, the inputs of the others and of the control too: the share of targets
+that any of them reaches is what a model is measured by. One search may find less than is known.
+
+Each search and each training is a run of its own below the run's folder, and resumes by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.known import KNOWN, KNOWN_TABLE, known_of
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.verbs import sharded
+from parley.engine.core.verbs.composite import Composite, Stage, run_stages
+from parley.engine.core.verbs.hardening import OUTCOME
+from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import ShardedConfig, session
+from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.triggers.hardening.hardened import TRAIN_HARDENED
+from parley.engine.triggers.hardening.hardened_config import HardeningSettings, TrainHardenedConfig, hardening_recipe
+from parley.engine.triggers.methods import settings
+from parley.engine.triggers.methods.settings import SearchSettings
+from parley.engine.triggers.metrics.hardening import (
+    CONTROL,
+    INPUTS,
+    START,
+    KnownInputs,
+    hardening_figures,
+    hardening_legend,
+    hardening_table,
+    round_name,
+)
+from parley.engine.triggers.verbs.config import TriggerConfig, most_of
+from parley.engine.triggers.verbs.search import SEARCH
+from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
+from parley.envs.core.config import shared
+from parley.envs.core.ranges import PositiveInt
+from parley.envs.core.storage.uris import HUGGING_FACE, display_path
+from parley.policies.chat.model import MODERATED
+from parley.policies.chat.settings import WeightSettings
+
+_SEARCHED, _TRAINED = "search-", "hardened-"
+"""What the folders of searches and of trainings begin with; the name of the model follows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardenTriggersConfig(TriggerConfig):
+    """Which model is searched for triggers and hardened against them, how often."""
+
+    model: str = ""
+    """Causal model to begin with: hf:FOLDER or gguf:FILE."""
+    hit: str = "o-greedy"
+    """Wanted hits, as of parley search."""
+    rounds: PositiveInt = 1
+    """Trainings, each followed by a search."""
+    threads: PositiveInt = 1
+    """CPU threads that trainings compute with."""
+    hardening: HardeningSettings = field(default_factory=HardeningSettings)
+    """How the model is trained."""
+
+    def trained(self, model: str, searches: str, *, control: bool = False) -> TrainHardenedConfig:
+        """The training of a round, or of the control.
+
+        Args:
+            model: that it begins with.
+            searches: whose triggers it learns from, separated by commas.
+            control: learn from clean contexts alone.
+        """
+        how = shared(self.hardening, HardeningSettings)
+        where: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "device": self.device, "data_root": self.data_root}
+        return TrainHardenedConfig(model=model, searches=searches, control=control, **where, **how)
+
+    @property
+    def are_inputs_typed(self) -> bool:
+        """Whether inputs can be typed to other models: not where the prompt is written out, with its slots."""
+        return "{}" not in (self.hugging_face.template or "")
+
+    def typed(self, searches: Sequence[str], path: Path) -> TriggerTransferConfig:
+        """Return how all known inputs are typed to all models.
+
+        Args:
+            searches: folders of the searches of all models, the start's first.
+            path: the folder that they lie in.
+        """
+        trained = [f"{HUGGING_FACE}{display_path(path / _trained_of(search))}" for search in searches[1:]]
+        return TriggerTransferConfig(
+            searches=",".join(display_path(path / search) for search in searches),
+            model=",".join([self.model, *trained]),
+            found="all",
+            limit=0,
+            success=self.success,
+            chat=replace(self.chat, **shared(self.hugging_face, WeightSettings)),
+            **shared(self, ShardedConfig),
+        )
+
+
+def _trained_of(search: str) -> str:
+    """Return the folder of the training whose model a search attacks."""
+    return search.replace(_SEARCHED, _TRAINED, 1)
+
+
+def gcg() -> HardenTriggersConfig:
+    """Searches in nanoGCG's sizes (Zou et al. 2023), low-rank adapters (Hu et al. 2021)."""
+    return HardenTriggersConfig(method="gcg", limit=100, search=settings.gcg())
+
+
+def quick() -> HardenTriggersConfig:
+    """A first look: gibbs-enum, 20 targets, one restart of up to 5 sweeps over 20 candidates."""
+    return HardenTriggersConfig(limit=20, search=SearchSettings(candidates=20, restarts=1, max_sweeps=5))
+
+
+def demo() -> HardenTriggersConfig:
+    """Minutes with a model of some 100 million weights, its figures mean little: 6 targets, every input is learned from."""
+    hardening = HardeningSettings(found="all", limit=12, max_tokens=12, fit=replace(hardening_recipe(), max_epochs=1))
+    search = SearchSettings(candidates=8, restarts=1, max_sweeps=1)
+    return HardenTriggersConfig(limit=6, search=search, hardening=hardening)
+
+
+class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, HardenTriggersConfig]):
+    """`parley minmax triggers`."""
+
+    words = ("minmax", "triggers")
+    run_name = "minmax-triggers"
+    config = HardenTriggersConfig
+    presets = {"gcg": gcg, "quick": quick, "demo": demo}
+    files = (TABLE_FILE, SUMMARY)
+    resume_safe = sharded.RESUME_SAFE
+    outcomes = MODERATED
+
+    def stages(self, config: HardenTriggersConfig, path: Path) -> dict[str, Stage]:
+        how = shared(config, TriggerConfig)
+        runs = [f"{_SEARCHED}{START}"]
+        found: dict[str, Stage] = {runs[0]: (SEARCH, TriggerConfig(**how))}
+
+        def add(name: str, searches: str, *, control: bool = False) -> None:
+            trained = f"{_TRAINED}{name}"
+            found[trained] = (TRAIN_HARDENED, config.trained(config.model, searches, control=control))
+            model = f"{HUGGING_FACE}{display_path(path / trained)}"
+            found[f"{_SEARCHED}{name}"] = (SEARCH, TriggerConfig(**how | {"model": model}))
+
+        searches = ""
+        for number in range(1, config.rounds + 1):
+            searches = ",".join(display_path(path / run) for run in runs)
+            add(round_name(number), searches)
+            runs.append(f"{_SEARCHED}{round_name(number)}")
+        add(CONTROL, searches, control=True)
+        if config.are_inputs_typed:
+            found[KNOWN] = SEARCH_TRANSFER, config.typed([*runs, f"{_SEARCHED}{CONTROL}"], path)
+        return found
+
+    def prepare(self, config: HardenTriggersConfig, path: Path, reporter: Reporter) -> HardenTriggersConfig:
+        """Finds out whether the model is one that can be hardened, and the first search can be done."""
+        job, first = next(iter(self.stages(config, path).values()))
+        config.trained(config.model, "").require_weights()
+        job.prepare(first, path / f"{_SEARCHED}{START}", reporter)
+        return config
+
+    def work(self, run: RunFolder, prepared: HardenTriggersConfig, reporter: Reporter) -> HardenTriggersConfig:
+        """Does what is left of the searches and trainings, in one session."""
+        with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
+            run_stages(self.stages(prepared, run.path), run.path, reporter)
+        return prepared
+
+    def measure(self, run: RunFolder, found: HardenTriggersConfig) -> Summary:
+        """The figures of all models, by "MODEL.FIGURE"."""
+        metrics = {name: RunFolder.load(run.path / name).metrics() for name in self.stages(found, run.path)}
+        searched, trained = (
+            {name.removeprefix(kind): each for name, each in metrics.items() if name.startswith(kind)}
+            for kind in (_SEARCHED, _TRAINED)
+        )
+        figures, extra = hardening_figures(searched, trained, found.hit), dict[str, Any]()
+        if found.are_inputs_typed:
+            known = self._known(run, found)
+            figures, extra = figures | known.figures(), {KNOWN: known.adversaries().to_json()}
+        return Summary(
+            f"{found.model} hardened against triggers",
+            f"Rounds: {found.rounds}, {found.method}, {found.hit}, targets: {most_of(found.limit)}; seed {found.seed}.",
+            figures,
+            extra,
+        )
+
+    def _known(self, run: RunFolder, config: HardenTriggersConfig) -> KnownInputs:
+        names = [START, *map(round_name, range(1, config.rounds + 1)), CONTROL]
+        asked: TriggerTransferConfig = self.stages(config, run.path)[KNOWN][1]
+        models, searches = (dict(zip(of, names, strict=True)) for of in (asked.model_names, asked.run_names))
+        return KnownInputs.of(RunFolder.load(run.path / KNOWN).read_rows().to_pylist(), models, searches)
+
+    def models(self, config: HardenTriggersConfig) -> Mapping[str, str]:
+        return {"model": config.trained(config.model, "").place}
+
+    def metrics_of(self, config: HardenTriggersConfig) -> None:
+        return None
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        """Return the models beside each other, and what is known of each."""
+        metrics, known = run.metrics(), known_of(run.summary(), INPUTS)
+        tables = {OUTCOME: hardening_table(metrics)} if metrics else {}
+        return tables if known is None else {**tables, KNOWN_TABLE: known.table()}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With the table in the place of the metrics."""
+        legend = {name: hardening_legend(name, str(run.config["hit"])) for name in result.metrics}
+        return replace(result, tables=self.tables(run), legend=legend)
+
+
+MINMAX_TRIGGERS = MinMaxTriggers()

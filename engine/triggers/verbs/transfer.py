@@ -1,0 +1,350 @@
+"""Transfer of triggers: `parley search transfer` (Zou et al. 2023, section 3.2).
+
+What searches found on one chat model is typed to others, whose text is all that is seen of them: a matrix of rates, with the
+same prompts without any input as a control. Models are asked one after the other, and answers are kept in the run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.schemas import ok_row
+from parley.engine.core.stats.answers import is_no_reply
+from parley.engine.core.stats.rows import finished
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.verbs.isolate_failures import rows_apart
+from parley.engine.core.verbs.job import ATTACK, Job, Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
+from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
+from parley.engine.triggers.metrics.hits import VERIFIED, unread_failure
+from parley.engine.triggers.metrics.shown import ShownInput, shown_inputs
+from parley.engine.triggers.metrics.successes import successful_reply
+from parley.engine.triggers.metrics.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
+from parley.engine.triggers.success import SuccessSettings, enough_tokens
+from parley.engine.triggers.verbs.rows import TRANSFERRED
+from parley.engine.triggers.verbs.typed_triggers import TypedTrigger, Wanted, typed_triggers, with_controls
+from parley.engine.triggers.verbs.verification import JudgedAnswer, judged_columns, judges_of_replies
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.ranges import NumItemsOrAll
+from parley.envs.core.seeds import derive_seed, stream
+from parley.policies.chat.addresses import absolute_address, short_address
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.model import MODERATED, Access
+from parley.policies.chat.settings import ChatAsking
+
+if TYPE_CHECKING:
+    from parley.policies.chat.model import ChatModel
+
+_ITEMS = 16
+"""Of a shard at most: all of one model."""
+NUM_PROMPTS = "num_prompts"
+"""Entry of the summary: how many prompts are typed, those to each model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggerTransferConfig(ShardedConfig):
+    """Which triggers are typed to which models."""
+
+    searches: str = "runs/search"
+    """Runs of parley search, search universal, search text or search methods on chat models, separated by commas."""
+    model: str = ""
+    """Chat models by their addresses, separated by commas; the one that was searched too, to have it in the matrix."""
+    found: Wanted = "verified"
+    """Triggers that are typed: verified (the searched model's reply was a success), hits, or all."""
+    limit: NumItemsOrAll = 100
+    """At most so many triggers of each source, the seed's choice; 0 for all."""
+    success: SuccessSettings = field(default_factory=SuccessSettings)
+    """When a reply is a success; by target: as the search has it."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How the models, and one that judges, are loaded or asked."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option, labels, named in (
+            ("--model", self.model_names, self.model),
+            ("--searches", self.run_names, self.searches),
+        ):
+            wanted = [name for name in named.split(",") if name.strip()]
+            if len(labels) < len(wanted) or NO_INPUT in labels:
+                fix = "name each once, and give folders or files names of their own"
+                raise ConfigError("lines of the matrix would be called alike", where=option, got=named, fix=fix)
+
+    @property
+    def model_names(self) -> dict[str, str]:
+        """The addresses by their labels, numbered where two are called alike."""
+        addresses = [name.strip() for name in self.model.split(",") if name.strip()]
+        short = [name.rpartition(":")[2] if ".py:" in name else short_address(name) for name in addresses]
+        seen: Counter[str] = Counter()
+        labels = {}
+        for name, address in zip(short, addresses, strict=True):
+            seen[name] += 1
+            labels[f"{name}-{seen[name]}" if short.count(name) > 1 else name] = absolute_address(address)
+        return labels
+
+    @property
+    def run_names(self) -> dict[str, str]:
+        """The runs by their labels, numbered where two are called alike."""
+        runs = [name.strip() for name in self.searches.split(",") if name.strip()]
+        short = [Path(name).name for name in runs]
+        return {
+            f"{name}-{place}" if short.count(name) > 1 else name: run
+            for place, (name, run) in enumerate(zip(short, runs, strict=True), start=1)
+        }
+
+
+@dataclass(frozen=True)
+class ShownTrigger:
+    """A trigger and the model that it is typed to.
+
+    Args:
+        model: its label.
+        trigger: what is typed.
+    """
+
+    model: str
+    trigger: TypedTrigger
+
+
+@dataclass(frozen=True)
+class TransferringTriggers(Sharded[ShownTrigger]):
+    """Triggers that are typed to models.
+
+    Args:
+        config: what was asked for.
+        answers: the folder in which answers are kept.
+        num_tokens: of a reply at most.
+    """
+
+    unit = "replies"
+    event = "typed"
+
+    config: TriggerTransferConfig
+    answers: str
+    num_tokens: int
+
+    def seed(self, key: str) -> int:
+        return derive_seed(self.config.seed, "transfer", key)
+
+    def worker(self) -> TriggerTransferWorker:
+        return TriggerTransferWorker(self)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, _ITEMS)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Replies, and those that are successes."""
+        done = finished(rows)
+        return Counter({self.unit: len(done), "successes": sum(bool(row[VERIFIED]) for row in done)})
+
+    def describe(self, tally: Tally) -> str:
+        """Such as "successes: 12"."""
+        return f"successes: {tally.total['successes']:,}"
+
+
+class TriggerTransferWorker:
+    """Types triggers; holds one model at a time, beside a judge.
+
+    Args:
+        transferring: which triggers, to whom.
+    """
+
+    def __init__(self, transferring: TransferringTriggers) -> None:
+        self.transferring, self.config = transferring, transferring.config
+        self._label = ""
+        self._model: ChatModel | None = None
+        self._success = judges_of_replies(
+            self.config.success, self.config.chat.on(self.config.device), Path(transferring.answers)
+        )
+
+    def run(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
+        """One row per trigger and model; what is asked of a model is asked at once."""
+        return rows_apart(self._all_rows, shard, self.transferring.seed)
+
+    def _all_rows(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for label in dict.fromkeys(item.model for item in shard.items):
+            items = {key: item.trigger for key, item in zip(shard.keys, shard.items, strict=True) if item.model == label}
+            found |= self._rows(label, items)
+        return [found[key] for key in shard.keys]
+
+    def _rows(self, label: str, triggers: Mapping[str, TypedTrigger]) -> dict[str, dict[str, Any]]:
+        from parley.policies.chat.model import ChatDecoding
+
+        model, success = self._asked(label), self.config.success
+        chats, tokens = [trigger.chat for trigger in triggers.values()], self.transferring.num_tokens
+        greedy = model.answer(chats, decoding=ChatDecoding(max_tokens=tokens))
+        drawn = []
+        decoding = ChatDecoding(max_tokens=tokens, temperature=success.temperature)
+        for number in range(success.samples):
+            seeds = [derive_seed(self.transferring.seed(key), "sample", number) for key in triggers]
+            drawn.append(model.answer(chats, decoding=decoding, seeds=seeds))
+        rows = {}
+        for place, (key, trigger) in enumerate(triggers.items()):
+            judge = self._success[trigger.end]
+            judged = [
+                JudgedAnswer(answer, judge.verdict(answer, trigger.target, trigger.prompt))
+                for answer in (greedy[place], *(answers[place] for answers in drawn))
+            ]
+            rows[key] = ok_row(key, self.transferring.seed(key)) | {
+                "source": trigger.source,
+                "trigger": trigger.key,
+                "control": trigger.control or None,
+                "model": label,
+                "prompt": trigger.prompt,
+                "target": trigger.target,
+                "typed": list(trigger.slots),
+                "ended": greedy[place].ended,
+                **judged_columns(judged[0], judged[1:]),
+            }
+        return rows
+
+    def _asked(self, label: str) -> ChatModel:
+        """The model of a label."""
+        from parley.policies.chat.loading import load_chat_model
+
+        if self._model is None or self._label != label:
+            # The one before makes room.
+            self._model = None
+            chat, answers = self.config.chat.on(self.config.device), Path(self.transferring.answers)
+            self._label, self._model = label, load_chat_model(self.config.model_names[label], chat, answers=answers)
+        return self._model
+
+
+@dataclass(frozen=True)
+class WantedTransfer:
+    """What is typed to whom.
+
+    Args:
+        config: what was asked for.
+        items: triggers and models, by key.
+    """
+
+    config: TriggerTransferConfig
+    items: dict[str, ShownTrigger]
+
+
+def zou2023() -> TriggerTransferConfig:
+    """Triggers that worked on the searched model, greedy replies (Zou et al. 2023)."""
+    return TriggerTransferConfig()
+
+
+class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer]):
+    """`parley search transfer`."""
+
+    words = ("search", "transfer")
+    run_name = "search-transfer"
+    config = TriggerTransferConfig
+    presets = {"zou2023": zou2023}
+    repeatable = ("model", "searches")
+    schema = TRANSFERRED
+    files = (TABLE_FILE, SUMMARY, "rows")
+    num_rows_entry = NUM_PROMPTS
+    resume_safe = RESUME_SAFE
+    outcomes = MODERATED
+
+    def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> WantedTransfer:
+        """The triggers, and who they are typed to; that each model is there."""
+        from parley.policies.chat.loading import load_chat_model
+
+        if not config.model_names:
+            fix = "--model ADDRESS, several times or separated by commas"
+            raise ConfigError("there is no model to type triggers to", where="--model", fix=fix)
+        config.require_device()
+        items = _items(config)
+        judges_of_replies(config.success, config.chat.on("cpu"), None)
+        for address in config.model_names.values():
+            load_chat_model(address, config.chat.on("cpu"))
+        return WantedTransfer(config, items)
+
+    def work(self, run: RunFolder, prepared: WantedTransfer, reporter: Reporter) -> WantedTransfer:
+        reporter.say(str(_composition(prepared.config)))
+        num_tokens = prepared.config.success.tokens or enough_tokens(each.trigger.target for each in prepared.items.values())
+        transferring = TransferringTriggers(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()), num_tokens)
+        work_off(run, transferring, prepared.items, prepared.config, reporter, "typing triggers to models")
+        return prepared
+
+    def measure(self, run: RunFolder, found: WantedTransfer) -> Summary:
+        config, rows = found.config, run.read_rows().to_pylist()
+        return Summary(
+            f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",
+            f"{len(found.items):,} prompts, {config.found} triggers, {len(config.model_names)} models, seed {config.seed}.",
+            transfer_metrics(rows),
+            {NUM_PROMPTS: len(found.items), ATTACK: _composition(config).parts},
+        )
+
+    def models(self, config: TriggerTransferConfig) -> Mapping[str, str]:
+        return config.model_names
+
+    def num_items(self, config: TriggerTransferConfig) -> int:
+        return len(_items(config))
+
+    def metrics_of(self, config: TriggerTransferConfig) -> None:
+        return None
+
+    def tables(self, run: RunFolder) -> dict[str, TextTable]:
+        metrics = run.metrics()
+        if not metrics:
+            return {}
+        table = transfer_table(metrics, successful_reply(run.config["success"], end=None))
+        return {"": table, **shown_inputs(_shown(run))}
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """With the matrix in the place of the metrics."""
+        legend = {name: describe_transfer(name) for name in result.metrics}
+        return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
+
+
+def _shown(run: RunFolder) -> Iterator[ShownInput]:
+    """Yield what was typed to each model, the prompts without any input left out."""
+    for part in run.read_parts():
+        for row in finished(part.to_pylist()):
+            if row["source"] != NO_INPUT:
+                kind = row["kind"] if is_no_reply(row) else ""
+                yield ShownInput(
+                    bool(row[VERIFIED]), row["prompt"], row["typed"], row["target"], row["reply"], kind, model=row["model"]
+                )
+
+
+def _composition(config: TriggerTransferConfig) -> AttackComposition:
+    """The attack: nothing is searched, so that there is no objective."""
+    models = config.model_names.values()
+    return AttackComposition(
+        victim=", ".join(models),
+        shows=min(shown_access(model, by_messages=True) for model in models),
+        method=f"what {', '.join(config.run_names.values())} found: {config.found}",
+        reads=Access.TEXT,
+        prompts="those of the searches",
+        success=settings_told(config.success, "by"),
+    )
+
+
+def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:
+    """What is typed to whom, by key: of each source at most so many, and the prompts of these without any input."""
+    typed = typed_triggers(config.run_names, config.found)
+    chosen = {source: _chosen(triggers, config) for source, triggers in typed.items()}
+    shown = [(source, trigger) for source, triggers in with_controls(chosen).items() for trigger in triggers]
+    return {
+        f"{label}/{source}/{trigger.key}": ShownTrigger(label, trigger)
+        for label in config.model_names
+        for source, trigger in shown
+    }
+
+
+def _chosen(triggers: Sequence[TypedTrigger], config: TriggerTransferConfig) -> list[TypedTrigger]:
+    """At most so many; of a universal input and of a random one the same pairs."""
+    if not config.limit or len(triggers) <= config.limit:
+        return list(triggers)
+    drawn = stream(config.seed, "transferred").permutation(len(triggers))[: config.limit]
+    return [triggers[place] for place in sorted(drawn.tolist())]
+
+
+SEARCH_TRANSFER = SearchTransfer()

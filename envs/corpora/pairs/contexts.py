@@ -1,0 +1,213 @@
+"""Contexts of several turns: the pairs of a corpus followed back, as ids for training and as text for evaluation.
+
+Where pairs link utterances as chains (dialogues that were cut into pairs), the context of a reply is its source, what that
+replied to, and so on; an utterance of the corpus is a turn here. Where an utterance replies to several, the first pair counts.
+A corpus whose contexts hold turns that are no pairs links those beside (`PairSplit.links`).
+In a corpus of single exchanges, and before a pair that a corpus leaves out, a context has one turn.
+
+Shapes: P pairs, N utterances, K turns of context, M turns of all contexts, W words of all contexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import overload
+
+import numpy as np
+
+from parley.envs.corpora.pairs.compiled import PairCorpus, PairSplit, Ragged
+from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Utterance, turn_of
+from parley.envs.corpora.pairs.vocabulary import EOU_ID, PairVocabulary
+
+NOBODY = -1
+"""Stands where a context has no further turn."""
+
+
+def with_eot(vocabulary: PairVocabulary) -> PairVocabulary:
+    """A corpus' vocabulary and, behind it, the word that separates turns: that of a model that reads several.
+
+    A vocabulary of pieces has that word already.
+    """
+    return vocabulary if vocabulary.merges is not None else PairVocabulary((*vocabulary.words, EOT))
+
+
+def chains(split: PairSplit, turns: int) -> np.ndarray:
+    """What each reply follows.
+
+    Args:
+        split: of a corpus of pairs.
+        turns: the most turns of a context, K, at least 1.
+
+    Returns:
+        Utterances (P, K) int64, the pair's source first; `NOBODY` where the chain has ended.
+    """
+    assert turns >= 1, "a reply follows something"
+    sources_P, replies_P = split.pairs[:, 0], split.pairs[:, 1]
+    # One place more, at -1, so that nobody replies to nobody.
+    parents = np.full(len(split.utterances) + 1, NOBODY, dtype=np.int64)
+    parents[split.links[:, 1]] = split.links[:, 0]
+    # Of several assignments to one place the last holds.
+    parents[replies_P[::-1]] = sources_P[::-1]
+    found_KP = [sources_P]
+    while len(found_KP) < turns:
+        found_KP.append(parents[found_KP[-1]])
+    return np.stack(found_KP, axis=1)
+
+
+def afterwards(split: PairSplit) -> np.ndarray:
+    """The utterance that followed the reply of each pair (P,) int64, the first of several; `NOBODY` where there is none."""
+    # As in `chains`: the first pair counts, and the place of nobody stays.
+    children = np.full(len(split.utterances) + 1, NOBODY, dtype=np.int64)
+    for links in (split.links[::-1], split.pairs[::-1]):
+        children[links[:, 0]] = links[:, 1]
+    return children[split.pairs[:, 1]]
+
+
+def contexts(split: PairSplit, turns: int, eot_id: int) -> Ragged:
+    """What the reply of each pair follows, in the order of the pairs, oldest turn first.
+
+    Args:
+        split: of a corpus of pairs.
+        turns: the most turns of a context, at least 1; those nearest to the reply are taken.
+        eot_id: stands between turns.
+    """
+    own, chosen_PK = split.utterances, chains(split, turns)[:, ::-1]
+    said_PK = chosen_PK != NOBODY
+    turns_M, is_last_M = chosen_PK[said_PK], np.nonzero(said_PK)[1] == turns - 1
+    lengths_M = own.lengths[turns_M]
+    # A turn takes its words and the mark behind them, which the last of a context has not.
+    taken_M = lengths_M + ~is_last_M
+    ends_M = np.cumsum(taken_M)
+    places_W = np.arange(taken_M.sum()) - np.repeat(ends_M - taken_M, taken_M)
+    is_mark_W = places_W == np.repeat(lengths_M, taken_M)
+    read_W = np.minimum(np.repeat(own.offsets[turns_M], taken_M) + places_W, len(own.values) - 1)
+    contexts_W = np.where(is_mark_W, eot_id, own.values[read_W]).astype(np.int32)
+    return Ragged(contexts_W, np.concatenate([[0], ends_M[is_last_M]]))
+
+
+def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
+    """The same pairs with their contexts as sources; the arguments are those of `contexts`.
+
+    Returns:
+        The contexts of all pairs, and behind them the utterances of `split`; pairs keep their order.
+    """
+    own, before = split.utterances, contexts(split, turns, eot_id)
+    offsets = np.concatenate([before.offsets, len(before.values) + own.offsets[1:]])
+    pairs = np.stack([np.arange(len(split)), len(split) + split.pairs[:, 1]], axis=1)
+    return PairSplit(Ragged(np.concatenate([before.values, own.values]), offsets), pairs)
+
+
+def with_replies(split: PairSplit, least: int, most: int | None = None) -> PairSplit:
+    """The pairs whose replies have so many words, in their order; contexts are found before, for pairs link them.
+
+    Args:
+        split: of a corpus of pairs, or what `windows` made of it.
+        least: words of a reply at least, boundaries of utterances not counted.
+        most: words of a reply at most; None for any number.
+    """
+    return replace(split, pairs=split.pairs[_fits(split, least, most)])
+
+
+def in_train(corpus: PairCorpus, split: str, turns: int) -> np.ndarray:
+    """Whether the context of each pair (P,) of a split is one of the training split, word for word; never of that split itself.
+
+    Args:
+        corpus: opened with every word, for in others contexts that differ in rare words are one.
+        split: "train", "val" or "test".
+        turns: the most turns of a context, at least 1.
+    """
+    if split == "train":
+        return np.zeros(len(corpus.splits[split]), dtype=bool)
+    known, asked = (_each(contexts(corpus.splits[name], turns, len(corpus.vocabulary))) for name in ("train", split))
+    seen = frozenset(known)
+    return np.fromiter((context in seen for context in asked), dtype=bool)
+
+
+def left_out(num_seen: int, num_pairs: int, split: str) -> str:
+    """The sentence about pairs whose contexts stand in the training split; empty where there are none."""
+    what = f"{num_seen:,} of {num_pairs:,} {split} pairs"
+    return f"{what} are left out, for their contexts stand in the training split." if num_seen else ""
+
+
+def examples(
+    corpus: PairCorpus,
+    split: str,
+    turns: int,
+    min_turns: int = 1,
+    min_reply: int = 0,
+    max_reply: int | None = None,
+    *,
+    unseen: bool = False,
+) -> Sequence[Example]:
+    """The replies of a split and their contexts, as text.
+
+    Args:
+        corpus: opened with every word, for the others have `<unk>` in the place of rare ones.
+        split: "train", "val" or "test".
+        turns: the most turns of a context; those nearest to the reply are taken.
+        min_turns: replies that follow fewer turns are left out.
+        min_reply: replies of fewer words are left out.
+        max_reply: replies of more words are left out; None for none.
+        unseen: replies to contexts that stand in the training split are left out.
+
+    Returns:
+        One example per pair, in the order of the corpus, made when it is asked for; its key is the pair's number, whatever
+        is left out.
+    """
+    found = corpus.splits[split]
+    chains_PK = chains(found, turns)
+    kept = ((chains_PK != NOBODY).sum(1) >= min_turns) & _fits(found, min_reply, max_reply)
+    rows = np.flatnonzero(kept & ~in_train(corpus, split, turns) if unseen else kept)
+    return _Examples(corpus, split, chains_PK, rows)
+
+
+def _each(rows: Ragged) -> Iterator[bytes]:
+    """The ids of each row."""
+    offsets = rows.offsets.tolist()
+    return (rows.values[start:end].tobytes() for start, end in pairwise(offsets))
+
+
+def _fits(split: PairSplit, least: int, most: int | None) -> np.ndarray:
+    """Whether the reply of each pair (P,) has so many words."""
+    words_before = np.concatenate([[0], np.cumsum(split.utterances.values != EOU_ID)])[split.utterances.offsets]
+    lengths_P = np.diff(words_before)[split.pairs[:, 1]]
+    fits: np.ndarray = (lengths_P >= least) & (lengths_P <= (lengths_P if most is None else most))
+    return fits
+
+
+def said(corpus: PairCorpus, split: str) -> Iterator[Utterance]:
+    """The utterances of a split as text, each turn's one by one, in the order of the corpus.
+
+    Args:
+        corpus: opened with every word.
+        split: "train", "val" or "test".
+    """
+    turns = corpus.splits[split].utterances
+    for row in range(len(turns)):
+        yield from turn_of(corpus.vocabulary.decode(turns[row]))
+
+
+class _Examples(Sequence[Example]):
+    def __init__(self, corpus: PairCorpus, split: str, chains_PK: np.ndarray, rows: np.ndarray) -> None:
+        self._corpus, self._name, self._split = corpus, split, corpus.splits[split]
+        self._chains, self._rows, self._after = chains_PK, rows, afterwards(self._split)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | Sequence[Example]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        row = int(self._rows[index])
+        context = tuple(self._turn(turn) for turn in self._chains[row, ::-1] if turn != NOBODY)
+        after = None if (turn := self._after[row]) == NOBODY else self._turn(turn)
+        return Example(f"{self._name}-{row:06d}", context, self._turn(self._split.pairs[row, 1]), after)
+
+    def _turn(self, utterance: int) -> Turn:
+        return turn_of(self._corpus.vocabulary.decode(self._split.utterances[utterance]))

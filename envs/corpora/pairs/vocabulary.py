@@ -1,0 +1,220 @@
+"""Vocabularies of utterances and replies: words, or pieces that spell words.
+
+Ids 0..4 are `<pad>`, `<s>`, `</s>`, `<eou>`, `<unk>`, as in the code that He & Glass (2018) released later. Of a vocabulary of
+words the words follow by falling frequency, ties by first occurrence; a word that is not among them is `<unk>`.
+
+A vocabulary of pieces spells every word (byte pair encoding, Sennrich et al. 2016, arXiv 1508.07909). A piece that ends a word
+ends in a blank, which no word holds, so that pieces joined are words again. `MARKS` are pieces of their own and are never
+split. What is learnt from text is in `subwords.py`.
+  * # Released (subword-nmt): the end of a word is written "</w>". Ours: a blank, because a text may hold "</w>".
+
+Who reads a vocabulary asks in words: `encode`, `decode`, `spell`, `in`. What a word costs in units is nobody else's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from parley.envs.core.errors import DataError
+from parley.envs.corpora.pairs.tokens import PATH, URL
+from parley.envs.corpora.words import WordList
+
+if TYPE_CHECKING:
+    from tokenizers.models import BPE
+
+PAD, BOS, EOS, EOU, UNK = "<pad>", "<s>", "</s>", "<eou>", "<unk>"
+SPECIALS = (PAD, BOS, EOS, EOU, UNK)
+PAD_ID, BOS_ID, EOS_ID, EOU_ID, UNK_ID = range(5)
+EOT = "<eot>"
+"""Separates turns; an ordinary word of the vocabularies of models that read several."""
+MARKS = (*SPECIALS, EOT, URL, PATH)
+"""With these every vocabulary of pieces begins."""
+END = " "
+"""Behind the pieces that end a word."""
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""Pieces that spell characters which the training text lacks, one byte of UTF-8 each."""
+
+
+@dataclass(frozen=True)
+class PairVocabulary(WordList):
+    """The units that a model of pairs reads and says.
+
+    Args:
+        words: every unit, index = id; the special tokens first.
+        merges: pairs of pieces that are put together, the most frequent first; None where the units are words.
+
+    Raises:
+        DataError: of pieces, the marks are not in front, or a merge has parts or a result that are no pieces.
+    """
+
+    merges: tuple[tuple[str, str], ...] | None = None
+
+    SPECIALS: ClassVar[tuple[str, ...]] = SPECIALS
+    UNKNOWN_ID: ClassVar[int] = UNK_ID
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.merges is None:
+            return
+        fix = "train the model again, or copy its vocabulary again"
+        if self.words[: len(MARKS)] != MARKS:
+            raise DataError(f"a vocabulary of pieces must start with {', '.join(MARKS)}", got=self.words[: len(MARKS)], fix=fix)
+        known = set(self.words)
+        for number, (left, right) in enumerate(self.merges, 1):
+            if not {left, right, left + right} <= known:
+                what = "a merge names pieces that the vocabulary lacks"
+                raise DataError(what, where=f"merge {number}", got=(left, right), fix=fix)
+
+    @classmethod
+    def build(cls, sentences: Iterable[Sequence[str]], size: int | None) -> PairVocabulary:
+        """Keeps the most frequent words, until the list has `size` entries with the specials; every word for None."""
+        counts: Counter[str] = Counter()
+        for sentence in sentences:
+            counts.update(sentence)
+        kept = [word for word, _ in counts.most_common() if word not in SPECIALS]
+        return cls((*SPECIALS, *kept[: None if size is None else size - len(SPECIALS)]))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads what `save` wrote.
+
+        Raises:
+            DataError: pieces and merges do not belong together.
+            ValueError: it is no JSON, as of a file cut short.
+        """
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(stored, list):
+            return cls(tuple(stored))
+        return cls(tuple(stored["pieces"]), tuple((left, right) for left, right in stored["merges"]))
+
+    def save(self, path: Path) -> None:
+        """Writes words as a JSON list, one entry per id; pieces as `{"pieces": ..., "merges": ...}`."""
+        if self.merges is None:
+            super().save(path)
+        else:
+            path.write_text(
+                json.dumps({"pieces": self.words, "merges": self.merges}, ensure_ascii=False, indent=0), encoding="utf-8"
+            )
+
+    @cached_property
+    def digest(self) -> str:
+        """Twelve hex digits that two equal vocabularies share."""
+        return super().digest if self.merges is None else WordList((*self.words, *map("\t".join, self.merges))).digest
+
+    @property
+    def title(self) -> str:
+        """Such as "10,000 words", "5,144 pieces of words"."""
+        return f"{len(self):,} {'words' if self.merges is None else 'pieces of words'}"
+
+    def __contains__(self, word: object) -> bool:
+        """Whether a word can be said as it is; marks are no words."""
+        if not isinstance(word, str) or word in _MARKS:
+            return False
+        return word in self.index if self.merges is None else UNK_ID not in self._spelling(word)
+
+    def encode(self, words: Iterable[str]) -> np.ndarray:
+        """Ids (n,) int64 of the units of all words, end to end; an unknown word, of pieces a character, becomes `<unk>`."""
+        if self.merges is None:
+            return super().encode(words)
+        return np.array([unit for word in words for unit in self._spelling(word)], dtype=np.int64)
+
+    def spell(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The units of each word: ids (n,) int64 end to end, and where each word's begin, with the end of all, int64."""
+        if self.merges is None:
+            return super().encode(words), np.arange(len(words) + 1)
+        return self.encode(words), np.cumsum([0, *(len(self._spelling(word)) for word in words)], dtype=np.int64)
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The words that units spell; of pieces, a word that breaks off before a mark or at the end is one too."""
+        if self.merges is None:
+            return super().decode(ids)
+        words, begun = self.parted(ids)
+        return [*words, begun] if begun else words
+
+    def parted(self, ids: Iterable[int]) -> tuple[list[str], str]:
+        """The words that units have ended, and the letters of the one that is under way."""
+        if self.merges is None:
+            return super().decode(ids), ""
+        words: list[str] = []
+        begun = b""
+        for unit in ids:
+            piece = self._spelled[unit]
+            if piece is not None:
+                begun += piece
+            if begun and (piece is None or begun.endswith(_END)):
+                words += filter(None, [_letters(begun)])
+                begun = b""
+            if piece is None:
+                words.append(self.words[unit])
+        return words, _letters(begun)
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """Whether each unit (V,) is the last of a word, or a mark; bool."""
+        if self.merges is None:
+            return np.ones(len(self), dtype=bool)
+        return np.array([piece is None or piece.endswith(_END) for piece in self._spelled])
+
+    @cached_property
+    def num_characters(self) -> np.ndarray:
+        """Characters that each unit (V,) says, the blank or mark behind a word as one; of `<unk>` that alone; int64."""
+        if self.merges is None:
+            return np.array(list(map(_length, self.words)))
+        both = zip(self.words, self._spelled, strict=True)
+        # The first byte of a character counts for all of it.
+        return np.array([_length(word) if each is None else sum(byte >> 6 != 0b10 for byte in each) for word, each in both])
+
+    def __getstate__(self) -> dict[str, object]:
+        # What was spelled is not worth its way to another process.
+        return {"words": self.words, "merges": self.merges}
+
+    def _spelling(self, word: str) -> tuple[int, ...]:
+        found = self._spellings.get(word)
+        if found is None:
+            found = self._spellings[word] = tuple(token.id for token in self._encoder.tokenize(word)) if word else ()
+        return found
+
+    @cached_property
+    def _spellings(self) -> dict[str, tuple[int, ...]]:
+        """The words that were spelled so far: text repeats few words."""
+        return {mark: (number,) for number, mark in enumerate(MARKS)}
+
+    @cached_property
+    def _encoder(self) -> BPE:
+        from tokenizers.models import BPE
+
+        return BPE(
+            vocab=dict(self.index),
+            merges=list(self.merges or ()),
+            unk_token=UNK,
+            end_of_word_suffix=END,
+            byte_fallback=BYTES[0] in self.index,
+        )
+
+    @cached_property
+    def _spelled(self) -> list[bytes | None]:
+        """What each piece says, as UTF-8; None for a mark."""
+        codes = {code: bytes([number]) for number, code in enumerate(BYTES)} if BYTES[0] in self.index else {}
+        pieces = self.words[len(MARKS) :]
+        return [*[None] * len(MARKS), *(codes.get(piece, piece.encode()) for piece in pieces)]
+
+
+_MARKS = frozenset((*SPECIALS, EOT))
+_END = END.encode()
+
+
+def _length(word: str) -> int:
+    return 1 if word in _MARKS else len(word) + 1
+
+
+def _letters(spelled: bytes) -> str:
+    """What bytes spell, without blanks, what is no UTF-8 replaced."""
+    return "".join(spelled.decode(errors="replace").split())

@@ -1,0 +1,204 @@
+"""The scenario of MutualFriends: two tables of friends with exactly one friend in both, and how scenarios are drawn.
+
+Source: He, Balakrishnan, Eric, Liang 2017, section 2.1; the released generator of scenarios.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, product
+
+import numpy as np
+
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.ranges import Configuration, PositiveInt
+from parley.envs.mutual_friends.draws import Draw, one, some, uniforms
+from parley.envs.mutual_friends.schema import Attribute, Entity, FriendsSchema, entities_of
+
+Item = tuple[str, ...]
+"""A friend: one value for each attribute, as people write it."""
+ALPHAS = (0.3, 1.0, 3.0)
+"""Concentrations of the Dirichlet distributions that values are drawn from; the smaller, the more friends share a value."""
+_Urn = tuple[list[str], float, float, list[str]]
+"""The values of an attribute, their alpha, what they weigh together, and those that one side has drawn."""
+_MOST_DRAWS = 40
+"""Draws for each friend of a table, after which what differs is drawn evenly."""
+
+
+@dataclass(frozen=True)
+class FriendsScenario:
+    """One search for the common friend.
+
+    Args:
+        key: a name; equal scenarios of one source share it.
+        attributes: the columns of both tables.
+        tables: the friends of side 0 and of side 1, in the order in which each sees them.
+        alphas: how concentrated the values of each attribute were drawn; empty where nobody knows.
+
+    Raises:
+        ScenarioError: an empty table, a friend with too many or too few values or listed twice, not exactly one in both.
+    """
+
+    key: str
+    attributes: tuple[Attribute, ...]
+    tables: tuple[tuple[Item, ...], tuple[Item, ...]]
+    alphas: tuple[float, ...] = ()
+    shared: tuple[int, int] = field(init=False, repr=False, compare=False)
+    """Where the common friend stands in the table of side 0 and of side 1."""
+
+    def __post_init__(self) -> None:
+        width = len(self.attributes)
+        for side, table in enumerate(self.tables):
+            for index, item in enumerate(table):
+                if len(item) != width:
+                    where = f"scenario {self.key}, side {side}, item {index}"
+                    got, fix = f"{len(item)} values {item}", "give one for each attribute"
+                    raise ScenarioError(f"a friend does not have {width} values", where=where, got=got, fix=fix)
+        entities = self.entities
+        different = set(entities[0]), set(entities[1])
+        for side, friends in enumerate(entities):
+            if not friends or len(different[side]) < len(friends):
+                where, got = (
+                    f"scenario {self.key}, side {side}",
+                    f"{len(friends)} friends, {len(different[side])} different ones",
+                )
+                raise ScenarioError("a table needs friends that all differ", where=where, got=got, fix="list each friend once")
+        both = different[0] & different[1]
+        if len(both) != 1:
+            where, got = f"scenario {self.key}", f"{len(both)} friends in both tables"
+            raise ScenarioError("a scenario has exactly one common friend", where=where, got=got, fix="share one friend")
+        (common,) = both
+        object.__setattr__(self, "shared", (entities[0].index(common), entities[1].index(common)))
+
+    @cached_property
+    def entities(self) -> tuple[tuple[tuple[Entity, ...], ...], tuple[tuple[Entity, ...], ...]]:
+        """By side, item and attribute: the values as entities."""
+        known = [entities_of(attribute.type).__getitem__ for attribute in self.attributes]
+        first, second = (tuple(zip(*map(map, known, zip(*table, strict=True)), strict=True)) for table in self.tables)
+        return first, second
+
+    @cached_property
+    def mentionable(self) -> tuple[frozenset[Entity], frozenset[Entity]]:
+        """By side: the different entities of its table."""
+        first, second = (frozenset().union(*table) for table in self.entities)
+        return first, second
+
+    @cached_property
+    def all_mentionable(self) -> frozenset[Entity]:
+        """The different entities of both tables."""
+        return self.mentionable[0] | self.mentionable[1]
+
+    @cached_property
+    def alternatives(self) -> tuple[dict[str, list[Entity]], dict[str, list[Entity]]]:
+        """By side and category: the different entities of its table that the common friend does not have, in order."""
+        found: tuple[dict[str, list[Entity]], dict[str, list[Entity]]] = ({}, {})
+        for table, place, by_category in zip(self.entities, self.shared, found, strict=True):
+            for entity in dict.fromkeys(chain.from_iterable(table)):
+                if entity not in table[place]:
+                    by_category.setdefault(entity.type, []).append(entity)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioOptions(Configuration):
+    """How scenarios are drawn."""
+
+    min_items: PositiveInt = 5
+    """Fewest friends of a table."""
+    max_items: PositiveInt = 12
+    """Most friends of a table; both tables have equally many."""
+    min_attributes: PositiveInt = 3
+    """Fewest attributes."""
+    max_attributes: PositiveInt = 4
+    """Most attributes; 3 draws scenarios as the released generator does, which never draws the upper bound."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "max_items", self.max_items >= self.min_items, "at least min_items")
+        check(self, "max_attributes", self.max_attributes >= self.min_attributes, "at least min_attributes")
+
+
+def check_schema(schema: FriendsSchema, options: ScenarioOptions) -> None:
+    """Checks that every scenario of the options can be drawn.
+
+    Raises:
+        ConfigError: too few attributes, or too few values; names those attributes with their numbers of values.
+    """
+    fix = "give them more values, or draw smaller tables"
+    if len(schema.attributes) < options.max_attributes:
+        got = f"{len(schema.attributes)} attributes for up to {options.max_attributes}"
+        raise ConfigError("the schema has too few attributes", got=got, fix="add attributes, or lower max_attributes")
+    sizes = {attribute.name: len(schema.values[attribute.type]) for attribute in schema.attributes}
+    fewest = sorted(sizes, key=lambda name: sizes[name])[: options.min_attributes]
+    most = 2 * options.max_items - 1
+    if math.prod(min(sizes[name], 2 * options.max_items) for name in fewest) < most:
+        got = f"{', '.join(f'{name} {sizes[name]}' for name in fewest)}: too few for {most} different friends"
+        raise ConfigError("attributes of the schema have too few values", got=got, fix=fix)
+
+
+def random_friends(
+    schema: FriendsSchema, rng: np.random.Generator, options: ScenarioOptions | None = None, key: str = ""
+) -> FriendsScenario:
+    """Draws a scenario: a number of friends, attributes, one alpha for each, then the tables.
+
+    Each attribute has up to twice as many values as a table has friends, chosen from the schema; each side draws its own
+    Dirichlet distribution over them. Where a concentrated one gives too few different friends, the last are drawn evenly.
+
+    Args:
+        schema: what values there are; see `check_schema`.
+        rng: all randomness.
+        options: bounds.
+        key: the scenario's name.
+    """
+    options, draw = options or ScenarioOptions(), uniforms(rng)
+    num_items = one(range(options.min_items, options.max_items + 1), draw)
+    width = one(range(options.min_attributes, options.max_attributes + 1), draw)
+    attributes = tuple([schema.attributes[i] for i in sorted(some(range(len(schema.attributes)), width, draw))])
+    alphas = tuple([one(ALPHAS, draw) for _ in attributes])
+    values = [some(schema.values[attribute.type], 2 * num_items, draw) for attribute in attributes]
+    return FriendsScenario(key, attributes, _tables(values, alphas, num_items, draw), alphas)
+
+
+def _tables(
+    values: Sequence[list[str]], alphas: Sequence[float], num_items: int, draw: Draw
+) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """The tables of both sides; an alpha for the values of each attribute."""
+    urns: list[list[_Urn]] = [
+        [(few, alpha, alpha * len(few), []) for few, alpha in zip(values, alphas, strict=True)] for _ in (0, 1)
+    ]
+    shared = _drawn(one(urns, draw), draw)
+    taken, tables = {shared}, []
+    for urn in urns:
+        own = [shared]
+        for _ in range(_MOST_DRAWS * num_items):
+            if len(own) == num_items:
+                break
+            item = _drawn(urn, draw)
+            if item not in taken:
+                taken.add(item)
+                own.append(item)
+        if len(own) < num_items:
+            left = [item for item in product(*values) if item not in taken]
+            own += some(left, num_items - len(own), draw)
+            taken.update(own)
+        tables.append(tuple(some(own, num_items, draw)))
+    return tables[0], tables[1]
+
+
+def _drawn(urns: Sequence[_Urn], draw: Draw) -> Item:
+    """A friend: of each attribute one of the values, which weigh alpha each, or of those drawn before, which weigh 1 each.
+
+    Draws from such urns (Polya's) are those by shares of a Dirichlet distribution, which thus nobody needs to draw.
+    """
+    item, num_before = [], len(urns[0][-1])
+    for values, alpha, weight, before in urns:
+        at = draw() * (num_before + weight) - num_before
+        # Both lists are counted 0, -1, -2, ..., so that no rounding leads beyond an end.
+        value = before[int(at)] if at < 0 else values[-int(at / alpha)]
+        before.append(value)
+        item.append(value)
+    return tuple(item)

@@ -1,0 +1,23 @@
+"""Candidates: a context and the replies to choose from, right and wrong, for models that rank. Read `groups.py` first.
+
+A corpus is opened by its name, by the path of a file of rows, or by the name of a corpus of pairs:
+
+    from parley.envs.ranking import CandidateOptions, load_candidates
+
+    test = load_candidates("helpdesk", options=CandidateOptions(negatives="half")).splits["test"]
+    test[0].context, test[0].candidates, test[0].labels
+"""
+
+from parley.envs.core.lazy import public
+
+__all__, __getattr__ = public(
+    __name__,
+    {
+        "CandidateGroup": "groups",
+        "CandidateOptions": "options",
+        "EditRules": "edit_game",
+        "ReplyPool": "negatives",
+        "ResponseRankingEnv": "ranking_env",
+        "load_candidates": "compiled",
+    },
+)

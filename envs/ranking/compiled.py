@@ -1,0 +1,256 @@
+"""Compiled corpora of candidates: groups made once into memory-mapped Arrow files, so that every worker reads the same pages.
+
+A compiled corpus is a folder as `envs/corpora/arrow.py` keeps them; its key names the versions of compiler and reader, the
+content of the source and every option. Wrong replies are drawn, and candidates shuffled, before they are written.
+
+    train.arrow, ...              words (list of int32), one distinct utterance a row
+    train-groups.arrow, ...       number, dialogue (int64), context, candidates (list of int32, rows of utterances)
+    train-candidates.arrow, ...   label, kind, attackable (uint8), one candidate a row
+    vocabulary.json               every word of all splits
+    facts.json                    the language, the number of lines that were mended, and splits that lack replies to draw
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from parley.envs.core.errors import DataError
+from parley.envs.corpora.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
+from parley.envs.corpora.lines import corpus_named
+from parley.envs.corpora.pairs.chinese import is_chinese
+from parley.envs.corpora.pairs.compiled import Ragged
+from parley.envs.corpora.root import data_root as resolve_data_root
+from parley.envs.corpora.sources import SPLITS
+from parley.envs.corpora.words import WordList
+from parley.envs.ranking.corpora import find_candidates
+from parley.envs.ranking.groups import order_of
+from parley.envs.ranking.negatives import reply_statistics, with_negatives
+from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.sources import CandidateSource
+from parley.envs.ranking.split import CandidateSplit
+from parley.envs.ranking.text import CandidateText
+
+COMPILER_VERSION = 2
+"""Grows when the same groups would be compiled differently."""
+
+Language = Literal["en", "zh"]
+
+_VOCABULARY, _FACTS = "vocabulary.json", "facts.json"
+_PARTS = ("", "-groups", "-candidates")
+_FILES = (*(f"{split}{part}.arrow" for split in SPLITS for part in _PARTS), _VOCABULARY, _FACTS)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateCorpus:
+    """A compiled corpus of candidates, opened.
+
+    Args:
+        name: the corpus' name.
+        folder: the compiled files.
+        language: "zh" where most of the different words hold a Chinese character, else "en".
+        num_mended: lines that are read otherwise than they stand.
+        splits: "train", "val" and "test"; one that lacks replies to draw wrong ones from raises DataError when asked for.
+    """
+
+    name: str
+    folder: Path
+    language: Language
+    num_mended: int
+    splits: dict[str, CandidateSplit]
+
+    @property
+    def lacking(self) -> dict[str, str]:
+        """Splits that lack replies to draw wrong ones from, and what is said of each."""
+        return {name: problem[0] for name, problem in self.splits.lacking.items()} if isinstance(self.splits, _Splits) else {}
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits of all that the groups depend on: source, readers and options."""
+        return self.folder.name
+
+
+def load_candidates(
+    name: str, data_root: Path | None = None, *, options: CandidateOptions | None = None, cache: Path | None = None
+) -> CandidateCorpus:
+    """Opens a corpus of candidates, compiling it first when its content has not been compiled with these options before.
+
+    Args:
+        name: a registered name of candidates or of pairs, a path, or `path/file.py:NAME`; see `find_candidates`.
+        data_root: where the corpora lie; see `parley.envs.corpora.root.data_root` for the default.
+        options: which contexts, which wrong replies, in which order.
+        cache: where compiled corpora lie; see `parley.envs.corpora.root.cache_root` for the default.
+
+    Raises:
+        ConfigError: no such corpus, or it is Chinese without blanks and jieba is not installed.
+        DataError: files are missing, a line is broken, there is no group, a split has too few replies to draw wrong ones, or
+            the compiled form cannot be written.
+    """
+    with corpus_named(name, data_root):
+        return open_candidates(find_candidates(name), data_root, options=options, cache=cache)
+
+
+def open_candidates(
+    source: CandidateSource,
+    data_root: Path | None = None,
+    *,
+    options: CandidateOptions | None = None,
+    cache: Path | None = None,
+) -> CandidateCorpus:
+    """The same for a corpus in hand instead of a name."""
+    options = options or CandidateOptions()
+    root = resolve_data_root(data_root)
+    own = json.dumps(asdict(options), sort_keys=True)
+    folder = compiled_folder(cache, source.name, "candidates", COMPILER_VERSION, source.name, source.fingerprint(root), own)
+    if not is_whole(folder, _FILES):
+        # One turn more says whose contexts are cut.
+        text = source.read_groups(root, options.turns + 1).require_whole()
+        if nothing := no_group(source, text, root):
+            raise nothing
+        _report(source, text)
+        _compile(text, options, folder)
+    return _open(source.name, folder)
+
+
+def no_group(source: CandidateSource, text: CandidateText, root: Path) -> DataError | None:
+    """The error of a corpus without a group; None where there is one."""
+    if any(map(len, text.splits.values())):
+        return None
+    what, fix = f"the corpus {source.name!r} has no context to rank replies to", "give it more lines, or name another corpus"
+    return DataError(what, where=source.folder(root), fix=fix)
+
+
+def _report(source: CandidateSource, text: CandidateText) -> None:
+    """Logs what was mended, each kind once with its number and first place, and what is unusually long."""
+    first = {error.what: error.where for error in reversed(text.mended)}
+    for what, num in Counter(error.what for error in text.mended).items():
+        logger.warning("%s: %s: %d times, first at %s", source.name, what, num, first[what])
+    for told in text.long_told():
+        logger.warning("%s", told)
+
+
+def _compile(text: CandidateText, options: CandidateOptions, folder: Path) -> None:
+    said = chain.from_iterable(split.utterances.utterances() for split in text.splits.values())
+    counts = Counter(chain.from_iterable(said))
+    vocabulary = WordList(tuple(word for word, _ in counts.most_common()))
+    read = {name: _cut(split.split(name, vocabulary), options) for name, split in text.splits.items()}
+    statistics = reply_statistics(read["train"])
+    whole, lacking = dict[str, CandidateSplit](), dict[str, list[str]]()
+    for name, split in read.items():
+        try:
+            whole[name] = with_negatives(split, options, statistics) if text.splits[name].is_drawn else split
+        except DataError as error:
+            # Whoever asks for another split does not need this one.
+            whole[name], lacking[name] = split.first_none(), [error.what, str(error.where), str(error.got), str(error.fix)]
+    facts = {"language": "zh" if is_chinese(counts) else "en", "mended": len(text.mended), "lacking": lacking}
+
+    def write(draft: Path) -> None:
+        for split in whole.values():
+            _write(draft, split if options.file_order else _shuffled(split, options.seed))
+        vocabulary.save(draft / _VOCABULARY)
+        (draft / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+    publish(folder, write)
+
+
+def _cut(split: CandidateSplit, options: CandidateOptions) -> CandidateSplit:
+    """The contexts that are long enough, each no longer than wanted."""
+    long = split.chosen(np.flatnonzero(split.contexts.lengths >= options.min_turns))
+    lengths = long.contexts.lengths
+    behind = np.repeat(long.contexts.offsets[1:], lengths) - np.arange(len(long.contexts.values))
+    kept = np.concatenate([[0], np.cumsum(np.minimum(lengths, options.turns))])
+    shortened = Ragged(long.contexts.values[behind <= options.turns], kept)
+    return replace(long, contexts=shortened, is_cut=lengths > options.turns)
+
+
+def _shuffled(split: CandidateSplit, seed: int) -> CandidateSplit:
+    orders = [order_of(split.key(row), size, seed) for row, size in enumerate(split.candidates.lengths.tolist())]
+    order = np.array(list(chain.from_iterable(orders)), dtype=np.int64)
+    order += np.repeat(split.candidates.offsets[:-1], split.candidates.lengths)
+    return replace(
+        split,
+        candidates=Ragged(split.candidates.values[order], split.candidates.offsets),
+        labels=split.labels[order],
+        kinds=split.kinds[order],
+        attackable=split.attackable[order],
+    )
+
+
+def _write(draft: Path, split: CandidateSplit) -> None:
+    groups = {
+        "number": pa.array(split.numbers),
+        "dialogue": pa.array(split.dialogues),
+        "cut": pa.array(split.is_cut.astype(np.uint8)),
+        "context": _lists(split.contexts),
+        "candidates": _lists(split.candidates),
+    }
+    marks = {"label": split.labels, "kind": split.kinds, "attackable": split.attackable}
+    tables: Mapping[str, dict[str, pa.Array]] = {
+        "": {"words": _lists(split.utterances)},
+        "-groups": groups,
+        "-candidates": {name: pa.array(values.astype(np.uint8)) for name, values in marks.items()},
+    }
+    for part, columns in tables.items():
+        write_batch(draft / f"{split.name}{part}.arrow", pa.RecordBatch.from_pydict(columns))
+
+
+def _open(name: str, folder: Path) -> CandidateCorpus:
+    vocabulary = WordList.load(folder / _VOCABULARY)
+    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    lacking = facts.get("lacking", {})
+    splits = _Splits({split: _mapped(split, folder, vocabulary) for split in SPLITS if split not in lacking})
+    splits.lacking = lacking
+    return CandidateCorpus(name, folder, facts["language"], facts["mended"], splits)
+
+
+class _Splits(dict[str, CandidateSplit]):
+    """Splits by their names; those that could not be made say why when they are asked for."""
+
+    lacking: Mapping[str, Sequence[str]]
+
+    def __missing__(self, name: str) -> CandidateSplit:
+        if name not in self.lacking:
+            raise KeyError(name)
+        what, where, got, fix = self.lacking[name]
+        raise DataError(what, where=where, got=got, fix=fix)
+
+
+def _mapped(name: str, folder: Path, vocabulary: WordList) -> CandidateSplit:
+    words, groups, marks = (map_batch(folder / f"{name}{part}.arrow") for part in _PARTS)
+    return CandidateSplit(
+        name=name,
+        vocabulary=vocabulary,
+        utterances=_ragged(words.column("words")),
+        contexts=_ragged(groups.column("context")),
+        candidates=_ragged(groups.column("candidates")),
+        labels=_array(marks.column("label")).view(bool),
+        kinds=_array(marks.column("kind")),
+        attackable=_array(marks.column("attackable")).view(bool),
+        numbers=_array(groups.column("number")),
+        dialogues=_array(groups.column("dialogue")),
+        is_cut=_array(groups.column("cut")).view(bool),
+    )
+
+
+def _lists(ragged: Ragged) -> pa.Array:
+    return pa.LargeListArray.from_arrays(pa.array(ragged.offsets), pa.array(ragged.values))
+
+
+def _ragged(column: pa.Array) -> Ragged:
+    return Ragged(_array(column.values), _array(column.offsets))
+
+
+def _array(column: pa.Array) -> np.ndarray:
+    array: np.ndarray = column.to_numpy(zero_copy_only=True)
+    return array

@@ -1,0 +1,202 @@
+"""`parley/ResponseRanking-v1`: edit a reply until a ranker puts it in the first place. The rules are in `edit_game.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.rendering import TextRenderedEnv
+from parley.envs.ranking.edit_game import EditGame, EditRules, Proposer, Scorer
+from parley.envs.ranking.edit_words import AlikeWords, PlainSight, TermOverlap
+from parley.envs.ranking.goals import RankGoal
+from parley.envs.ranking.groups import CandidateGroup
+
+_DRAWS = 1000
+"""Examples that are drawn before it is clear that none can be edited."""
+
+
+class Sight(Protocol):
+    """What is seen of each action."""
+
+    @property
+    def size(self) -> int:
+        """Numbers for an action."""
+
+    def __call__(self, game: EditGame, rows: Sequence[int]) -> np.ndarray:
+        """What is seen of examples (n, A, size) float32, from -1 to 1.
+
+        Args:
+            game: that they are of; drafts that it scores are queries.
+            rows: of them, none over unless no action is left.
+        """
+
+
+class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
+    """Replace words of a candidate reply until a ranker puts it where you want it.
+
+    ## Description
+    A ranker scores the candidate replies of a dialogue's context. You edit one of them: the wrong reply that the ranker likes
+    best shall come first, or the right one shall not. You may replace a few words, each once, by words that are proposed for
+    their places, and see after each edit how the ranker's score moved.
+
+    ## Action Space
+    `Discrete(num_places * num_proposals + 1)`: action `p * num_proposals + w` puts proposal `w` at place `p` of the reply, the
+    last one stops. Actions that the mask forbids change nothing, cost an edit and are counted.
+
+    ## Observation Space
+    A `Dict`, the same for every ranker:
+
+    | key | space | meaning |
+    |---|---|---|
+    | action_mask | `Box` int8 (actions,) in 0..1 | 1 for what is allowed; stopping always is |
+    | actions | `Box` float32 (actions, size) in -1..1 | what `sight` shows of each action |
+
+    ## Starting State
+    One of the groups at random, as the corpus has it; groups in which there is nothing to edit, or the goal is reached already,
+    are passed over. `reset(options={"group": CandidateGroup(...)})` sets it. One seed gives one example.
+
+    ## Reward
+    Half of what the edit gained on the way to the goal: the change of the margin between the reply and the score that it has to
+    pass, as a share of what it was before any edit. A half more when the goal is reached, so that every way there earns 1 in
+    all. Cut to -1..1.
+
+    ## Episode End
+    Termination: the goal is reached, all edits are made, or you stopped. Truncation: never, since the number of edits belongs
+    to the game, and observations tell how many are left.
+
+    ## Information
+    At every step: `action_mask`, `key` of the group, `place` of the candidate, `reply` as it is now, `margin`, `success`,
+    `queries` (distinct drafts that the ranker scored, those for `sight` included) and `num_illegal`.
+
+    ## Arguments
+    * `groups`: contexts and candidates; the validation split of the built-in help desk when not given.
+    * `scorer`: asks the ranker; a cosine of words, fitted on the contexts of the groups, when not given. A ranker of
+      `policies` comes in as `partial(scores_of, ranker)`.
+    * `proposer`: which words may enter; words of the context with the same ending when not given.
+    * `sight`: what is shown of each action.
+    * `goal`: what is wanted.
+    * `rules`: how many edits, places and proposals.
+    * `render_mode`: `"ansi"` returns text from `render()`; `"human"` writes it to standard error after every move.
+
+    ## References
+    * Li, Tao, Peng, Wu, Zhao, Yan (2019). Evaluating and Enhancing the Robustness of Retrieval-based Dialogue Systems with
+      Adversarial Examples, section 3.1: words of the context in wrong replies.
+
+    ## Version History
+    * v1: first version.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[CandidateGroup] | None = None,
+        scorer: Scorer | None = None,
+        proposer: Proposer | None = None,
+        sight: Sight | None = None,
+        goal: RankGoal | None = None,
+        rules: EditRules | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if groups is not None and not len(groups):
+            raise ConfigError("there is no group to edit a reply of", where="ResponseRankingEnv", fix="give one at least")
+        super().__init__(render_mode)
+        self.groups = _built_in() if groups is None else groups
+        self.scorer = TermOverlap([group.context for group in self.groups]) if scorer is None else scorer
+        self.proposer, self.sight = proposer or AlikeWords(), sight or PlainSight()
+        self.goal, self.rules = goal or RankGoal(), rules or EditRules()
+        num_actions = self.rules.stop + 1
+        self.action_space = spaces.Discrete(num_actions)
+        self.observation_space = spaces.Dict(
+            {
+                "action_mask": spaces.Box(0, 1, (num_actions,), np.int8),
+                "actions": spaces.Box(-1.0, 1.0, (num_actions, self.sight.size), np.float32),
+            }
+        )
+        self._game: EditGame | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Starts an example.
+
+        Args:
+            seed: starts the generator that all later examples draw from.
+            options: `{"group": CandidateGroup}` sets the example.
+
+        Raises:
+            ConfigError: an unknown option, or nothing can be edited in the group, or in any.
+        """
+        super().reset(seed=seed)
+        given = dict(options or {})
+        group = given.pop("group", None)
+        if given or not isinstance(group, CandidateGroup | None):
+            raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"group": CandidateGroup(...)}')
+        for _ in range(1 if group else _DRAWS):
+            drawn = group or self.groups[int(self.np_random.integers(len(self.groups)))]
+            own = int(self.np_random.integers(2**63))
+            game = EditGame([drawn], [own], self.scorer, self.proposer, self.rules, self.goal)
+            if not game.replies[0].is_over:
+                self._game = game
+                self._show()
+                return self._seen(game)
+        got, fix = game.replies[0].reason, "give other groups, another goal or another ranker"
+        raise ConfigError("no group has a reply to edit", where="reset of ResponseRankingEnv", got=got, fix=fix)
+
+    def step(self, action: np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        """Replaces a word, or stops.
+
+        Args:
+            action: see the class.
+
+        Raises:
+            ScenarioError: there is no example going on, or the action lies outside the action space.
+        """
+        game = self._game
+        if game is None or game.replies[0].is_over:
+            raise ScenarioError("no example is going on", where="step of ResponseRankingEnv", fix="call reset() first")
+        if not self.action_space.contains(action):
+            raise ScenarioError("the action lies outside the action space", got=repr(action), fix="see env.action_space")
+        (reward,) = game.act([0], [int(action)])
+        observation, info = self._seen(game)
+        self._show()
+        return observation, float(reward), game.replies[0].is_over, False, info
+
+    def _seen(self, game: EditGame) -> tuple[dict[str, Any], dict[str, Any]]:
+        mask, reply = game.replies[0].mask(game.rules), game.replies[0]
+        (actions,) = self.sight(game, [0])
+        info = {
+            "action_mask": mask.copy(),
+            "key": reply.group.key,
+            "place": reply.place,
+            "reply": " ".join(reply.words),
+            "margin": reply.margin,
+            "success": reply.succeeded,
+            "queries": reply.num_queries,
+            "num_illegal": reply.num_illegal,
+        }
+        return {"action_mask": mask, "actions": actions}, info
+
+    def _text(self) -> str:
+        assert self._game is not None
+        return render_example(self._game, 0)
+
+
+def render_example(game: EditGame, row: int) -> str:
+    """An example as a person would read it: turns, candidates with scores, the edited reply with marked words."""
+    reply = game.replies[row]
+    lines = [f"- {' '.join(turn)}" for turn in reply.group.context]
+    for place, (words, label) in enumerate(zip(reply.group.candidates, reply.group.labels, strict=True)):
+        mark = ">" if place == reply.place else " "
+        lines.append(f"{mark} {game.scores[row][place]:8.4f}  {'right' if label else 'wrong'}  {' '.join(words)}")
+    said = " ".join(f"[{word}]" if place in reply.edited else word for place, word in enumerate(reply.words))
+    lines.append(f"= {said}")
+    reached = ", there" if reply.succeeded else ""
+    return "\n".join([*lines, f"margin {reply.margin:+.4f}{reached}; edits {reply.num_steps} of {game.rules.edits}"])
+
+
+def _built_in() -> list[CandidateGroup]:
+    # Imported here because compiled corpora are not needed by those who bring groups.
+    from parley.envs.ranking.compiled import load_candidates
+
+    return list(load_candidates("helpdesk").splits["val"])

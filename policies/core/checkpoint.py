@@ -1,0 +1,261 @@
+"""How models and training states are stored: safetensors beside JSON, written whole or not at all. No pickle.
+
+A checkpoint is a folder with `weights.safetensors`, `config.json` (kind, format version, sizes, where it came from, digests of
+the other two files) and `vocabulary.json`. A training state is one safetensors file, so that one rename replaces it. Its
+metadata holds the counters and a digest of tensors and counters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
+
+from parley.envs.core.config import from_dict
+from parley.envs.core.disk import file_digest, sync
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.policies.core.stored import (
+    CONFIG,
+    DIGESTS,
+    FORMAT_VERSION,
+    PARTS,
+    VOCABULARY,
+    WEIGHTS,
+    WordsT,
+    model_inside,
+    read_header,
+    read_words,
+    reading,
+    require_undamaged,
+)
+
+SizesT = TypeVar("SizesT")
+ModelT = TypeVar("ModelT", bound=nn.Module)
+_COUNTERS, _DIGEST = "counters", "sha256"
+"""What the metadata of a training state holds; states of older versions hold no digest."""
+
+
+@dataclass(frozen=True)
+class Checkpoint(Generic[WordsT]):
+    """A stored model.
+
+    Args:
+        kind: what it is, such as "negotiator".
+        sizes: the keyword arguments that rebuild it.
+        provenance: how it came about: the role it was trained for, data, seed, figures reached.
+        vocabulary: its words.
+        weights: its parameters by name, on the CPU.
+    """
+
+    kind: str
+    sizes: dict[str, Any]
+    provenance: dict[str, Any]
+    vocabulary: WordsT
+    weights: dict[str, Tensor]
+
+    def save(self, folder: Path) -> None:
+        """Writes the checkpoint aside, then puts it in place in one rename; an older one is replaced.
+
+        Raises:
+            CheckpointError: the folder cannot be written (full disk, no permission).
+        """
+        aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+        try:
+            aside.mkdir(parents=True, exist_ok=True)
+            save_file({name: value.detach().cpu().contiguous() for name, value in self.weights.items()}, aside / WEIGHTS)
+            self.vocabulary.save(aside / VOCABULARY)
+            about = {"format": FORMAT_VERSION, "kind": self.kind, "sizes": self.sizes, "provenance": self.provenance}
+            digests = {part: file_digest(aside / part) for part in (WEIGHTS, VOCABULARY)}
+            (aside / CONFIG).write_text(json.dumps(about | {DIGESTS: digests}, indent=2), encoding="utf-8")
+            for part in PARTS:
+                sync(aside / part)
+            if folder.exists():
+                old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+                # One left by a killed process of the same number; what it held has been replaced since.
+                shutil.rmtree(old, ignore_errors=True)
+                folder.rename(old)
+                try:
+                    aside.rename(folder)
+                except OSError:
+                    old.rename(folder)
+                    raise
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                aside.rename(folder)
+            sync(folder.parent)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise CheckpointError(
+                "the checkpoint cannot be written", where=folder, got=str(error), fix="free disk space or choose another folder"
+            ) from None
+
+    @staticmethod
+    def load(folder: Path, kind: str, words: type[WordsT]) -> Checkpoint[WordsT]:
+        """Reads a checkpoint of the given kind, whose vocabulary is of the given type.
+
+        Raises:
+            CheckpointError: nothing is there, a part is missing or damaged, or it is of another kind or format.
+        """
+        config = read_header(folder, kind)
+        require_undamaged(folder, WEIGHTS, config)
+        with reading(folder):
+            with safe_open(folder / WEIGHTS, framework="pt") as file:
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
+            return Checkpoint(kind, config["sizes"], config["provenance"], read_words(folder, kind, words), weights)
+
+
+class Uninitialised(TorchFunctionMode):
+    """Networks built in this `with` block get no initial weights: stored ones take their place.
+
+    On the device "meta" torch would load its compiler to draw them, which takes a second of every process.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Leaves a parameter as it is where torch.nn.init would fill it; does all else."""
+        kwargs = kwargs or {}
+        return kwargs.get("tensor") if getattr(func, "__module__", "") == init.__name__ else func(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class ModelFormat(Generic[WordsT, SizesT, ModelT]):
+    """How the models of one kind are stored and read back.
+
+    Args:
+        kind: what their checkpoints say that they are.
+        words: type of a model's `vocabulary`.
+        sizes: type of a model's `sizes`, a dataclass.
+        network: builds a model from the two.
+    """
+
+    kind: str
+    words: type[WordsT]
+    sizes: type[SizesT]
+    network: Callable[[WordsT, SizesT], ModelT]
+
+    def save(self, model: ModelT, folder: Path, provenance: Mapping[str, Any]) -> None:
+        """Stores a model.
+
+        Raises:
+            CheckpointError: the folder cannot be written.
+        """
+        stored: Any = model
+        Checkpoint(self.kind, asdict(stored.sizes), dict(provenance), stored.vocabulary, model.state_dict()).save(folder)
+
+    def load(self, folder: Path) -> ModelT:
+        """The model of a run or checkpoint folder, in evaluation mode, on the CPU.
+
+        Raises:
+            CheckpointError: nothing is there, it is damaged or of another kind, or a weight is not a finite number.
+        """
+        checkpoint = Checkpoint.load(model_inside(folder), self.kind, self.words)
+        broken = [name for name, value in checkpoint.weights.items() if not value.isfinite().all()]
+        if broken:
+            raise CheckpointError(
+                "the checkpoint's weights are not all finite numbers",
+                where=folder,
+                got=f"NaN or infinity in {', '.join(broken)}",
+                fix="train it again, at a lower learning rate if it diverged",
+            )
+        try:
+            model = self.network(checkpoint.vocabulary, from_dict(self.sizes, checkpoint.sizes))
+            model.load_state_dict(checkpoint.weights)
+        except (TypeError, ConfigError, RuntimeError) as error:
+            raise CheckpointError(
+                "the checkpoint's weights do not fit its sizes", where=folder, got=str(error)[:200], fix="train it again"
+            ) from None
+        return model.eval()
+
+    def provenance(self, folder: Path) -> dict[str, Any]:
+        """How the model of a run or checkpoint folder came about; errors as those of `load`, weights are not read."""
+        return dict(read_header(model_inside(folder), self.kind)["provenance"])
+
+
+def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
+    """Writes a training state whole: tensors by name, and counters (JSON types) in the file's metadata.
+
+    Raises:
+        CheckpointError: the file cannot be written; the previous state stays as it was.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stored = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+        counted = json.dumps(counters)
+        save_file(stored, aside, metadata={_COUNTERS: counted, _DIGEST: _state_digest(stored, counted)})
+        sync(aside)
+        aside.rename(path)
+        sync(path.parent)
+    except (OSError, SafetensorError) as error:
+        aside.unlink(missing_ok=True)
+        raise CheckpointError(
+            "the training state cannot be written", where=path, got=str(error), fix="free disk space, then resume"
+        ) from None
+
+
+def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Reads what `save_state` wrote: (tensors, counters).
+
+    Raises:
+        CheckpointError: the file is damaged, or not as it was saved.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
+            told = file.metadata()
+        counters, found = json.loads(told[_COUNTERS]), _state_digest(tensors, told[_COUNTERS])
+    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise _damaged_state(path, str(error)) from None
+    if told.get(_DIGEST, found) != found:
+        raise _damaged_state(path, f"SHA-256 {found[:12]}, and the file says {told[_DIGEST][:12]}")
+    return tensors, counters
+
+
+def _damaged_state(path: Path, got: str) -> CheckpointError:
+    return CheckpointError("the training state is damaged", where=path, got=got, fix="delete it to start again")
+
+
+def _state_digest(tensors: Mapping[str, Tensor], counted: str) -> str:
+    """The SHA-256 of a state: every name, type, shape and byte, and the counters."""
+    digest = hashlib.sha256(counted.encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def flatten_optimiser(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An optimiser's state as named tensors and JSON-typed numbers, for `save_state`."""
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, Any] = {}
+    for index, entries in optimiser.state_dict()["state"].items():
+        for name, value in entries.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimiser.{index}.{name}"] = value
+            else:
+                numbers[f"{index}.{name}"] = value
+    return tensors, numbers
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+    """Puts back what `flatten_optimiser` took out; the parameter groups keep their present settings."""
+    state: dict[int, dict[str, Any]] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimiser."):
+            _, index, name = key.split(".", 2)
+            state.setdefault(int(index), {})[name] = value
+    for key, number in numbers.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = number
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -1,0 +1,346 @@
+"""The loop of every supervised training: epochs at a full rate, then some at a falling one, exactly resumable.
+
+`fit.py` is the training of models that predict words, `policies/negotiator/fit.py` that of negotiators; they say how a step is
+made, what is measured after an epoch, and how the rate falls.
+
+Training resumes exactly: order and dropout depend on (seed, epoch, batch) alone, and the state is kept after every epoch
+and, in long epochs, every few minutes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from parley.envs.core.seeds import derive_seed, stream
+from parley.policies.core.bfloat16 import ENOUGH, clock_of, cost_of_bfloat16, multiplies_bfloat16, total_share
+from parley.policies.core.training import Precision, Progress, copied_weights, load_training, require_bounded, save_training
+
+log = logging.getLogger(__name__)
+
+SAVE_EVERY_S = 180.0
+"""How much work of a long epoch may be lost."""
+CLOCKED = 6
+"""Batches on which the precisions are clocked, the first of them not counted."""
+PRECISIONS: tuple[Precision, Precision] = ("bfloat16", "float32")
+FULL = "full"
+"""The stage at the full rate."""
+
+
+class Recipe(Protocol):
+    """What the loop itself reads of a recipe, as `settings.FitConfig` has it."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Step size at the full rate."""
+
+    @property
+    def clip(self) -> float:
+        """Largest norm of the whole gradient."""
+
+    @property
+    def max_epochs(self) -> int:
+        """Epochs at most."""
+
+    @property
+    def full_epochs(self) -> int:
+        """Epochs at the full rate, at most."""
+
+    @property
+    def patience(self) -> int:
+        """Epochs without a better one after which the full rate ends."""
+
+    @property
+    def precision(self) -> Precision:
+        """Of matrix products; "auto" is left to a measurement when training begins."""
+
+
+class EpochRow(Protocol):
+    """What one epoch did."""
+
+    @property
+    def number(self) -> int:
+        """Counted from 1."""
+
+    @property
+    def stage(self) -> str:
+        """The full rate, or a falling one."""
+
+    @property
+    def seconds(self) -> float:
+        """Of work, measuring included."""
+
+    def as_row(self) -> dict[str, Any]:
+        """Flat JSON types for event logs and plots; "stage" among them."""
+
+
+ModelT = TypeVar("ModelT", bound=nn.Module)
+RecipeT = TypeVar("RecipeT", bound=Recipe)
+FiguresT = TypeVar("FiguresT")
+EpochT = TypeVar("EpochT", bound=EpochRow)
+
+
+@dataclass(frozen=True)
+class StepLoss:
+    """What one update found.
+
+    Args:
+        bounded: nats that no model has which still learns, if above `parley.policies.core.training.DIVERGED`.
+        total: the loss that an epoch reports, summed over the step's targets.
+        targets: of the step.
+    """
+
+    bounded: float
+    total: float
+    targets: int
+
+
+class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
+    """One supervised training, epoch by epoch.
+
+    Args:
+        model: that is trained.
+        config: the recipe.
+        seed: master seed.
+        state_path: where the exact training state is kept; an existing one is resumed.
+        save_every_s: seconds of an epoch after which the state is kept within it.
+        fresh: whether weights are drawn; otherwise training goes on from those that the model has.
+        carried: numbers that a step changes beside the weights; part of the state.
+    """
+
+    falling: ClassVar[str]
+    """What the stage at a falling rate is called."""
+    precision: Precision
+    """Of matrix products, never "auto": it is chosen when training begins, and a resumed training keeps it."""
+
+    def __init__(
+        self,
+        model: ModelT,
+        config: RecipeT,
+        seed: int,
+        state_path: Path,
+        save_every_s: float,
+        *,
+        fresh: bool = True,
+        carried: dict[str, float] | None = None,
+    ) -> None:
+        self.model, self.config, self.seed = model, config, seed
+        self.state_path, self.save_every_s = state_path, save_every_s
+        self._carried = {} if carried is None else carried
+        self.history: list[dict[str, Any]] = []
+        self._stage, self._rate = FULL, config.learning_rate
+        self.best_loss, self._since_best = math.inf, 0
+        self.batches_done, self._total, self._targets, self._seconds = 0, 0.0, 0, 0.0
+        if state_path.exists():
+            self._resume()
+            return
+        if fresh:
+            device = next(model.parameters()).device
+            # Drawn on the CPU, so that a seed means the same weights on every device.
+            model.cpu()
+            self.initialise(torch.Generator().manual_seed(derive_seed(seed, "initialise")))
+            model.to(device)
+        else:
+            self.best_loss = self.criterion(self.validate())
+        self._optimiser = self.new_optimiser(self._rate)
+        self._best = copied_weights(model)
+        self.precision = self._fastest_precision() if config.precision == "auto" else config.precision
+
+    @abstractmethod
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draws the model's weights."""
+
+    @abstractmethod
+    def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
+        """The optimiser of the stage that has begun."""
+
+    @abstractmethod
+    def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
+        """Indices of the examples of each batch of an epoch, in order."""
+
+    @abstractmethod
+    def step(self, group: np.ndarray) -> StepLoss:
+        """One update on the examples at some indices."""
+
+    @abstractmethod
+    def validate(self) -> FiguresT:
+        """Measures the model after an epoch."""
+
+    @abstractmethod
+    def criterion(self, figures: FiguresT) -> float:
+        """What decides which model is best, lower: better."""
+
+    @abstractmethod
+    def epoch(self, number: int, loss: float, figures: FiguresT, seconds: float, best: bool) -> EpochT:
+        """What an epoch did; `loss` is the mean over its targets, in nats."""
+
+    @property
+    @abstractmethod
+    def falling_epochs(self) -> int:
+        """Epochs at a falling rate, at most."""
+
+    @abstractmethod
+    def fall(self, epochs: int) -> float:
+        """The rate of the next epoch after so many at a falling one; the optimiser gets it, or is made anew."""
+
+    def begin_epoch(self, number: int) -> None:  # most have nothing to prepare
+        """Prepares an epoch, counted from 0, of which `batches_done` are made already."""
+
+    @property
+    def takes_best(self) -> bool:
+        """Whether an epoch of this stage may be the best."""
+        return True
+
+    def take_back(self, *, at_end: bool) -> None:
+        """Puts the best weights back, before the rate falls and at the end."""
+        self.model.load_state_dict(self._best)
+
+    def dropout_seed(self, epoch: int, batch: int) -> int | None:
+        """What torch is seeded with before a batch, epochs counted from 0 and batches from 1; None leaves it as it is."""
+        return derive_seed(self.seed, "dropout", epoch, batch)
+
+    def run(self, on_epoch: Callable[[EpochT], None], on_batch: Progress | None = None) -> ModelT:
+        """Trains to the end of the recipe and returns the model, in evaluation mode.
+
+        Raises:
+            ConfigError: the loss has left all bounds; the last saved state is an earlier one.
+            CheckpointError: a state cannot be written.
+        """
+        while self.batches_done or self._advance_stage():
+            self._train_epoch(on_batch)
+            started = time.monotonic()
+            figures = self.validate()
+            loss = self.criterion(figures)
+            # What the last update did is seen here alone.
+            require_bounded(loss, f"validation after epoch {len(self.history) + 1}", self._rate, self.config.clip)
+            best = self.takes_best and loss < self.best_loss
+            if best:
+                self.best_loss, self._since_best, self._best = loss, 0, copied_weights(self.model)
+            else:
+                self._since_best += 1
+            seconds = self._seconds + time.monotonic() - started
+            done = self.epoch(len(self.history) + 1, self._total / self._targets, figures, seconds, best)
+            self.history.append(done.as_row())
+            self.batches_done, self._total, self._targets, self._seconds = 0, 0.0, 0, 0.0
+            self._save()
+            on_epoch(done)
+        self.take_back(at_end=True)
+        return self.model.eval()
+
+    def _advance_stage(self) -> bool:
+        """Sets the rate of the next epoch; false when the recipe is finished."""
+        done = len(self.history)
+        if self._stage == FULL:
+            if done < self.config.full_epochs and self._since_best < self.config.patience:
+                return True
+            self._stage = self.falling
+            self.take_back(at_end=False)
+        fallen = sum(row["stage"] == self.falling for row in self.history)
+        if fallen >= self.falling_epochs or done >= self.config.max_epochs:
+            return False
+        self._rate = self.fall(fallen)
+        return True
+
+    def _train_epoch(self, on_batch: Progress | None) -> None:
+        """Makes the rest of an epoch."""
+        number = len(self.history)
+        self.begin_epoch(number)
+        self.model.train()
+        device = next(self.model.parameters()).device
+        groups = self.groups(stream(self.seed, "order", number))
+        before, saved = self._seconds, time.monotonic()
+        started = saved
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            for done, group in enumerate(groups[self.batches_done :], start=self.batches_done + 1):
+                if (seed := self.dropout_seed(number, done)) is not None:
+                    torch.manual_seed(seed)
+                loss = self.step(group)
+                where = f"epoch {number + 1}, batch {done} of {len(groups)}"
+                require_bounded(loss.bounded, where, self._rate, self.config.clip)
+                self.batches_done, self._total, self._targets = done, self._total + loss.total, self._targets + loss.targets
+                self._seconds = before + time.monotonic() - started
+                if on_batch is not None:
+                    on_batch(number + 1, done, len(groups))
+                if time.monotonic() - saved >= self.save_every_s and done < len(groups):
+                    self._save()
+                    saved = time.monotonic()
+
+    def descend(self, loss: torch.Tensor) -> None:
+        """A step of the optimiser down the clipped gradient of a loss."""
+        self._optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self._optimiser.step()
+
+    def _fastest_precision(self) -> Precision:
+        """That in which a step is faster here; float32 where the difference is small (`policies/core/bfloat16.py`)."""
+        device = next(self.model.parameters()).device
+        if not multiplies_bfloat16(device):
+            return "float32"
+        groups = self.groups(stream(self.seed, "order", 0))
+        shapes = [list(value.shape) for value in self.model.parameters()]
+        examples = max(map(len, groups))
+        what = {"training": type(self).__name__, "examples": examples, "shapes": shapes, "batches": CLOCKED}
+        # A last batch may be smaller than the others.
+        clocked = list(islice(cycle(group for group in groups if 2 * len(group) > examples), CLOCKED))
+        cost = cost_of_bfloat16(device, what, partial(self._measure_bfloat16, clocked, device))
+        return "bfloat16" if cost < ENOUGH else "float32"
+
+    def _measure_bfloat16(self, groups: Sequence[np.ndarray], device: torch.device) -> float:
+        """Makes steps on some batches in both precisions, and takes them back."""
+
+        def step(precision: Precision, group: np.ndarray) -> None:
+            self.precision = precision
+            self.step(group)
+
+        self.model.train()
+        before = dict(self._carried)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            half, single = ([partial(step, name, group) for group in groups] for name in PRECISIONS)
+            share = total_share(half, single, clock_of(device))
+        self.model.load_state_dict(self._best)
+        self._carried.update(before)
+        self._optimiser = self.new_optimiser(self._rate)
+        return share
+
+    def _save(self) -> None:
+        counters = {
+            "precision": self.precision,
+            "stage": self._stage,
+            "rate": self._rate,
+            "best_loss": self.best_loss,
+            "since_best": self._since_best,
+            "batches_done": self.batches_done,
+            "nll": self._total,
+            "targets": self._targets,
+            "seconds": self._seconds,
+            "carried": self._carried,
+            "history": self.history,
+        }
+        save_training(self.state_path, self.model, self._best, self._optimiser, counters)
+
+    def _resume(self) -> None:
+        saved = load_training(self.state_path, self.model)
+        counters, self._best = saved.counters, saved.best
+        self._stage, self._rate, self.history = counters["stage"], counters["rate"], counters["history"]
+        # States of older versions do not say it; they were float32 but on processors with AMX.
+        self.precision = counters.get("precision", "float32" if self.config.precision == "auto" else self.config.precision)
+        self._optimiser = self.new_optimiser(self._rate)
+        saved.restore(self._optimiser)
+        self._carried.update(counters.get("carried", {}))
+        self.best_loss, self._since_best = counters["best_loss"], counters["since_best"]
+        self.batches_done, self._total = counters["batches_done"], counters["nll"]
+        self._targets, self._seconds = counters["targets"], counters["seconds"]
+        log.info("resumed after epoch %d, batch %d from %s", len(self.history), self.batches_done, self.state_path)

@@ -1,0 +1,65 @@
+"""Response models by name: a run, a checkpoint, a chat model, or one of your own (see `policies/core/responder.py`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from parley.envs.core.errors import ConfigError
+from parley.policies.chat.addresses import is_chat_address, is_local
+from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
+from parley.policies.core.responder import Responder
+from parley.policies.core.trained_responders import kinds, load_trained
+
+
+def load_responder(
+    name: str | Path,
+    chat: ChatModelSettings = DEFAULT,
+    *,
+    answers: Path | None = None,
+    max_tokens: int = MAX_REPLY_TOKENS,
+) -> Responder:
+    """Finds a response model.
+
+    Args:
+        name: a run or checkpoint, by folder or URI, `hf:FOLDER` of a Hugging Face model, `gguf:FILE` or `openai:URL#MODEL` of a
+            chat model, or `path/file.py:Name` of a class or function that is called without arguments, or of a chat model.
+        chat: how a Hugging Face or chat model is loaded or asked, and where it computes.
+        answers: folder of a run in which a chat model's answers are kept, so that it is asked nothing twice; None keeps none.
+        max_tokens: of a reply of a Hugging Face or chat model at most.
+
+    Returns:
+        The model; one of Parley's own is a `TrainableResponder` on the CPU, in evaluation mode.
+
+    Raises:
+        CheckpointError: nothing is there, it is damaged, or models of its kind do not answer.
+        ConfigError: the file of your own is missing, or its name stands for nothing that makes a responder.
+    """
+    if ".py:" in str(name):
+        return _own(str(name), chat, answers, max_tokens)
+    if is_local(str(name)):
+        from parley.policies.hugging_face.responder import load_local_responder
+
+        return load_local_responder(str(name), chat, answers=answers, max_tokens=max_tokens)
+    if is_chat_address(str(name)):
+        from parley.policies.chat.loading import load_chat_model
+        from parley.policies.chat.responder import ChatResponder
+
+        return ChatResponder(load_chat_model(str(name), chat, answers=answers), max_tokens)
+    return load_trained(name)
+
+
+def _own(name: str, chat: ChatModelSettings, answers: Path | None, max_tokens: int) -> Responder:
+    from parley.policies.chat.answers import kept_answers
+    from parley.policies.chat.own import OwnChatModel, answers_chats, made_chat_model
+    from parley.policies.chat.responder import ChatResponder
+
+    named: Any = kinds.get(name)
+    part = made_chat_model(name, named)
+    if hasattr(part, "respond") and callable(named):
+        return cast("Responder", part)
+    if not answers_chats(part):
+        fix = "name a class with a method respond, or a chat model: a class with answer or reply, or a function of messages"
+        raise ConfigError("this makes no response model", where=name, got=repr(named), fix=fix)
+    own = OwnChatModel(name, part, chat.timeout_s, parts_thinking=chat.thinking == "part")
+    return ChatResponder(kept_answers(own, answers), max_tokens)

@@ -1,0 +1,1 @@
+"""Discriminators and judges of generated replies. Read `judges/judge.py` first."""

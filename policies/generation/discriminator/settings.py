@@ -1,0 +1,49 @@
+"""Settings of discriminators and of their training. Torch-free, so that help starts fast.
+
+Source: Li et al. 2017 (arXiv 1701.06547), section 3, and the code that the authors released.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from parley.envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
+from parley.policies.core.fitting.settings import FitConfig
+
+KINDS = {"hierarchical": "an LSTM over the utterances' vectors", "concatenated": "the utterances' vectors side by side"}
+"""How a dialogue is read, by the kind of a discriminator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscriminatorSizes(Configuration):
+    """Widths and lengths of a discriminator; the defaults are the released ones."""
+
+    kind: Literal["hierarchical", "concatenated"] = "hierarchical"
+    """hierarchical: an LSTM over the utterances' vectors; concatenated: these vectors side by side."""
+    embed: PositiveInt = 512
+    """Width of the word embeddings."""
+    hidden: PositiveInt = 512
+    """State of the LSTM over words and of the LSTM over utterances."""
+    turns: PositiveInt = 2
+    """Turns of context that are read, the newest."""
+    words: AtLeastTwo = 50
+    """Words of a turn or reply that are read, `</s>` included: the last ones of a turn, the first ones of a reply."""
+    dropout: ShareBelowOne = 0.2
+    """Share of word embeddings and of the last vector dropped in training."""
+
+
+def discriminator_small() -> DiscriminatorSizes:
+    """For a laptop: a quarter of the published widths."""
+    return DiscriminatorSizes(embed=100, hidden=128)
+
+
+def discriminator_fit() -> FitConfig:
+    """Ours: Adam on 128 replies a step, half of them by people, until the loss on the validation split no longer falls."""
+    return FitConfig(batch_size=64, max_epochs=6, decay_epochs=1)
+
+
+def discriminator_released() -> FitConfig:
+    """Released: SGD at 0.01 on 128 replies a step, half of them by people, the rate halved before each epoch after six."""
+    sgd = FitConfig(optimiser="sgd", learning_rate=0.01, momentum=0.0, max_epochs=8, patience=6)
+    return replace(sgd, keep="last", bucketed=False, precision="float32")

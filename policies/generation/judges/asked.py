@@ -1,0 +1,121 @@
+"""A chat model as a judge: it is asked whether a person or a machine wrote a reply, and answers with one word.
+
+An answer that is neither word is asked about once more; what is no word then is 0, which says nothing, and is counted and
+warned of. So is an answer that is no reply (cut in thinking, filtered, ...), by its kind. Answers are not fitted: as a
+classifier's, the side of its threshold that errs least on the pairs of a fit is taken, so that a model that is wrong throughout
+is told from one that knows nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.written import detokenise
+from parley.policies.chat.loading import load_chat_model
+from parley.policies.chat.model import AnswerKind, Chat, ChatModel, Message
+from parley.policies.chat.settings import DEFAULT
+from parley.policies.chat.strict import StrictQuestion, word_of
+from parley.policies.generation.judges.classifier import ThresholdJudge
+from parley.policies.generation.judges.judge import Judge, JudgeSettings
+from parley.policies.generation.judges.remembered import Numbers, Remembered
+
+logger = logging.getLogger(__name__)
+
+QUESTION = """Below is a conversation and a reply to it. Either a person or a machine wrote the reply.
+
+Conversation:
+{context}
+
+Reply: {reply}
+
+Who wrote the reply? Answer with one word, human or machine."""
+REPAIR = "Answer with one word and nothing else: human or machine."
+"""What is asked where the first answer is neither."""
+_ANSWERS = {"human": 1.0, "machine": -1.0}
+
+
+class AskedSides:
+    """What a chat model says of pairs: 1 for a person, -1 for a machine, 0 where it says neither.
+
+    Args:
+        chat_model: who is asked.
+        max_tokens: tokens of an answer at most.
+    """
+
+    def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
+        self._name, self._asked = chat_model.name, StrictQuestion(chat_model, side_of, REPAIR, max_tokens)
+        self._is_told = False
+        self.lost: dict[RepliedPair, AnswerKind] = {}
+        """Pairs of which the model gave no reply, with the kind of its answer."""
+
+    def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
+        """(N,)."""
+        answers = self._asked([_forms(pair) for pair in pairs])
+        self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
+        if not self._is_told and (note := self._asked.told()):
+            logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, note)
+            self._is_told = True
+        return np.array([answer.value or 0.0 for answer in answers])
+
+
+def _forms(pair: RepliedPair) -> list[Chat]:
+    return [question_of(pair, start) for start in range(max(1, len(pair.context)))]
+
+
+def question_of(pair: RepliedPair, start: int = 0) -> Chat:
+    """Return what is asked about a pair, behind the turns of its context from `start` on."""
+    context = "\n".join(f"- {detokenise(turn)}" for turn in pair.context[start:])
+    return (Message("user", QUESTION.format(context=context, reply=detokenise(pair.reply))),)
+
+
+def side_of(text: str) -> float | None:
+    """1 for human, -1 for machine, None for any other answer, such as a sentence that holds either word."""
+    word = word_of(text, _ANSWERS)
+    return None if word is None else _ANSWERS[word]
+
+
+class AskedJudge(ThresholdJudge):
+    """A threshold of what a chat model says.
+
+    Args:
+        sides: what it says, with the pairs of which it gives no reply.
+        numbers: the same, kept.
+    """
+
+    def __init__(self, sides: AskedSides, numbers: Numbers) -> None:
+        super().__init__(numbers)
+        self._sides = sides
+
+    def num_unparsable(self, pairs: Sequence[RepliedPair]) -> int:
+        """Of how many pairs its reply is neither word."""
+        return int((self._numbers(pairs) == 0).sum()) - self.no_replies(pairs).total()
+
+    def no_replies(self, pairs: Sequence[RepliedPair]) -> Counter[str]:
+        """Of how many pairs it gives no reply, by the kind of its answer."""
+        _ = self._numbers(pairs)
+        return Counter(self._sides.lost[pair].column for pair in pairs if pair in self._sides.lost)
+
+
+def asked_judge(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+    """What makes judges of a chat model, which they share, with what it said before.
+
+    Args:
+        name: its address.
+        settings: how it is loaded or asked, and where its answers are kept.
+
+    Raises:
+        ConfigError: no chat model is called so.
+        CheckpointError: no model is there.
+    """
+    chat = dataclasses.replace(settings.chat, device=settings.device)
+    model = load_chat_model(name, chat, answers=Path(settings.answers) if settings.answers else None)
+    sides = AskedSides(model, chat.judge_tokens)
+    return partial(AskedJudge, sides, Remembered(sides))

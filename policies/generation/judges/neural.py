@@ -1,0 +1,199 @@
+"""Networks as judges, and a linear SVM that reads what they make of a pair (Li et al. 2017, section 5.1, judges 2 to 4).
+
+The network is a discriminator (`policies/generation/discriminator`) with weights of its own, drawn and fitted afresh in every
+fold: it shares nothing with one that a generator was trained against. It learns from all pairs of a source at once. A tenth of
+the sources of the fit decide when it ends. Words that the fit has once alone are unknown to it, so that it learns what unknown
+ones mean.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from parley.envs.core.seeds import derive_seed, stable_hash
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.turns import EOT
+from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
+from parley.policies.core.fitting.fit import Fit
+from parley.policies.core.fitting.settings import FitConfig
+from parley.policies.generation.discriminator.batches import JudgedReplies, ReplyExamples
+from parley.policies.generation.discriminator.judging import Judgements, judge
+from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.generation.discriminator.settings import DiscriminatorSizes
+from parley.policies.generation.judges.judge import Judge, JudgeSettings
+from parley.policies.generation.judges.linear import LinearJudge, together
+from parley.policies.generation.judges.remembered import Numbers, Remembered, ranked
+from parley.policies.ranking.rankers import RESPONSE_MODEL, load_ranker
+from parley.policies.seq2seq.backward import load_backward
+
+_MOST_WORDS = 25_000
+"""Words of a vocabulary, as in the paper."""
+_VALIDATION = 10
+"""One of so many sources of a fit decides when it ends."""
+_BATCH, _LARGE_BATCH, _MANY = 64, 128, 8_000
+"""Pairs of an update, of few pairs and of many."""
+_EPOCHS, _MOST_EPOCHS = 6, 24
+"""Epochs at most, of many pairs and of few."""
+_STEPS, _PATIENCE = 300, 60
+"""Updates for which few pairs have more epochs, in all and without a better one."""
+
+
+class NetworkJudge(Judge):
+    """A discriminator that is fitted when it is asked to.
+
+    Args:
+        kind: of the network.
+        settings: its widths, and the device.
+    """
+
+    def __init__(self, kind: Literal["hierarchical", "concatenated"], settings: JudgeSettings) -> None:
+        self._sizes = DiscriminatorSizes(kind=kind, embed=settings.embedding, hidden=settings.hidden)
+        self._device = torch.device(settings.device)
+        self._model: Discriminator | None = None
+
+    def fit(self, pairs: Sequence[RepliedPair], labels: np.ndarray, seed: int) -> None:
+        vocabulary = _vocabulary(pairs)
+        self._model = Discriminator(vocabulary, self._sizes).to(self._device)
+        held_out = _held_out(pairs, seed)
+        train, validation = (
+            ReplyExamples(self._sources(pairs, labels, held_out == validates), vocabulary, self._sizes)
+            for validates in (False, True)
+        )
+        recipe = _recipe(len(train), int(train.num_targets.sum()))
+        with TemporaryDirectory() as folder:
+            fit = Fit(self._model, train, validation, recipe, derive_seed(seed, "network"), Path(folder) / "state")
+            fit.run(lambda _: None)
+
+    def score(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
+        return self._judged(pairs).log_odds
+
+    def vectors(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
+        """What the softmax reads of each pair, (N, D)."""
+        return self._judged(pairs).vectors
+
+    def _judged(self, pairs: Sequence[RepliedPair]) -> Judgements:
+        assert self._model is not None, "a judge is fitted before it is asked"
+        encode = self._model.vocabulary.encode
+        items = [JudgedReplies(encode(_said(pair)), [encode(pair.reply)], [True], 0) for pair in pairs]
+        return judge(self._model, ReplyExamples(items, self._model.vocabulary, self._sizes))
+
+    def _sources(self, pairs: Sequence[RepliedPair], labels: np.ndarray, wanted: np.ndarray) -> list[JudgedReplies]:
+        """The wanted pairs, those of a source together, so that it is read once for all of them."""
+        assert self._model is not None
+        encode = self._model.vocabulary.encode
+        places: dict[Any, list[int]] = {}
+        for place in np.flatnonzero(wanted).tolist():
+            places.setdefault(pairs[place].context, []).append(place)
+        return [
+            JudgedReplies(encode(_said(pairs[own[0]])), [encode(pairs[n].reply) for n in own], labels[own].tolist(), 0)
+            for own in places.values()
+        ]
+
+
+class CombinedJudge(Judge):
+    """A linear SVM on unigrams, the vector of a hierarchical network, and log-probabilities where models give them.
+
+    The network is fitted to the pairs that the SVM is fitted to, as in the paper. Numbers are standardised by those pairs, and
+    all of them together weigh as much as the unigrams of a pair.
+
+    Args:
+        network: fitted first.
+        likelihoods: each (N,) of N pairs.
+    """
+
+    def __init__(self, network: NetworkJudge, likelihoods: Sequence[Numbers]) -> None:
+        self._network, self._likelihoods = network, likelihoods
+        self._svm = LinearJudge(together, self._numbers)
+        self._mean, self._scale = np.zeros(1), np.ones(1)
+
+    def fit(self, pairs: Sequence[RepliedPair], labels: np.ndarray, seed: int) -> None:
+        self._network.fit(pairs, labels, seed)
+        raw = self._raw(pairs)
+        self._mean, deviations = raw.mean(axis=0), raw.std(axis=0)
+        self._scale = np.where(deviations > 0, deviations, 1) * np.sqrt(raw.shape[1])
+        self._svm.fit(pairs, labels, seed)
+
+    def score(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
+        return self._svm.score(pairs)
+
+    def features(self, num: int) -> list[tuple[str, float]]:
+        """Words alone."""
+        return self._svm.features(num)
+
+    def _numbers(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
+        return np.asarray((self._raw(pairs) - self._mean) / self._scale)
+
+    def _raw(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
+        return np.concatenate([self._network.vectors(pairs), *(each(pairs)[:, None] for each in self._likelihoods)], axis=1)
+
+
+def hierarchical(settings: JudgeSettings) -> Callable[[], Judge]:
+    """An LSTM over the vectors of utterances."""
+    return partial(NetworkJudge, "hierarchical", settings)
+
+
+def concatenated(settings: JudgeSettings) -> Callable[[], Judge]:
+    """The vectors of utterances side by side."""
+    return partial(NetworkJudge, "concatenated", settings)
+
+
+def svm_neural(settings: JudgeSettings) -> Callable[[], Judge]:
+    """The judge that the paper found most reliable.
+
+    Raises:
+        CheckpointError: a model is not there, damaged, or of another kind.
+    """
+    likelihoods: list[Numbers] = []
+    if settings.forward:
+        ranker = load_ranker(f"{RESPONSE_MODEL}{settings.forward}", chat=replace(settings.chat, device=settings.device))
+        likelihoods.append(Remembered(partial(ranked, ranker)))
+    if settings.backward:
+        model = load_backward(fetched_model(settings.backward))
+        model.model.to(settings.device)
+        likelihoods.append(
+            Remembered(lambda pairs: model.nats_per_word(list(map(_said, pairs)), [pair.reply for pair in pairs]))
+        )
+    return lambda: CombinedJudge(NetworkJudge("hierarchical", settings), likelihoods)
+
+
+def _recipe(num_sources: int, num_pairs: int) -> FitConfig:
+    size = max(1, (_LARGE_BATCH if num_pairs >= _MANY else _BATCH) * num_sources // num_pairs)
+    steps = -(-num_sources // size)
+    epochs = min(_MOST_EPOCHS, max(_EPOCHS, -(-_STEPS // steps)))
+    patience = min(epochs // 3, -(-_PATIENCE // steps))
+    return FitConfig(batch_size=size, max_epochs=epochs, patience=patience, decay_epochs=1, precision="float32")
+
+
+def _said(pair: RepliedPair) -> list[str]:
+    """The words of all turns before the reply, `<eot>` between them."""
+    words = list(pair.context[0])
+    for turn in pair.context[1:]:
+        words += [EOT, *turn]
+    return words
+
+
+def _vocabulary(pairs: Sequence[RepliedPair]) -> PairVocabulary:
+    counts: Counter[str] = Counter()
+    for pair in pairs:
+        counts.update(_said(pair))
+        counts.update(pair.reply)
+    num_known = sum(num > 1 for word, num in counts.items() if word not in SPECIALS)
+    texts = (words for pair in pairs for words in (_said(pair), pair.reply))
+    return PairVocabulary.build(texts, min(num_known + len(SPECIALS), _MOST_WORDS))
+
+
+def _held_out(pairs: Sequence[RepliedPair], seed: int) -> np.ndarray:
+    """Whether each pair is of a source that decides when the fit ends: every tenth by hash, at least one."""
+    order = sorted({pair.context for pair in pairs}, key=lambda context: stable_hash("held out", seed, str(context)))
+    chosen = set(order[::_VALIDATION])
+    return np.array([pair.context in chosen for pair in pairs])

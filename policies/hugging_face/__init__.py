@@ -1,0 +1,1 @@
+"""Hugging Face models and tokenizers from folders and files. Read `models.py` first."""

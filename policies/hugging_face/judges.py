@@ -1,0 +1,137 @@
+"""Hugging Face models as judges of inputs: how likely the searched words are as a text of their own.
+
+B inputs, N searched positions, V tokens, E embedding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import stream
+from parley.policies.hugging_face.caches import continues_reading, next_logits
+from parley.policies.hugging_face.tokens import ends_of, longest_input, searchable
+from parley.policies.hugging_face.victims import HuggingFaceVictim, token_embeddings
+
+
+class HuggingFaceInputModel:
+    """`InputModel` of a causal model: reads an input behind the token that begins a text, without any prompt.
+
+    Args:
+        model: causal, over the tokens of the searched one.
+        tokenizer: of the model.
+
+    Attributes:
+        embedding_VE: embeddings of all tokens.
+        end_id: what ends an input: the end of a text.
+
+    Raises:
+        ConfigError: the model has an encoder, or no token that ends a text.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        if model.config.is_encoder_decoder:
+            fix = "name a causal model with the same tokenizer"
+            raise ConfigError("a model with an encoder does not say how likely inputs are", got=type(model).__name__, fix=fix)
+        self.model, self.tokenizer = model.eval().requires_grad_(False), tokenizer
+        self.end_id: int = ends_of(tokenizer, model)[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
+        self.embedding_VE: Tensor = token_embeddings(model.get_input_embeddings())
+        # GPT-2 and its kin begin texts with what ends them.
+        self._begin_id: int = self.end_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+
+    def word_logits(self, embedded_BNE: Tensor) -> Tensor:
+        """Logits (B, N + 1, V) of each token of the inputs and of their end; differentiable in the embeddings."""
+        begin_B1E = self.embedding_VE[[self._begin_id]].expand(len(embedded_BNE), -1, -1)
+        logits_BNV: Tensor = self.model(inputs_embeds=torch.cat([begin_B1E, embedded_BNE], dim=1), use_cache=False).logits
+        return logits_BNV
+
+    def nats(self, text: str) -> list[float]:
+        """-log P of each token of a text and of its end."""
+        ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        with torch.inference_mode():
+            log_NV = self.word_logits(self.embedding_VE[ids][None])[0].float().log_softmax(-1)
+        words_N1 = torch.tensor([*ids, self.end_id], device=log_NV.device)[:, None]
+        found: list[float] = (-log_NV.gather(1, words_N1)[:, 0]).tolist()
+        return found
+
+    def require_same_tokens(self, tokenizer: Any, num_tokens: int) -> None:
+        """Checks that the searched model has the same tokens.
+
+        Raises:
+            ConfigError: it has others.
+        """
+        if self.tokenizer.get_vocab() != tokenizer.get_vocab() or len(self.embedding_VE) != num_tokens:
+            got = f"{len(self.embedding_VE):,} and {num_tokens:,} tokens"
+            fix = "name the searched model itself, or one of its family"
+            raise ConfigError("the model that judges inputs has other tokens than the searched one", got=got, fix=fix)
+
+    @torch.inference_mode()
+    def draw(self, seeds: Sequence[int], length: int, searchable_V: Tensor) -> Tensor:
+        """Inputs (B, N) int64 that are likely as texts, drawn from one seed each, of tokens that inputs may hold.
+
+        Args:
+            seeds: one for each input.
+            length: N.
+            searchable_V: which tokens they may hold.
+        """
+        there_V = searchable_V.to(self.embedding_VE.device)
+        return torch.stack([self._drawn(seed, length, there_V) for seed in seeds]).to(searchable_V.device)
+
+    def _drawn(self, seed: int, length: int, searchable_V: Tensor) -> Tensor:
+        generator = stream(seed, "likely input")
+        ids, past = [self._begin_id], None
+        for _ in range(length):
+            if continues_reading(self.model):
+                last_11 = torch.tensor([ids[-1:]], device=searchable_V.device)
+                read = self.model(input_ids=last_11, past_key_values=past, use_cache=True)
+                past, next_V = read.past_key_values, read.logits[0, -1]
+            else:
+                next_V = next_logits(self.model, torch.tensor([ids], device=searchable_V.device))[0]
+            logits_V = next_V.double().masked_fill(~searchable_V, -torch.inf)
+            cumulated_V = logits_V.softmax(-1).cumsum(-1).cpu().numpy()
+            word = int(np.searchsorted(cumulated_V, generator.random() * cumulated_V[-1], side="right"))
+            ids.append(min(word, int(searchable_V.nonzero()[-1, 0])))
+        return torch.tensor(ids[1:], device=searchable_V.device)
+
+
+@torch.inference_mode()
+def reply_nats(victim: HuggingFaceVictim, text: str, reply: str) -> list[float]:
+    """-log P of each token of a reply to a text, its end included where replies end; none where there is no room.
+
+    Args:
+        victim: the model.
+        text: stands in its first slot.
+        reply: to it.
+    """
+    if (read := victim.read_text(text)) is None:
+        return []
+    ids: list[int] = victim.tokenizer(reply, add_special_tokens=False).input_ids
+    ids = [*ids, victim.end_id] if victim.end else ids
+    if len(read) + len(ids) > longest_input(victim.tokenizer, victim.model):
+        return []
+    step = victim.steps(read)
+    return [-float(step(ids[:place]).log_softmax(-1)[word]) for place, word in enumerate(ids)]
+
+
+def frequent_words(tokenizer: Any, num_tokens: int, num: int) -> list[str]:
+    """The first tokens of a vocabulary that are words; tokenizers keep tokens about in the order of how frequent they are.
+
+    Args:
+        tokenizer: of the model.
+        num_tokens: V.
+        num: words wanted.
+    """
+    words: list[str] = []
+    for i in searchable(tokenizer, num_tokens).nonzero()[:, 0].tolist():
+        text = tokenizer.decode([i])
+        word = text.strip()
+        if len(word) > 1 and word.isascii() and word.isalpha() and word not in words:
+            words.append(word)
+        if len(words) == num:
+            break
+    return words

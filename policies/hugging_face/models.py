@@ -1,0 +1,370 @@
+"""Hugging Face models from folders and files: read without running code, as victims of a trigger search and otherwise.
+
+The optional extra `hugging-face` installs what loading needs; this module itself imports nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from parley.envs.core.errors import CheckpointError, ConfigError, ParleyError
+from parley.envs.core.extras import how_to_install
+from parley.envs.core.storage.copies import fetched_file, fetched_model
+from parley.envs.core.storage.uris import HUGGING_FACE
+from parley.policies.chat.addresses import GGUF
+from parley.policies.chat.model import Chat
+from parley.policies.chat.settings import WeightSettings
+from parley.policies.chat.templates import options_of, prints_date, say_once, use_options
+from parley.policies.core.stored import model_inside
+from parley.policies.hugging_face.adapter_folders import (
+    base_of,
+    is_adapter_alone,
+    tell_of_adapter,
+    tokenizer_folder,
+    with_adapter,
+    without_adapter,
+)
+from parley.policies.hugging_face.gguf import plain_folder
+from parley.policies.hugging_face.kept_weights import in_precision
+from parley.policies.hugging_face.seq2seq import HuggingFaceSeq2Seq
+from parley.policies.hugging_face.tokenizer_files import load_tokenizer
+from parley.policies.hugging_face.tokens import ANY, InputRules, name_end, require_finite
+from parley.policies.hugging_face.tokens import longest_input as longest_input
+from parley.policies.hugging_face.victims import HuggingFaceCausal
+
+EXTRA = "hugging-face"
+"""The optional extra of this package."""
+GGUF_EXTRA = "gguf"
+"""The optional extra that reads files of llama.cpp and spreads models over GPUs."""
+WEIGHTS = WeightSettings()
+"""In float32, on one device."""
+_MAGIC = b"GGUF"
+_HEADS = {
+    "AutoModelForCausalLM": ("ForCausalLM", "LMHead", "ForConditionalGeneration"),
+    "AutoModelForSequenceClassification": ("ForSequenceClassification",),
+}
+"""What the architectures of `config.json` are called that a class reads; others would get a head of random weights."""
+_COMPOSITES = {
+    "AutoModelForImageTextToText": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
+    "AutoModelForMultimodalLM": "MODEL_FOR_MULTIMODAL_LM_MAPPING",
+}
+"""Classes of models that read more than text, with what lists their kinds; texts alone go through their language part."""
+
+
+def load_hugging_face(
+    name: str | Path,
+    length: int,
+    *,
+    template: str | Chat | None = None,
+    prompt: str | None = None,
+    end: bool = True,
+    rules: InputRules = ANY,
+    weights: WeightSettings = WEIGHTS,
+    device: str = "cpu",
+) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
+    """The adapter of a model; see `read_model`.
+
+    Args:
+        name: of the model.
+        length: N, tokens of an input.
+        template: of a causal model, see there.
+        prompt: of a causal model, see there.
+        end: whether a reply ends behind a target.
+        rules: which inputs are searched among.
+        weights: their precision, and over which devices they are spread.
+        device: torch device, where they are not spread.
+
+    Raises:
+        ConfigError: as of `read_model`, or a template is given for an encoder and decoder.
+        CheckpointError: as of `read_model`.
+    """
+    tokenizer, model = read_model(name, weights, device)
+    if not model.config.is_encoder_decoder:
+        return HuggingFaceCausal(model, tokenizer, length, template, prompt=prompt, end=end, rules=rules)
+    if template is not None or prompt is not None:
+        fix = "leave the template out, and take targets without prompts"
+        raise ConfigError("only a causal model takes a template", where=name, fix=fix)
+    return HuggingFaceSeq2Seq(model, tokenizer, length, end=end, rules=rules)
+
+
+def read_model(name: str | Path, weights: WeightSettings = WEIGHTS, device: str = "cpu") -> tuple[Any, Any]:
+    """The tokenizer and the model with a head of words, causal or of an encoder and decoder; see `read_placed`.
+
+    Args:
+        name: "hf:FOLDER", "gguf:FILE", or a folder; each may be a URI.
+        weights: their precision, and over which devices they are spread.
+        device: torch device, where they are not spread.
+    """
+    return read_placed(
+        name, lambda config: "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM", weights, device
+    )
+
+
+def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSettings, device: str) -> tuple[Any, Any]:
+    """The tokenizer and the model of a folder as `save_pretrained` wrote it, or of a file of llama.cpp, where it computes.
+
+    Args:
+        name: "hf:FOLDER", "gguf:FILE", or a folder; each may be a URI.
+        kind: as of `read_pretrained`.
+        weights: their precision, and over which devices they are spread.
+        device: torch device, where they are not spread.
+
+    Raises:
+        ConfigError: a package is missing, or there is no such device.
+        CheckpointError: there is no model that it can read, not all of its weights, or some are no finite numbers.
+        StorageError: the cache has no room for weights that are stored in another precision.
+    """
+    import torch
+
+    options: dict[str, Any] = {"dtype": weights.dtype if weights.dtype == "auto" else getattr(torch, weights.dtype)}
+    if weights.device_map:
+        require_package("accelerate", str(name))
+        options["device_map"] = weights.device_map
+    folder = model_inside(folder_of(name))
+    base = base_of(folder)
+    tell_of_adapter(base)
+    if device == "cpu" and not weights.device_map and weights.dtype != "auto":
+        base = _mapped(base, kind, weights.dtype, options)
+    tokenizer, model = read_pretrained(base, kind, tokenizer_folder(folder, base), **options)
+    if is_adapter_alone(folder):
+        model = with_adapter(model, folder)
+    # What errors call the model, whose tokenizer is all that some who raise them know of it.
+    tokenizer.name_or_path = model.name_or_path = str(name)
+    use_options(tokenizer, weights.date, weights.template_variables)
+    if prints_date(tokenizer):
+        say_once(tokenizer, f"the chat template prints the date: {options_of(tokenizer).day}, for the whole run (setting date)")
+    name_end(tokenizer, model)
+    require_finite(model, name)
+    return tokenizer, model if weights.device_map else _moved(model, device, name)
+
+
+def is_encoder_decoder(name: str | Path) -> bool:
+    """Whether a model has an encoder, by its configuration alone; see `read_placed`."""
+    return bool(read_config(base_of(model_inside(folder_of(name)))).is_encoder_decoder)
+
+
+def read_config(folder: Path) -> Any:
+    """The configuration alone; arguments and errors as of `read_pretrained`."""
+    transformers, folder, source = _source(folder)
+    with _readable(folder), without_progress_bars():
+        return transformers.AutoConfig.from_pretrained(folder, **source)
+
+
+def folder_of(name: str | Path) -> Path:
+    """The folder of a model; of a file of llama.cpp that of its numbers in the cache (`policies/hugging_face/gguf.py`).
+
+    Raises:
+        CheckpointError: there is no such file of llama.cpp, or transformers cannot read it.
+        ConfigError: a package that reads it is not installed.
+        StorageError: the cache has no room for its numbers.
+    """
+    if not str(name).startswith(GGUF):
+        return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE))
+    file = _gguf(str(name))
+    known = "name a file of a causal model that transformers knows, or serve it by llama.cpp: openai:URL#MODEL"
+    with _readable(file, known), without_progress_bars():
+        return plain_folder(file)
+
+
+def require_package(package: str, name: str) -> None:
+    """Checks that a package of the extra `gguf` is there; `name` is the model that needs it.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if find_spec(package) is None:
+        fix = how_to_install(GGUF_EXTRA)
+        raise ConfigError(f"this needs the package {package}, which is not installed", where=name, fix=fix)
+
+
+def require_config(folder: Path) -> None:
+    """Checks that a folder is one that `save_pretrained` wrote.
+
+    Raises:
+        CheckpointError: it is none, or there is no such folder.
+    """
+    if not (folder / "config.json").is_file():
+        got = None if folder.is_dir() else "there is no such folder"
+        fix = "name a folder that save_pretrained wrote"
+        if is_adapter_alone(folder):
+            got, fix = "an adapter of peft alone", "add it to its base (merge_and_unload), and save_pretrained the whole model"
+        raise CheckpointError("a Hugging Face model needs a config.json and there is none", where=folder, got=got, fix=fix)
+
+
+def read_pretrained(
+    folder: Path, kind: Callable[[Any], str], tokenizer_at: Path | None = None, **options: Any
+) -> tuple[Any, Any]:
+    """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+
+    Args:
+        folder: model and tokenizer, weights as safetensors, or a run that holds them as its checkpoint.
+        kind: the name of the automatic class of transformers that the model is read by, from its configuration.
+        tokenizer_at: folder of the tokenizer; the model's own when None.
+        options: of the reader of the model, such as `dtype`.
+
+    Raises:
+        ConfigError: transformers is not installed.
+        CheckpointError: the folder holds no model that it can read, none of that kind, no tokenizer, not all of its weights,
+            some of other shapes, or pickled ones.
+    """
+    transformers, folder, source = _source(folder)
+    _require_no_pickles(folder)
+    with _readable(folder), without_progress_bars():
+        # The configuration first: it says that code is wanted, which a tokenizer of that code does not.
+        config = transformers.AutoConfig.from_pretrained(folder, **source)
+        tokenizer = load_tokenizer(tokenizer_at or folder, **source)
+        found = _class_of(config, kind, folder)
+        _require_words(tokenizer, folder)
+        # Other shapes are told below, by name.
+        source |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+        with without_adapter(folder) as weights:
+            model, read = getattr(transformers, found).from_pretrained(weights, **source, **options)
+    if wrong := sorted(read["mismatched_keys"]):
+        key, there, wanted = wrong[0]
+        raise CheckpointError(
+            "the weights have other shapes than the config.json says",
+            where=folder,
+            got=f"{key} is {tuple(there)}, and {tuple(wanted)} is said",
+            fix="save the model and its configuration there anew with save_pretrained",
+        )
+    # transformers draws what the files do not hold. Base models often come without their pooler, and nothing here reads it.
+    if missing := sorted(key for key in read["missing_keys"] if not key.startswith("pooler.")):
+        raise CheckpointError(
+            "the folder does not hold all weights of its model",
+            where=folder,
+            got=f"no {', '.join(missing[:5])}",
+            fix="save the whole model there with save_pretrained",
+        )
+    return tokenizer, model
+
+
+def _class_of(config: Any, kind: Callable[[Any], str], folder: Path) -> str:
+    """The class that reads a model; its configuration says whether it is one of that kind, before its weights are read."""
+    reader, names = _composite_class(kind(config), config, folder), config.architectures or []
+    if (heads := _HEADS.get(kind(config))) and names and not any(head in name for name in names for head in heads):
+        what = "a causal model of language" if heads[0] == "ForCausalLM" else "a classifier"
+        got = f"architecture {', '.join(names)}"
+        fix = f"name a folder whose config.json names an architecture with {heads[0]}"
+        raise CheckpointError(f"this needs {what} and the folder holds another model", where=folder, got=got, fix=fix)
+    return reader
+
+
+def _composite_class(name: str, config: Any, folder: Path) -> str:
+    """Return the class that reads a model of language: of one that reads pictures or sounds too, the class of the whole."""
+    import transformers
+
+    if name != "AutoModelForCausalLM" or type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        return name
+    for other, kinds in _COMPOSITES.items():
+        if type(config) in getattr(transformers, kinds):
+            return other
+    got, fix = f"model_type {config.model_type}", "name a causal model, such as Llama, Qwen or GPT-2"
+    raise CheckpointError("transformers knows no model of language of this kind", where=folder, got=got, fix=fix)
+
+
+def _require_words(tokenizer: Any, folder: Path) -> None:
+    """Checks that there is a tokenizer: where its files are missing transformers may make one of special tokens alone."""
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        fix = "save the model's tokenizer there with save_pretrained"
+        raise CheckpointError("the folder holds no tokenizer with words", where=folder, fix=fix)
+
+
+def _require_no_pickles(folder: Path) -> None:
+    if any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
+        raise CheckpointError(
+            "the weights are pickled, and pickles are not read: they can run any code",
+            where=folder,
+            got=", ".join(sorted(path.name for path in folder.glob("*.bin"))[:3]),
+            fix="where you trust them, read them with transformers' from_pretrained and save_pretrained them (safetensors)",
+        )
+
+
+def _mapped(folder: Path, kind: Callable[[Any], str], dtype: str, options: dict[str, Any]) -> Path:
+    """The same model with its weights in the precision that they are read in, so that processes share one copy of them."""
+    config = read_config(folder)
+    with _readable(folder), without_progress_bars():
+        found = _class_of(config, kind, folder)
+        return in_precision(model_inside(folder), dtype, found, lambda: read_pretrained(folder, kind, **options)[1])
+
+
+def _moved(model: Any, device: str, name: str | Path) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        got, fix = _first_line(error), "device=cpu, or cuda where there is a GPU with room"
+        raise ConfigError("the model cannot be moved to the device", where=f"{name} on {device}", got=got, fix=fix) from None
+
+
+def _source(folder: Path) -> tuple[Any, Path, dict[str, Any]]:
+    """The library, where it reads, and how: nothing is downloaded, and no code is run."""
+    try:
+        import transformers
+    except ImportError:
+        fix = how_to_install(EXTRA)
+        raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
+    folder = model_inside(folder)
+    require_config(folder)
+    # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
+    # Other formats than safetensors are pickles, which can run anything.
+    return transformers, folder, {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+
+
+def _gguf(name: str) -> Path:
+    """The file of llama.cpp of an address, looked at before transformers reads it; raises as `folder_of`."""
+    file = fetched_file(name.removeprefix(GGUF)).expanduser()
+    if not file.is_file():
+        raise CheckpointError("there is no such GGUF file", where=file, fix="name a file of weights as llama.cpp reads them")
+    with file.open("rb") as opened:
+        if (begins := opened.read(len(_MAGIC))) != _MAGIC:
+            fix = "name a file that llama.cpp's convert_hf_to_gguf.py wrote, whole"
+            raise CheckpointError("this is no GGUF file", where=file, got=f"it begins with {begins!r}", fix=fix)
+    require_package("gguf", name)
+    require_package("accelerate", name)
+    return file
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Keeps transformers from drawing over what the caller shows; its own setting stays as it was."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _readable(folder: Path, fix: str = "save model and tokenizer there with save_pretrained (safetensors)") -> Iterator[None]:
+    """Turns what transformers raises over a folder or a file into an error that says what to do."""
+    try:
+        yield
+    except ParleyError:
+        raise
+    except ImportError as error:
+        # What is squeezed (bitsandbytes, GPTQ, ...) is read by packages of its own.
+        missing = "install what it names, or take the same model in plain weights"
+        got = _first_line(error)
+        raise ConfigError("a package that reads this model is not installed", where=str(folder), got=got, fix=missing) from None
+    # What is wrong with a stranger's files comes out as an error of whatever kind.
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            known = "take a model of a kind that transformers itself knows"
+            raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=known) from None
+        if "out of memory" in str(error):
+            got, fix = _first_line(error), "take a smaller model or dtype, another device, or a device_map"
+            raise ConfigError("the model does not fit into the memory", where=str(folder), got=got, fix=fix) from None
+        got = _first_line(error)
+        raise CheckpointError("there is no Hugging Face model that can be read", where=folder, got=got, fix=fix) from None
+
+
+def _first_line(error: Exception) -> str:
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return (f"{type(error).__name__}: {line}" if isinstance(error, LookupError) or not line else line)[:200]

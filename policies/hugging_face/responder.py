@@ -1,0 +1,168 @@
+"""Models whose weights are here as response models: `hf:FOLDER` or `gguf:FILE` where a model answers contexts.
+
+A model reads the text that its makers trained it on: the turns as a chat template has them, where the tokenizer holds one;
+behind one another with ends between them, as DialoGPT does, where a causal model has none; one a line where an encoder reads
+them. A causal model answers as a chat model (`policies/chat/local.py`) but by beams. Those, and models with an encoder, are
+decoded by transformers, one context at a time, and what does not fit into the model's positions is cut at its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parley.envs.core.errors import ConfigError
+from parley.envs.corpora.pairs.turns import Turn, Turns
+from parley.envs.corpora.pairs.written import detokenise
+from parley.policies.chat.answers import kept_answers
+from parley.policies.chat.local import LocalChatModel
+from parley.policies.chat.model import Answer, ChatModel, Message
+from parley.policies.chat.reading import load_local
+from parley.policies.chat.responder import ChatResponder, turn_of_text
+from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
+from parley.policies.chat.templates import write_prompt
+from parley.policies.chat.thinking import is_tool_call, opens_thinking, part_thinking
+from parley.policies.core.decoders import GREEDY, DecoderSettings
+from parley.policies.core.responder import ModelReply, require_known
+from parley.policies.hugging_face.caches import continues_reading
+from parley.policies.hugging_face.models import is_encoder_decoder, read_placed
+from parley.policies.hugging_face.tokens import decode_marked, ends_of, longest_input, num_positions
+
+_ROLES = ("user", "assistant")
+
+
+class HuggingFaceResponder:
+    """An encoder and decoder, or a causal model, that answers.
+
+    Args:
+        model: with a language-modelling head.
+        tokenizer: of the model.
+        max_tokens: of a reply at most.
+
+    Raises:
+        ConfigError: a causal model whose tokenizer has neither a chat template nor a token that ends a turn.
+    """
+
+    turns = 2
+    """Turns of context that are read, as the paper's models do; more on request."""
+    decoders = ("greedy", "beam")
+    """Rules that it knows."""
+
+    def __init__(self, model: Any, tokenizer: Any, max_tokens: int = MAX_REPLY_TOKENS) -> None:
+        self.model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
+        self._max_tokens = max_tokens
+        self._encodes = bool(model.config.is_encoder_decoder)
+        if not self._encodes and not tokenizer.chat_template and tokenizer.eos_token is None:
+            fix = "set its chat_template, or its eos_token to the token that ends a turn"
+            what = "the tokenizer does not say how turns are separated"
+            raise ConfigError(what, where=tokenizer.name_or_path or None, fix=fix)
+
+    def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
+        """Return replies, see `parley.policies.core.responder.Responder`; one context at a time, so that none pads another."""
+        return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
+
+    def replies_with_answers(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[ModelReply]:
+        """Return replies, those of a causal model with its answers; the arguments are those of `respond`."""
+        require_known(self, decoder, type(self).__name__)
+        return [self._reply(turns, decoder) for turns in contexts]
+
+    def _reply(self, turns: Turns, decoder: DecoderSettings) -> ModelReply:
+        prompt_ids, thinks = self._asked([[detokenise(utterance) for utterance in turn] for turn in turns])
+        positions = num_positions(self.model) if self._encodes else longest_input(self._tokenizer, self.model)
+        length = int(min(self._max_tokens, positions / 2))
+        kept = prompt_ids[-int(min(positions - length, len(prompt_ids))) :]
+        ids_1T = torch.tensor([kept], device=self.model.device)
+        with torch.inference_mode():
+            said_1T = self.model.generate(
+                ids_1T,
+                attention_mask=torch.ones_like(ids_1T),
+                do_sample=False,
+                num_beams=decoder.beam,
+                length_penalty=decoder.length,
+                max_new_tokens=length,
+                pad_token_id=self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else 0,
+                **self._reading(),
+            )
+        reply = said_1T[0] if self._encodes else said_1T[0, len(kept) :]
+        if self._encodes:
+            return ModelReply(turn_of_text(self._tokenizer.decode(reply, skip_special_tokens=True)))
+        ended = len(reply) < length or int(reply[-1]) in ends_of(self._tokenizer, self.model)
+        parted = part_thinking(decode_marked(self._tokenizer, reply.tolist()), begun=thinks, ended=ended)
+        finish_reason = "tool_calls" if is_tool_call(parted.reply) else "stop" if ended and parted.closed else "length"
+        answer = Answer(parted.reply, finish_reason, len(kept), len(reply), reasoning=parted.reasoning)
+        return ModelReply(turn_of_text(answer.text), answer)
+
+    def _reading(self) -> dict[str, Any]:
+        """Return what a causal model is decoded with: its ends, and its cache where that can be gone on from."""
+        if self._encodes:
+            return {}
+        return {"eos_token_id": list(ends_of(self._tokenizer, self.model)), "use_cache": continues_reading(self.model)}
+
+    def _asked(self, turns: list[list[str]]) -> tuple[list[int], bool]:
+        """Return the tokens that the model is given, and whether they end with a start of thinking."""
+        texts = [" ".join(turn) for turn in turns]
+        if self._encodes:
+            ids: list[int] = self._tokenizer("\n".join(texts)).input_ids
+            return ids, False
+        if self._tokenizer.chat_template and len(texts) % 2 == 0:
+            # Templates want a user's turn first and last: with an even number the oldest two are one.
+            texts = ["\n".join(texts[:2]), *texts[2:]]
+        text = write_prompt(self._tokenizer, tuple(Message(_ROLES[number % 2], words) for number, words in enumerate(texts)))
+        ids = self._tokenizer(text, add_special_tokens=False).input_ids
+        return ids, opens_thinking(text)
+
+
+class LocalChatResponder(ChatResponder):
+    """A causal model whose weights are here: it answers as any chat model does, and by beams.
+
+    Args:
+        chat_model: who answers, perhaps one that keeps its answers.
+        local: the same with its weights, which the beams read.
+        max_tokens: of a reply at most.
+    """
+
+    decoders = (*ChatResponder.decoders, "beam")
+
+    def __init__(self, chat_model: ChatModel, local: LocalChatModel, max_tokens: int = MAX_REPLY_TOKENS) -> None:
+        super().__init__(chat_model, max_tokens)
+        self._beams = HuggingFaceResponder(local.model, local.tokenizer, max_tokens)
+
+    def replies_with_answers(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[ModelReply]:
+        """Return replies, see `ChatResponder.replies_with_answers`."""
+        if decoder.rule == "beam":
+            return self._beams.replies_with_answers(contexts, decoder=decoder)
+        return super().replies_with_answers(contexts, decoder=decoder, seeds=seeds)
+
+
+def load_local_responder(
+    name: str,
+    settings: ChatModelSettings = DEFAULT,
+    *,
+    answers: Path | None = None,
+    max_tokens: int = MAX_REPLY_TOKENS,
+) -> HuggingFaceResponder | LocalChatResponder:
+    """The responder of a model whose weights are here; nothing is downloaded, no code of the model is run.
+
+    Args:
+        name: `hf:FOLDER`, as `save_pretrained` wrote it, or `gguf:FILE`.
+        settings: precision, device, how many chats are read at once.
+        answers: folder of a run in which a causal model's answers are kept; None keeps none.
+        max_tokens: of a reply at most.
+
+    Raises:
+        ConfigError: a package is missing, there is no such device, or a causal model's tokenizer has no end of a reply or no
+            place for what the user says.
+        CheckpointError: there is no model that can be read.
+    """
+    if is_encoder_decoder(name):
+        tokenizer, model = read_placed(name, lambda config: "AutoModelForSeq2SeqLM", settings, settings.device)
+        return HuggingFaceResponder(model, tokenizer, max_tokens)
+    local = load_local(name, settings)
+    return LocalChatResponder(kept_answers(local, answers), local, max_tokens)

@@ -1,0 +1,399 @@
+"""Hugging Face models as what a trigger search works on: what both kinds share, and causal ones.
+
+Those of an encoder and a decoder: `hugging_face_seq2seq.py`.
+
+An adapter holds the model, its tokenizer, and what surrounds the searched words: the tokenizer's own marks around a source, or
+the prompt around the slots of a chat. It answers as `TextVictim` of `engine/triggers/scorers/scorer.py` does, from embeddings
+to logits, so any search that a `PlainScorer` can serve works on it.
+
+An input is a sequence of tokens. Its text, tokenised again where it stands, may give other tokens: `allows` finds out which
+inputs can be typed, `slot_texts` says what to type, `typed` what the model then reads, and `say` what it replies.
+
+    B inputs, R inputs, N searched positions, P positions around them, S tokens of a prompt, T of a reply, V tokens, E embedding
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from itertools import chain, pairwise
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from parley.envs.core.config import check
+from parley.envs.core.errors import ConfigError, DataError
+from parley.policies.chat.model import Chat
+from parley.policies.hugging_face.caches import continues_reading, next_logits
+from parley.policies.hugging_face.leading_blanks import PromptTokens, leading_blanks
+from parley.policies.hugging_face.slots import SLOT, SlottedPrompt, default_template
+from parley.policies.hugging_face.tokens import (
+    ANY,
+    InputRules,
+    ends_of,
+    longest_input,
+    num_positions,
+    readable_tokens,
+    reply_end,
+    require_finite,
+    searchable,
+    start_of,
+    unknown_words,
+)
+
+
+def token_embeddings(layer: Any) -> Tensor:
+    """What a layer looks up for each token (V, E); of a plain one its weights, and no copy of them."""
+    if type(layer) is torch.nn.Embedding and layer.max_norm is None and not layer.weight.is_meta:
+        return layer.weight.detach()
+    # Some models scale what they look up; weights that a device map keeps elsewhere come when they are asked for.
+    found: Tensor = layer(torch.arange(layer.num_embeddings, device="cpu" if layer.weight.is_meta else layer.weight.device))
+    return found.detach()
+
+
+class HuggingFaceVictim:
+    """What both kinds of models share; `reply_logits` is theirs.
+
+    Args:
+        model: a Hugging Face model with a language-modelling head; its parameters are frozen.
+        tokenizer: of the model.
+        length: N, tokens of an input.
+        end: whether a reply ends behind a target; otherwise targets are what a reply begins with.
+        rules: which inputs are searched among.
+
+    Attributes:
+        embedding_VE: embeddings of all tokens as the model's layers read them.
+        searchable_V: tokens that an input may hold: all that are text on their own, and that the rules allow.
+        input_length: N.
+        end_ids: tokens that end a reply: those of the model's `generation_config`, and the tokenizer's.
+        end_id: the one of them that is expected behind a target.
+
+    Raises:
+        ConfigError: there is no token that ends a reply, no position to search, or no token that an input may hold.
+        CheckpointError: weights are not finite.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, length: int, *, end: bool = True, rules: InputRules = ANY) -> None:
+        self.model, self.tokenizer, self.input_length = model.eval().requires_grad_(False), tokenizer, length
+        self.end, self.rules = end, rules
+        check(self, "input_length", length >= 1, "at least 1")
+        require_finite(model)
+        self.end_ids = ends_of(tokenizer, model)
+        self.end_id = reply_end(tokenizer, self.end_ids)
+        embedding = model.get_input_embeddings()
+        self.embedding_VE = token_embeddings(embedding)
+        allowed_V = searchable(tokenizer, embedding.num_embeddings, rules)
+        if not bool(allowed_V.any()):
+            fix = "allow more characters, or forbid fewer words"
+            raise ConfigError("no token may stand in an input", got=repr(rules), fix=fix)
+        self.searchable_V = allowed_V.to(self.embedding_VE.device)
+
+    def to(self, device: str) -> Self:
+        """Itself, moved to a device; not for one that a device map has spread."""
+        self.model.to(device)
+        self.embedding_VE, self.searchable_V = self.embedding_VE.to(device), self.searchable_V.to(device)
+        return self
+
+    def target(self, text: str) -> Tensor:
+        """The tokens (T,) int64 of a reply as a search takes them, its end included where a reply ends behind a target.
+
+        Args:
+            text: what the model shall say.
+
+        Raises:
+            DataError: no tokens stand for some of it.
+        """
+        if unknown := unknown_words(self.tokenizer, text):
+            fix = "write the target with other words"
+            raise DataError("the model cannot say some words of a target", where=text, got=", ".join(unknown), fix=fix)
+        ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        return torch.tensor([*ids, self.end_id] if self.end else ids, device=self.embedding_VE.device)
+
+    @property
+    def longest_reply(self) -> int | None:
+        """Tokens of the longest reply that the model has positions for, its end included; None where nothing limits it."""
+        positions = num_positions(self.model)
+        # Nothing is read after the last token.
+        return None if math.isinf(positions) else int(positions) - self._num_before_reply + 1
+
+    @property
+    def _num_before_reply(self) -> int:
+        """Positions that stand before a reply where it is predicted."""
+        raise NotImplementedError
+
+    def words(self, ids: Sequence[int]) -> list[str]:
+        """Return what each token reads, as people write it; a part of a character stays as the tokenizer spells it."""
+        return readable_tokens(self.tokenizer, ids)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What the tokens of an input read; slots are told apart by lines."""
+        return "\n".join(self.slot_texts(ids))
+
+    def slot_texts(self, ids: Sequence[int]) -> list[str]:
+        """What to type into each slot.
+
+        Args:
+            ids: of an input.
+        """
+        return [self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)]
+
+    def allows(self, words_RN: Tensor) -> Tensor:
+        """Which inputs (R,) the rules allow as a whole: those that can be typed, and hold no forbidden text.
+
+        Args:
+            words_RN: inputs of allowed tokens.
+        """
+        rows = words_RN.tolist()
+        allowed = [True] * len(rows)
+        if self.rules.typed:
+            allowed = [typed == self._read(ids) for typed, ids in zip(self._typed(rows), rows, strict=True)]
+        if self.rules.forbidden:
+            texts = ["\n".join(self.slot_texts(ids)).lower() for ids in rows]
+            forbidden = [word.lower() for word in self.rules.forbidden]
+            allowed = [ok and not any(word in text for word in forbidden) for ok, text in zip(allowed, texts, strict=True)]
+        return torch.tensor(allowed, dtype=torch.bool, device=words_RN.device)
+
+    def retokenises(self, ids: Sequence[int]) -> bool:
+        """Whether the text of an input, typed into its place, gives its tokens again."""
+        return self.typed(ids) == self._read(ids)
+
+    def reply_text(self, ids: Sequence[int]) -> str:
+        """What the tokens of a reply read."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    @property
+    def start_ids(self) -> list[int] | None:
+        """The tokens (N,) that a search starts from, as the rules say; None where they are drawn. See `start_of`.
+
+        A blank leads the text where its place asks for one: where words behind a blank, or at the beginning, have other tokens.
+        """
+        text = self.rules.start
+        tried = [(each, self.tokenizer(each, add_special_tokens=False).input_ids) for each in (text, f" {text}") if text]
+        stands = (each for each, ids in tried if self._read_texts([each]) == self._in_first_slot(ids))
+        return start_of(self.tokenizer, next(stands, text), self.input_length, self.searchable_V)
+
+    def typed(self, ids: Sequence[int]) -> list[int]:
+        """The tokens that the model reads where an input's text is typed into its place: of a whole prompt, or source."""
+        return self._typed([ids])[0]
+
+    def say(
+        self,
+        read: Sequence[int],
+        num_tokens: int,
+        *,
+        temperature: float = 0.0,
+        seed: int = 0,
+        min_log_probability: float = -math.inf,
+    ) -> tuple[list[int], bool]:
+        """What the model replies, and whether it came to an end.
+
+        Args:
+            read: the tokens of a prompt, or a source.
+            num_tokens: of the reply at most; fewer where the model reads no more.
+            temperature: of the distribution of tokens; 0 takes the likeliest.
+            seed: of the draws.
+            min_log_probability: only tokens whose log probability at temperature 1 is above this are drawn, in nats; where
+                there is none the reply is cut.
+
+        Returns:
+            The reply's tokens without its end, and whether it ended.
+        """
+        generator, reply = torch.Generator().manual_seed(seed), list[int]()
+        step, most = self.steps(read), min(num_tokens, self.room(read))
+        with torch.inference_mode():
+            while len(reply) < most:
+                logits_V = step(reply)
+                if temperature == 0:
+                    word = int(logits_V.argmax())
+                else:
+                    logits_V = logits_V.double().cpu()
+                    logits_V[logits_V.log_softmax(-1) <= min_log_probability] = -torch.inf
+                    if not bool(logits_V.isfinite().any()):
+                        return reply, False
+                    probabilities_V = (logits_V / temperature).softmax(-1)
+                    word = int(torch.multinomial(probabilities_V, 1, generator=generator))
+                if word in self.end_ids:
+                    return reply, True
+                reply.append(word)
+        return reply, False
+
+    def read_text(self, text: str) -> list[int] | None:
+        """The tokens that the model reads of a text in the first slot, the others empty; None where they are too many."""
+        read = self._read_texts([text])
+        longest = longest_input(self.tokenizer, self.model)
+        return read if 0 < len(read) < longest else None
+
+    def _read_texts(self, texts: Sequence[str]) -> list[int]:
+        """The tokens that the model reads of texts in slots; slots without a text are empty."""
+        raise NotImplementedError
+
+    def _read(self, ids: Sequence[int]) -> list[int]:
+        """The tokens that the model reads of an input."""
+        raise NotImplementedError
+
+    def _in_first_slot(self, ids: Sequence[int]) -> list[int]:
+        """The tokens that the model reads of an input of any length in the first slot, the others empty."""
+        return self._read(ids)
+
+    def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        """`typed` of many inputs."""
+        raise NotImplementedError
+
+    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+        """From the beginning of a reply to the logits (V,) of its next token, float32; each call has one token more."""
+        raise NotImplementedError
+
+    def room(self, read: Sequence[int]) -> int | float:
+        """Tokens of a reply that fit behind what is read of a prompt."""
+        return math.inf if self.longest_reply is None else self.longest_reply
+
+    def _embedded(self, ids: list[int], like_BNE: Tensor) -> Tensor:
+        """Fixed tokens beside every input: (B, P, E)."""
+        return self.embedding_VE[ids].expand(len(like_BNE), -1, -1)
+
+
+class HuggingFaceCausal(HuggingFaceVictim):
+    """A decoder alone, such as GPT-2, DialoGPT or Llama; slots of a prompt are searched.
+
+    Args:
+        model: as for all.
+        tokenizer: as for all.
+        length: as for all; the slots of a prompt share the tokens in order, as evenly as they can.
+        template: messages with slots, or the prompt with `{}` in the place of the input, special tokens written out. By default
+            a turn of the user in the tokenizer's chat template; where it has none the input and an end, as DialoGPT is trained.
+        prompt: the request in the place of `{prompt}`; None where the template has none.
+        end: as for all.
+        rules: as for all.
+
+    Attributes:
+        template: the prompt as text, `{}` in the place of each slot.
+
+    Raises:
+        ConfigError: as for all, the template does not fit (`SlottedPrompt`), or has more slots than there are tokens.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        length: int,
+        template: str | Chat | None = None,
+        *,
+        prompt: str | None = None,
+        end: bool = True,
+        rules: InputRules = ANY,
+    ) -> None:
+        super().__init__(model, tokenizer, length, end=end, rules=rules)
+        self._asked = default_template(tokenizer) if template is None else template
+        self._blanks = leading_blanks(tokenizer)
+        self._fill_in(prompt)
+
+    def behind(self, prompt: str) -> Self:
+        """The same model with another request in its prompt."""
+        other = copy.copy(self)
+        other._fill_in(prompt)
+        return other
+
+    def asked(self, template: Chat, *, end: bool, rules: InputRules) -> Self:
+        """The same model with other messages; which tokens may stand in an input stays.
+
+        Args:
+            template: messages with slots.
+            end: whether a reply ends behind a target.
+            rules: which inputs are searched among.
+        """
+        other = copy.copy(self)
+        other._asked, other.end, other.rules = template, end, rules
+        other._fill_in(None)
+        return other
+
+    def _fill_in(self, prompt: str | None) -> None:
+        self._slots = SlottedPrompt(self.tokenizer, self._asked, prompt)
+        num = self._slots.num_slots
+        if num > self.input_length:
+            fix = f"--set hugging_face.length={num} or more"
+            raise ConfigError("the template has more slots than there are tokens to search", got=f"{num} slots", fix=fix)
+        self.template = SLOT.join(self._slots.pieces)
+        self._tokens = PromptTokens(self.tokenizer, self._slots.pieces, self._blanks)
+        self._pieces = self._tokens.pieces
+        self._ends = [self.input_length * slot // num for slot in range(num + 1)]
+
+    @property
+    def _num_before_reply(self) -> int:
+        return sum(map(len, self._pieces)) + self.input_length
+
+    def prompt(self, target_T: Tensor) -> tuple[Sequence[int], Sequence[int]]:
+        """What is read before a reply: all tokens (S,), any in the searched places, and these places (N,) in rising order.
+
+        Args:
+            target_T: the reply's tokens.
+        """
+        read = self._read([-1] * self.input_length)
+        places = [place for place, word in enumerate(read) if word == -1]
+        return [self.end_id if word == -1 else word for word in read], places
+
+    @torch.no_grad()
+    def next_logits(self, words_Bt: Tensor) -> Tensor:
+        """Logits (B, V) of the token behind the first t tokens of inputs; equal ones where nothing stands before it."""
+        ids, places = self.prompt(words_Bt)
+        num = words_Bt.shape[1]
+        read_BS = words_Bt.new_tensor(ids[: places[num]]).repeat(len(words_Bt), 1)
+        if not read_BS.shape[1]:
+            return torch.zeros(len(words_Bt), len(self.searchable_V), device=words_Bt.device)
+        read_BS[:, places[:num]] = words_Bt
+        # One by one: whole logits of long prompts are much.
+        return torch.stack([self.steps(read)([]) for read in read_BS.tolist()])
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
+        prompt = [self._embedded(self._pieces[0], embedded_BNE)]
+        for slot, piece in enumerate(self._pieces[1:]):
+            prompt += [embedded_BNE[:, self._ends[slot] : self._ends[slot + 1]], self._embedded(piece, embedded_BNE)]
+        read_BPE = torch.cat([*prompt, self.embedding_VE[replies_BT[:, :-1]]], dim=1)
+        logits_BTV: Tensor = self.model(inputs_embeds=read_BPE, use_cache=False).logits[:, -replies_BT.shape[1] :]
+        return logits_BTV
+
+    def slot_texts(self, ids: Sequence[int]) -> list[str]:
+        """What to type into each slot, as it is written down there."""
+        texts = self._tokens.texts([ids[start:end] for start, end in pairwise(self._ends)])
+        return texts if self.rules.written is None else [self.rules.written(text) for text in texts]
+
+    def _read(self, ids: Sequence[int]) -> list[int]:
+        read = list(self._pieces[0])
+        for slot, piece in enumerate(self._pieces[1:]):
+            read += [*ids[self._ends[slot] : self._ends[slot + 1]], *piece]
+        return read
+
+    def _in_first_slot(self, ids: Sequence[int]) -> list[int]:
+        return [*self._pieces[0], *ids, *chain(*self._pieces[1:])]
+
+    def _read_texts(self, texts: Sequence[str]) -> list[int]:
+        text = self._slots.text([*texts, *[""] * (self._slots.num_slots - len(texts))])
+        read: list[int] = self.tokenizer(text, add_special_tokens=False).input_ids
+        return read
+
+    def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        texts = [self._slots.text(self.slot_texts(ids)) for ids in rows]
+        typed: list[list[int]] = self.tokenizer(texts, add_special_tokens=False).input_ids
+        return typed
+
+    def room(self, read: Sequence[int]) -> int | float:
+        # What is said last is not read.
+        return longest_input(self.tokenizer, self.model) - len(read) + 1
+
+    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+        past: list[Any] = [None]
+
+        def step(reply: list[int]) -> Tensor:
+            if not continues_reading(self.model):
+                return next_logits(self.model, torch.tensor([[*read, *reply]], device=self.embedding_VE.device))[0].float()
+            given = torch.tensor([reply[-1:] or list(read)], device=self.embedding_VE.device)
+            found = self.model(input_ids=given, past_key_values=past[0], use_cache=True)
+            past[0] = found.past_key_values
+            logits_V: Tensor = found.logits[0, -1].float()
+            return logits_V
+
+        return step

@@ -1,0 +1,317 @@
+"""What matching models read: the distinct turns and replies of some contexts, each once, and who meets whom.
+
+A turn that several contexts share, and a reply that stands in several groups, is one text. The encodings of all words of all
+texts lie behind one another in a flat memory. A network gathers from it rows of like size side by side; places of a row
+behind its text point to the zero row at the memory's end, so that padding is exactly zero wherever it is gathered.
+
+With padding="released", every text has `words` places and every context `turns` turns, and all places count.
+
+Shapes: W places of all texts, T texts, C contexts, K turns, P pairs of context and reply, R rows, N places of a row,
+S different words, L letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.vocabulary import PAD_ID, UNK, PairVocabulary
+from parley.envs.ranking.groups import Context
+from parley.policies.ranking.matching.sequences import Sequences
+from parley.policies.ranking.matching.settings import MatcherSizes, MrfnSizes
+
+_WASTE = 1.3
+"""A bucket is cut while its padded cells are more than so many times its real ones, unless it holds few rows."""
+
+
+class Rows(NamedTuple):
+    """Texts side by side."""
+
+    places_RN: Tensor
+    """Where in the memory each word stands; at its end where there is none."""
+    read_RN: Tensor
+    """True at words."""
+    real_RN: Tensor
+    """True at places that count: words, and with padding="released" all."""
+
+
+class Padded:
+    """Texts in buckets, side by side in each; for what reads whole texts, such as attention.
+
+    Args:
+        block: that holds them.
+        texts_Q: which.
+        chosen: of these, those of each bucket, all of them once.
+    """
+
+    def __init__(self, block: Block, texts_Q: np.ndarray, chosen: Sequence[np.ndarray]) -> None:
+        self.rows = [block.rows(texts_Q[each]) for each in chosen]
+        """Those of each bucket."""
+        self._shapes = [each.places_RN.shape for each in self.rows]
+        sizes_Q = block.rooms_T[texts_Q]
+        firsts_Q, starts_Q, begin = np.empty_like(sizes_Q), sizes_Q.cumsum() - sizes_Q, 0
+        for each, (rows, columns) in zip(chosen, self._shapes, strict=True):
+            firsts_Q[each] = begin + np.arange(rows) * columns
+            begin += rows * columns
+        columns_X = np.arange(sizes_Q.sum()) - np.repeat(starts_Q, sizes_Q)
+        cells_X = np.repeat(firsts_Q, sizes_Q) + columns_X
+        self.numbers_X = np.repeat(block.starts_T[texts_Q], sizes_Q) + columns_X
+        """Where in the memory each place of the texts stands, one text behind the other."""
+        self.places_X = block.tensor(self.numbers_X)
+        """The same on the block's device."""
+        self._cells_X = block.tensor(cells_X)
+        self._memory_Y = torch.cat([each.places_RN.flatten() for each in self.rows])
+
+    def spread(self, memory_WD: Tensor) -> Iterator[Tensor]:
+        """The rows (R, N, D) of each bucket, of a memory with a zero row at its end."""
+        sizes = [rows * columns for rows, columns in self._shapes]
+        # Each gather spreads its gradients over all that it gathers from; without them, a bucket is gathered when it is read.
+        if torch.is_grad_enabled():
+            whole: Iterable[Tensor] = at(memory_WD, self._memory_Y).split(sizes)
+        else:
+            whole = (at(memory_WD, places) for places in self._memory_Y.split(sizes))
+        return (part.unflatten(0, shape) for part, shape in zip(whole, self._shapes, strict=True))
+
+    def joined(self, parts: Sequence[Tensor]) -> Tensor:
+        """The values (X, D) of rows (R, N, D) of the buckets, in the order of `places_X`."""
+        return at(torch.cat([each.flatten(0, 1) for each in parts]), self._cells_X)
+
+
+def at(flat_WD: Tensor, places: Tensor) -> Tensor:
+    """The rows at some places (..., D); torch gathers them, and spreads their gradients, fastest as embeddings."""
+    return F.embedding(places, flat_WD)
+
+
+def with_zero(flat_WD: Tensor) -> Tensor:
+    """The rows and a zero row behind them, which padding points to."""
+    return F.pad(flat_WD, (0, 0, 0, 1))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some contexts with their candidates.
+
+    Args:
+        words_W: vocabulary ids; from the vocabulary's size on they are unknown words that are told apart.
+        spelt_W: which different word stands at each place.
+        letters_SL: ids of its letters, 0 behind them; no columns where the model reads none.
+        starts_T: where each text starts.
+        lengths_T: its words.
+        rooms_T: its places.
+        turns_CK: the texts of each context's turns, oldest first, -1 behind the newest.
+        pairs_P2: context and text of the reply of each pair.
+        device: where tensors are made.
+    """
+
+    words_W: np.ndarray
+    spelt_W: np.ndarray
+    letters_SL: np.ndarray
+    starts_T: np.ndarray
+    lengths_T: np.ndarray
+    rooms_T: np.ndarray
+    turns_CK: np.ndarray
+    pairs_P2: np.ndarray
+    device: torch.device
+
+    def tensor(self, values: np.ndarray) -> Tensor:
+        """The array on the block's device."""
+        return torch.from_numpy(values).to(self.device)
+
+    def rows(self, texts: np.ndarray) -> Rows:
+        """Texts side by side; those of -1 have no place.
+
+        Args:
+            texts: (...,) which; the result has one dimension more.
+        """
+        there = texts >= 0
+        rooms, lengths = np.where(there, self.rooms_T[texts], 0), np.where(there, self.lengths_T[texts], 0)
+        columns = np.arange(rooms.max(), dtype=np.int64)
+        real = columns < rooms[..., None]
+        places = np.where(real, self.starts_T[texts][..., None] + columns, len(self.words_W))
+        return Rows(self.tensor(places), self.tensor(columns < lengths[..., None]), self.tensor(real))
+
+    @cached_property
+    def codes_W(self) -> np.ndarray:
+        """Numbers that are equal where the model reads the same word."""
+        return self.words_W * len(self.letters_SL) + self.spelt_W
+
+    @cached_property
+    def read_W(self) -> Tensor:
+        """True at words."""
+        columns_W = np.arange(len(self.words_W)) - np.repeat(self.starts_T, self.rooms_T)
+        return self.tensor(columns_W < np.repeat(self.lengths_T, self.rooms_T))
+
+    @cached_property
+    def texts(self) -> Sequences:
+        """All texts, as they stand behind one another."""
+        return Sequences(self.rooms_T, self.device, self.codes_W)
+
+    def padded(self, most_cells: int) -> Padded:
+        """All texts in buckets of like size, each of so many places at most."""
+        return Padded(self, np.arange(len(self.rooms_T)), list(buckets(self.rooms_T[:, None], most_cells)))
+
+    @cached_property
+    def matches(self) -> tuple[np.ndarray, np.ndarray]:
+        """The different (turn, reply) (M, 2), and which of them each turn of each pair is (P, K), M behind the newest."""
+        turns_PK, num_texts = self.turns_CK[self.pairs_P2[:, 0]], len(self.rooms_T)
+        codes_PK = turns_PK * num_texts + self.pairs_P2[:, 1:]
+        found, which = np.unique(codes_PK[turns_PK >= 0], return_inverse=True)
+        sessions_PK = np.full(turns_PK.shape, len(found), dtype=np.int64)
+        sessions_PK[turns_PK >= 0] = which
+        return np.stack([found // num_texts, found % num_texts], axis=1), sessions_PK
+
+    @cached_property
+    def sessions(self) -> tuple[Tensor, Sequences]:
+        """The matches of each pair's turns, one pair behind the other, and these sequences."""
+        met_M2, sessions_PK = self.matches
+        is_turn_PK = sessions_PK < len(met_M2)
+        return self.tensor(sessions_PK[is_turn_PK]), Sequences(is_turn_PK.sum(1), self.device)
+
+
+def buckets(sizes_ND: np.ndarray, most_cells: int, few: int = 128) -> Iterator[np.ndarray]:
+    """Cuts rows into groups of like size, so that little is padded.
+
+    Args:
+        sizes_ND: the sizes of each row; a group is padded to the largest of each.
+        most_cells: of a group, padding counted, unless it is one row.
+        few: rows of which a group is not cut for its padding's sake.
+    """
+    pending = [np.arange(len(sizes_ND))]
+    while pending:
+        rows = pending.pop()
+        part = sizes_ND[rows]
+        largest = part.max(0)
+        padded = len(rows) * int(largest.prod())
+        wasteful = len(rows) > few and padded > _WASTE * part.prod(1).sum()
+        if len(rows) > 1 and (padded > most_cells or wasteful):
+            axis = int((largest / np.maximum(part.mean(0), 1e-9)).argmax())
+            order, half = np.argsort(part[:, axis], kind="stable"), len(rows) // 2
+            pending += [rows[order[half:]], rows[order[:half]]]
+        else:
+            yield rows
+
+
+class Alphabet:
+    """The letters that a model tells apart: those of most of its words; 0 is no letter, 1 any other.
+
+    Args:
+        vocabulary: the model's words.
+        sizes: how many letters, and how many of a word are read.
+    """
+
+    def __init__(self, vocabulary: PairVocabulary, sizes: MrfnSizes) -> None:
+        letters = "".join(vocabulary.words[len(vocabulary.SPECIALS) :])
+        found, counts = np.unique(np.array(list(letters), dtype=str), return_counts=True)
+        common = found[np.argsort(-counts, kind="stable")][: sizes.alphabet]
+        self._ids = {letter: number for number, letter in enumerate(common.tolist(), start=2)}
+        self._length = sizes.letters
+
+    def spell(self, words: Sequence[str]) -> np.ndarray:
+        """Ids of the letters of words (S, L)."""
+        spelt = np.zeros((len(words), self._length), dtype=np.int64)
+        for row, word in enumerate(words):
+            ids = [self._ids.get(letter, 1) for letter in word[: self._length]]
+            spelt[row, : len(ids)] = ids
+        return spelt
+
+
+class Reader:
+    """Makes blocks of contexts and candidates."""
+
+    def __init__(self, vocabulary: PairVocabulary, sizes: MatcherSizes) -> None:
+        self._vocabulary, self._sizes = vocabulary, sizes
+        self._alphabet = Alphabet(vocabulary, sizes) if isinstance(sizes, MrfnSizes) else None
+
+    def read(self, pairs: Sequence[tuple[Context, Sequence[Utterance]]], device: torch.device) -> Block:
+        """The block of some contexts, each with its candidates, in their order.
+
+        A turn or reply without a word is read as one `<unk>`, and a context without a turn as one such turn.
+        """
+        sizes, released = self._sizes, self._sizes.padding == "released"
+        texts, contexts, met = _Texts(self._vocabulary, sizes.unknowns, self._alphabet is not None), [], []
+        for number, (context, candidates) in enumerate(pairs):
+            own: dict[str, int] = {}
+            turns = [texts.add(self._cut(turn), own) for turn in context[-sizes.turns :] or ((),)]
+            contexts.append(turns + [texts.padding] * (sizes.turns - len(turns)) if released else turns)
+            # What a reply adds to the words of the context is its own, so that its neighbours do not matter.
+            met += [(number, texts.add(self._cut(reply), dict(own))) for reply in candidates]
+        turns_CK = np.full((len(contexts), max(map(len, contexts))), -1, dtype=np.int64)
+        for row, turns in enumerate(contexts):
+            turns_CK[row, : len(turns)] = turns
+        lengths = np.array([len(ids) for ids in texts.ids], dtype=np.int64)
+        rooms = np.full_like(lengths, sizes.words) if released else lengths
+        ids = _laid_out(texts.ids, rooms)
+        spelt = _laid_out(texts.spelt, rooms) if self._alphabet else np.zeros_like(ids)
+        different = list(texts.different)
+        letters = self._alphabet.spell(different) if self._alphabet else np.zeros((len(different), 0), dtype=np.int64)
+        starts = np.cumsum(rooms) - rooms
+        return Block(ids, spelt, letters, starts, lengths, rooms, turns_CK, np.array(met, dtype=np.int64), device)
+
+    def _cut(self, words: Utterance) -> Utterance:
+        return words[-self._sizes.words :] or (UNK,)
+
+
+class _Texts:
+    """The distinct texts of a block while it is made.
+
+    Args:
+        vocabulary: known words.
+        unknowns: how many other words of one example are told apart.
+        spells: whether it is noted which different word stands at each place.
+    """
+
+    def __init__(self, vocabulary: PairVocabulary, unknowns: int, spells: bool) -> None:
+        self._vocabulary, self._unknowns, self._spells = vocabulary, unknowns, spells
+        self._index: dict[tuple[object, ...], int] = {}
+        self.ids: list[list[int]] = []
+        self.spelt: list[list[int]] = []
+        self.different: dict[str, int] = {"": 0}
+
+    @property
+    def padding(self) -> int:
+        """The text that a turn which is not there is read as: no word, though it has places."""
+        return self.add((), {})
+
+    def add(self, words: Utterance, own: dict[str, int]) -> int:
+        """The text's number.
+
+        Args:
+            words: of the text.
+            own: numbers of the unknown words of its example; grows.
+        """
+        key: tuple[object, ...] = words
+        if self._unknowns:
+            ids = self._told_apart(words, own)
+            key = (words, tuple(ids))
+        if key not in self._index:
+            known, unknown = self._vocabulary.index, self._vocabulary.UNKNOWN_ID
+            self._index[key] = len(self.ids)
+            self.ids.append(ids if self._unknowns else [known.get(word, unknown) for word in words])
+            if self._spells:
+                self.spelt.append([self.different.setdefault(word, len(self.different)) for word in words])
+        return self._index[key]
+
+    def _told_apart(self, words: Utterance, own: dict[str, int]) -> list[int]:
+        known, num_known, ids = self._vocabulary.index, len(self._vocabulary), []
+        for word in words:
+            if (found := known.get(word, -1)) < 0:
+                number = own.setdefault(word, len(own))
+                found = num_known + number if number < self._unknowns else self._vocabulary.UNKNOWN_ID
+            ids.append(found)
+        return ids
+
+
+def _laid_out(rows: Sequence[Sequence[int]], rooms: np.ndarray) -> np.ndarray:
+    """Rows behind one another (W,), each in its room."""
+    found = np.full(int(rooms.sum()), PAD_ID, dtype=np.int64)
+    for row, end, room in zip(rows, np.cumsum(rooms), rooms, strict=True):
+        found[end - room : end - room + len(row)] = row
+    return found

@@ -1,0 +1,31 @@
+"""Matching models on disk: a folder (`policies/core/checkpoint.py`) of kind `smn`, `dam` or `mrfn`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.policies.core.checkpoint import ModelFormat
+from parley.policies.ranking.matching.dam import DAM
+from parley.policies.ranking.matching.matcher import Matcher
+from parley.policies.ranking.matching.mrfn import MRFN
+from parley.policies.ranking.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
+from parley.policies.ranking.matching.smn import SMN
+
+FORMATS: dict[str, ModelFormat[PairVocabulary, Any, Any]] = {
+    "smn": ModelFormat("smn", PairVocabulary, SmnSizes, SMN),
+    "dam": ModelFormat("dam", PairVocabulary, DamSizes, DAM),
+    "mrfn": ModelFormat("mrfn", PairVocabulary, MrfnSizes, MRFN),
+}
+"""By kind."""
+
+
+def format_of(sizes: MatcherSizes) -> ModelFormat[PairVocabulary, Any, Any]:
+    """How a model of such sizes is built and stored."""
+    return next(each for each in FORMATS.values() if isinstance(sizes, each.sizes))
+
+
+def build(vocabulary: PairVocabulary, sizes: MatcherSizes) -> Matcher:
+    """A new model of the kind that the sizes are of; its weights are not drawn yet."""
+    model: Matcher = format_of(sizes).network(vocabulary, sizes)
+    return model

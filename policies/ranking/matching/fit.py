@@ -1,0 +1,256 @@
+"""Training of matching models on labelled replies: each pair of context and reply is an example, right or wrong.
+
+A batch holds whole groups, so that a context is encoded once for all its replies, and its texts are read without padding, as
+in scoring. With `fresh_negatives` a wrong reply is drawn anew for each right one in each epoch; which one depends on (seed,
+epoch, batch) alone.
+
+The loop is `policies/core/fitting/loop.py`. The rate falls by steps, within the one stage that there is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import compress, islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import CandidateGroup, CandidateKind
+from parley.policies.core.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
+from parley.policies.core.training import autocast
+from parley.policies.ranking.matching.matcher import Matcher
+from parley.policies.ranking.matching.ranker import MatcherRanker
+from parley.policies.ranking.matching.settings import MatcherFitConfig
+from parley.policies.ranking.ranker import Pair
+
+_LEAST = 1e-12
+"""Bounds the loss of a pair whose score is 0 or 1 in float64."""
+
+Rewrite = Callable[[Sequence[CandidateGroup]], Sequence[CandidateGroup]]
+"""What training groups become before a step, in their order, such as groups whose replies are attacked; what becomes of one
+depends on that group alone."""
+
+
+class WrongReplies(Protocol):
+    """Where fresh negatives come from."""
+
+    def __call__(self, groups: np.ndarray, seed: int) -> Sequence[Utterance]:
+        """A wrong reply for each of some training groups.
+
+        Args:
+            groups: their indices; one may come several times.
+            seed: what decides.
+        """
+
+
+@dataclass(frozen=True)
+class MatcherFitness:
+    """Figures of a model on some groups."""
+
+    loss: float
+    """Cross-entropy of a pair's score in nats."""
+    recall_at_1: float
+    """Share of a group's right replies that are first, ties as chance decides them; the mean over groups."""
+
+
+@dataclass(frozen=True)
+class MatcherEpoch:
+    """What one epoch did."""
+
+    number: int
+    stage: str
+    """Always "full"."""
+    learning_rate: float
+    """At its end."""
+    train_loss: float
+    """Mean loss of a pair in nats while the weights moved; of MRFN the sum over its six views."""
+    validation: MatcherFitness
+    seconds: float
+    best: bool
+    """Whether it is the best model so far by the criterion."""
+
+    def as_row(self) -> dict[str, Any]:
+        """Flat JSON types for event logs and plots."""
+        row = asdict(self)
+        validation = row.pop("validation")
+        return row | {f"validation_{name}": value for name, value in validation.items()}
+
+
+class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherEpoch]):
+    """One supervised training of a matching model.
+
+    Args:
+        model: its weights are drawn here unless a saved state exists or `fresh` says otherwise.
+        train: groups to learn from.
+        validation: groups that decide which model is best.
+        config: the recipe.
+        seed: master seed.
+        state_path: where the exact training state is kept; an existing one is resumed.
+        save_every_s: seconds of an epoch after which the state is kept within it.
+        fresh: whether weights are drawn; otherwise training goes on from those that the model has.
+        wrong: draws fresh negatives, where the recipe asks for them; each training group then holds a right reply.
+        rewrite: changes groups before a step, fresh negatives included; a batch has as many groups as without it.
+        begin: prepares an epoch, counted from 1, of which so many batches are made already; the model is in evaluation mode.
+        vectors: word vectors to start from (V, E), of the words of the model's vocabulary; drawn where there are none.
+
+    Raises:
+        ConfigError: the recipe asks for fresh negatives and `wrong` is not given.
+    """
+
+    falling = "decay"
+
+    def __init__(
+        self,
+        model: Matcher,
+        train: Sequence[CandidateGroup],
+        validation: Sequence[CandidateGroup],
+        config: MatcherFitConfig,
+        seed: int,
+        state_path: Path,
+        save_every_s: float = SAVE_EVERY_S,
+        *,
+        fresh: bool = True,
+        wrong: WrongReplies | None = None,
+        rewrite: Rewrite = list,
+        begin: Callable[[int, int], None] | None = None,
+        vectors: np.ndarray | None = None,
+    ) -> None:
+        self.train, self.validation = train, validation
+        if config.fresh_negatives and wrong is None:
+            fix = "hand in what draws wrong replies, or set fresh_negatives to false"
+            raise ConfigError("fresh negatives have no source", where="fresh_negatives", got="no `wrong`", fix=fix)
+        self._wrong = wrong if config.fresh_negatives else None
+        self._rewrite, self._begin, self._vectors = rewrite, begin, vectors
+        self._sizes = np.array([2 * sum(group.labels) if self._wrong else len(group.labels) for group in train], dtype=np.int64)
+        super().__init__(model, config, seed, state_path, save_every_s, fresh=fresh)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        self.model.initialise(generator)
+        if self._vectors is not None:
+            self.model.take_vectors(self._vectors)
+
+    def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
+        return torch.optim.Adam([each for each in self.model.parameters() if each.requires_grad], lr=rate, fused=True)
+
+    def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
+        """Groups in random order, in batches of about `batch_size` pairs, the last drawn one smaller."""
+        order = generator.permutation(len(self.train))
+        ends = np.cumsum(self._sizes[order])
+        return np.split(order, np.flatnonzero(np.diff((ends - 1) // self.config.batch_size)) + 1)
+
+    def begin_epoch(self, number: int) -> None:
+        if self._begin is not None:
+            self.model.eval()
+            self._begin(number + 1, self.batches_done)
+
+    def step(self, group: np.ndarray) -> StepLoss:
+        """One update on the mean loss of the pairs, before the update."""
+        pairs, labels = self._examples(group)
+        self._set_rate(len(self.history) * self._batches_per_epoch() + self.batches_done)
+        device = self.model.embedding.weight.device
+        labels_P = torch.tensor(labels, dtype=torch.float32, device=device)
+        block = self.model.reader.read(pairs, device)
+        with autocast(device, self.precision):
+            log_odds_PV = self.model(block).float()
+        loss = self.model.loss(log_odds_PV, labels_P, self.config.loss_cap).mean()
+        self.descend(loss)
+        nats = float(loss.detach())
+        return StepLoss(nats, nats * len(labels), len(labels))
+
+    def descend(self, loss: torch.Tensor) -> None:
+        if self.config.clip_by == "norm":
+            super().descend(loss)
+            return
+        self._optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_value_(self.model.parameters(), self.config.clip)
+        self._optimiser.step()
+
+    def validate(self) -> MatcherFitness:
+        return evaluate(self.model, self.validation)
+
+    def criterion(self, figures: MatcherFitness) -> float:
+        """The loss, or the share of right replies that are not first."""
+        return figures.loss if self.config.criterion == "loss" else 1 - figures.recall_at_1
+
+    def epoch(self, number: int, loss: float, figures: MatcherFitness, seconds: float, best: bool) -> MatcherEpoch:
+        return MatcherEpoch(number, self._stage, self._rate, loss, figures, seconds, best)
+
+    def take_back(self, *, at_end: bool) -> None:
+        if self.config.keep == "best":
+            super().take_back(at_end=at_end)
+
+    @property
+    def falling_epochs(self) -> int:
+        """None: the rate falls by steps."""
+        return 0
+
+    def fall(self, epochs: int) -> float:
+        raise AssertionError("there is no epoch at a falling rate")
+
+    def _set_rate(self, steps: int) -> None:
+        config = self.config
+        self._rate = config.learning_rate * config.decay ** (steps // config.decay_steps if config.decay_steps else 0)
+        for group in self._optimiser.param_groups:
+            group["lr"] = self._rate
+
+    def _batches_per_epoch(self) -> int:
+        return math.ceil(int(self._sizes.sum()) / self.config.batch_size)
+
+    def _examples(self, indices: np.ndarray) -> tuple[list[Pair], list[bool]]:
+        """The contexts of some groups, each with its replies, and the replies' labels one after another."""
+        groups = [self.train[int(index)] for index in indices]
+        groups = list(self._rewrite(groups if self._wrong is None else self._with_fresh(indices, groups, self._wrong)))
+        return [(each.context, each.candidates) for each in groups], [label for each in groups for label in each.labels]
+
+    def _with_fresh(self, indices: np.ndarray, groups: Sequence[CandidateGroup], wrong: WrongReplies) -> list[CandidateGroup]:
+        """The right replies of groups, and behind them as many wrong ones."""
+        right = [tuple(compress(each.candidates, each.labels)) for each in groups]
+        counts = list(map(len, right))
+        seed = derive_seed(self.seed, "negatives", len(self.history), self.batches_done)
+        drawn = iter(wrong(np.repeat(indices, counts), seed))
+        return [
+            CandidateGroup(
+                group.key,
+                group.context,
+                replies + tuple(islice(drawn, len(replies))),
+                (True,) * len(replies) + (False,) * len(replies),
+                tuple(compress(group.kinds, group.labels)) + (CandidateKind.RANDOM,) * len(replies),
+                tuple(compress(group.attackable, group.labels)) + (True,) * len(replies),
+            )
+            for group, replies in zip(groups, right, strict=True)
+        ]
+
+
+def pair_losses(scores: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Cross-entropies of pairs in nats (P,).
+
+    Args:
+        scores: of the pairs, in [0, 1] (P,).
+        right: whether the reply of each is right (P,) bool.
+    """
+    found: np.ndarray = -np.log(np.clip(np.where(right, scores, 1 - scores), _LEAST, None))
+    return found
+
+
+def evaluate(model: Matcher, groups: Sequence[CandidateGroup]) -> MatcherFitness:
+    """Figures of a model on groups, dropout off; groups without a right reply count in the loss alone."""
+    was_training = model.training
+    model.eval()
+    scores = MatcherRanker(model).score_all([(group.context, group.candidates) for group in groups])
+    model.train(was_training)
+    nats, recalls = [], []
+    for found, group in zip(scores, groups, strict=True):
+        right = np.array(group.labels)
+        nats.append(pair_losses(found, right))
+        if right.any():
+            first = found == found.max()
+            recalls.append((first & right).sum() / first.sum() / right.sum())
+    return MatcherFitness(float(np.concatenate(nats).mean()), float(np.mean(recalls)) if recalls else math.nan)

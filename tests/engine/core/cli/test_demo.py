@@ -1,0 +1,217 @@
+"""The demonstration, small: every stage a run, a report at the end, an honest exit status, and resuming."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.verbs.background_stages import Beside
+from parley.engine.demo.demo import BESIDE, BESIDE_HARDENING, DEMO, STAGES, DemoConfig
+from parley.engine.demo.figures import GAIN, HARDENED, failure
+from parley.engine.negotiation.verbs import minmax, negotiator, reinforce
+from parley.engine.perturb.verbs import adversarial
+from parley.engine.ranking.verbs import matcher_config
+from parley.policies.negotiator.settings import NegotiatorFitConfig
+from tests.engine.core.cli.conftest import Parley
+from tests.engine.core.verbs.made_up import CORPUS, TINY, Notes, rows
+
+SMALL = ["demo", "--dialogues", "40", "--no-side-by-side", "--trust-code"]
+SMALL += [word for name, value in vars(TINY).items() for word in ("--set", f"fit.sizes.{name}={value}")]
+SMALL += ["--set", "fit.max_epochs=1", "--set", "reinforce.dialogues=16"]
+SMALL += ["--set", "reinforce.dialogues_per_update=4", "--set", "reinforce.max_turns=4"]
+SMALL += ["--set", "defence.dialogues=8", "--set", "defence.dialogues_per_update=4", "--set", "defence.max_turns=4"]
+SMALL += ["--triggers", "2", "--set", "model.max_epochs=1"]
+SMALL += ["--contexts", "10", "--set", "hardening.max_epochs=1", "--set", "hardening.batch_size=512"]
+SMALL += ["--attacks", "4", "--set", "matcher.max_epochs=1"]
+SMALL += ["--set", "generation.rounds=1", "--set", "generation.examples_per_step=8"]
+
+SURE = Estimate(0.5, 0.3, 0.7, 40)
+KEPT = dict.fromkeys(("advantage", "exploitability_drop", "plain_agreement_before"), SURE)
+
+
+@pytest.fixture
+def _small_corpus(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the made-up corpus in the place of the embedded one, which takes seconds to make, and two adversaries for three."""
+    fitted, trained, hardened = negotiator.demo(), reinforce.demo(), minmax.demo()
+    small: dict[str, Any] = {"corpus": CORPUS, "data_root": root}
+    monkeypatch.setattr(negotiator, "demo", lambda: dataclasses.replace(fitted, **small))
+    monkeypatch.setattr(reinforce, "demo", lambda: dataclasses.replace(trained, data_root=root))
+    few = dataclasses.replace(hardened, data_root=root, num_final_adversaries=2, num_adversaries=1, rounds=1)
+    monkeypatch.setattr(minmax, "demo", lambda: few)
+    matcher = dataclasses.replace(matcher_config.demo(), limit=60)
+    monkeypatch.setattr(matcher_config, "demo", lambda: matcher)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("_small_corpus", "ray_session")
+def test_the_whole_story(parley: Parley) -> None:
+    outcome = parley(*SMALL, "--json")
+    printed = json.loads(outcome.out)
+    path = Path("runs/demo")
+    assert [entry.parent.name for entry in sorted(path.glob("*/config.json"))] == sorted(STAGES)
+    assert printed["run"] == "runs/demo"
+    attack = RunFolder.load(path / "attack").summary()
+    assert attack is not None
+    reactive = RunFolder.load(path / "reactive").summary()
+    assert reactive is not None
+    searched = {f"reactive_{name}": reactive["metrics"][name] for name in ("advantage", "forced_advantage", "attack_ppl")}
+    campaign = RunFolder.load(path / "minmax").summary()
+    assert campaign is not None
+    hardened = {name: campaign["metrics"][name] for name in HARDENED}
+    found = {}
+    for stage, kind in (("normal", "o-greedy"), ("mal", "o-sample-min-k1")):
+        triggers = RunFolder.load(path / stage).summary()
+        assert triggers is not None
+        found[f"hits_{stage}"] = triggers["metrics"][f"hit_rate.{kind}"]
+    robustness = RunFolder.load(path / "robustness").summary()
+    assert robustness is not None
+    answers = {}
+    for model, suffix in (("base", "_before_training"), ("random-swap+antonym", "")):
+        changed = {name: robustness["metrics"][f"change_rate_touched.{model}.{name}"] for name in ("random-swap", "antonym")}
+        answers[f"oversensitive{suffix}"] = changed["random-swap"]
+        kept = {"value": "value", "low": "high", "high": "low"}
+        stayed = {part: pytest.approx(1 - changed["antonym"][other]) for part, other in kept.items()}
+        answers[f"overstable{suffix}"] = {**stayed, "n": changed["antonym"]["n"]}
+    ranking, searches = (RunFolder.load(path / stage).summary() for stage in ("ranking", "searches"))
+    assert ranking is not None
+    assert searches is not None
+    choices = {}
+    for ranker in ("matcher", "tfidf"):
+        choices[f"first_{ranker}"] = ranking["metrics"][f"r@1.{ranker}.clean"]
+        choices[f"first_{ranker}_iiw"] = ranking["metrics"][f"r@1.{ranker}.iiw"]
+        choices[f"lifted_{ranker}"] = searches["metrics"][f"success@50.{ranker}.random"]
+    friends = RunFolder.load(path / "collaboration").summary()
+    assert friends is not None
+    heard = {"friend_found": "normal", "friend_found_confused": "confusing-entity"}
+    met = {name: friends["metrics"][f"completion.model.{strategy}"] for name, strategy in heard.items()}
+    learned = RunFolder.load(path / "generation").summary()
+    assert learned is not None
+    taken = {f"adversuc{when}": learned["metrics"][f"test_adversuc{when}"] for when in ("_before", "")}
+    taken |= {f"machine_vs_random{when}": learned["metrics"][f"test_random{when}"] for when in ("_before", "")}
+    others = {name: parts for name, parts in printed["metrics"].items() if name != GAIN}
+    assert others == attack["metrics"] | searched | hardened | found | answers | choices | taken | met
+    promised = {
+        "agrees with itself in less than 50% of its": printed["metrics"]["plain_agreement_before"]["value"] >= 0.5,
+        "the adversary has no certain advantage": printed["metrics"]["advantage"]["low"] > 0,
+        "hardening did not certainly lower": printed["metrics"]["exploitability_drop"]["low"] > 0,
+    }
+    assert outcome.status == int(not all(promised.values()))
+    assert {what: what not in outcome.err for what in promised} == promised
+    # A heading may be folded.
+    assert re.search(r"target against\s.*adversary against\s.*difference", outcome.err, re.DOTALL)
+    seconds = [line.split() for line in outcome.err.rpartition(": stages")[2].splitlines()]
+    took = {words[0]: float(words[1]) for words in seconds if len(words) == 2 and words[0] in STAGES}
+    assert tuple(took) == STAGES
+    assert took["minmax"] > 0, "a short stage may take 0.0 s of a quick machine"
+    assert "runs/demo/report.html" in outcome.err
+    assert "RL attack on runs/demo/target" in (path / "report.html").read_text()
+    gained = [
+        (after["points_adversary"] - after["points_target"]) - (before["points_adversary"] - before["points_target"])
+        for before, after in zip(rows(path / "selfplay"), rows(path / "attack"), strict=True)
+    ]
+    assert printed["metrics"][GAIN]["value"] == pytest.approx(np.mean(gained))
+    scenarios = [[(row["counts"], row["values_adversary"]) for row in rows(path / stage)] for stage in ("selfplay", "attack")]
+    assert scenarios[0] == scenarios[1], "both matches are played on the same scenarios"
+
+    again = parley(*SMALL, "--json")
+    assert (again.status, again.out) == (outcome.status, outcome.out)
+    assert again.err.count("is finished: nothing is left to do") == len(STAGES)
+    (path / "report.html").unlink()
+    resumed = parley("resume runs/demo --json --trust-code")
+    assert (resumed.status, resumed.out) == (outcome.status, outcome.out)
+    assert (path / "report.html").exists()
+
+
+def test_the_stages_name_each_other_as_the_folder_was_given() -> None:
+    planned = DEMO.stages(DemoConfig(seed=7, dialogues=9), Path("runs/demo"))
+    assert tuple(planned) == STAGES
+    configs = {name: config for name, (_, config) in planned.items()}
+    assert configs["adversary"].target == configs["selfplay"].target == configs["attack"].target == "runs/demo/target"
+    assert configs["attack"].speaker == "runs/demo/adversary"
+    assert configs["attack"].judge == configs["selfplay"].judge == "runs/demo/target"
+    assert configs["selfplay"].complementary, "the rule of the attack, so that like is compared with like"
+    assert {config.seed for config in configs.values()} == {7}
+    assert (configs["minmax"].target, configs["minmax"].adversary) == ("runs/demo/target", "runs/demo/adversary")
+    assert configs["minmax"].rounds == 2
+    assert configs["minmax"].num_final_adversaries == 3, "one training is one draw"
+    assert configs["minmax"].adversaries == "mixture", "all known adversaries are learned from, by the equilibrium"
+    assert configs["minmax"].control, "training alone may explain what is gained"
+    before = {str(getattr(configs[name], key, "")) for name in BESIDE for key in ("model", "lm", "trained")}
+    before = {name for names in before for name in names.split(",")}
+    known = {"", "tfidf", "scripted", *(f"runs/demo/{name}" for name in BESIDE)}
+    assert before <= known, "what is done beside needs nothing before it"
+    assert BESIDE_HARDENING == ("selfplay", "attack", "reactive")
+    met = {value for name in BESIDE_HARDENING for value in vars(configs[name]).values() if str(value).startswith("runs/demo")}
+    assert met == {"runs/demo/target", "runs/demo/adversary"}, "what is done beside hardening needs nothing of it"
+    assert configs["minmax"].budget == configs["adversary"].reinforce.dialogues, "measured on the adversary's own budget"
+    assert (configs["adversarial"].model, configs["robustness"].model) == ("runs/demo/model", "runs/demo/model")
+    assert configs["robustness"].trained == "runs/demo/adversarial"
+    assert configs["robustness"].strategies == configs["adversarial"].strategies, "it meets what it was trained against"
+    assert configs["robustness"].perturb == configs["adversarial"].perturb, "by the same rules, of the same lexicon"
+    assert configs["ranking"].model == configs["searches"].model == "tfidf,runs/demo/matcher"
+    assert configs["searches"].rules in configs["ranking"].rules, "a rule of both, so that one query can be compared"
+    assert configs["attack"].match.dialogues == configs["selfplay"].dialogues == 9
+    assert configs["selfplay"].scenarios == configs["attack"].scenarios == "random"
+
+
+def test_the_demonstration_is_that_of_the_presets() -> None:
+    config = DEMO.presets["embedded"]()
+    assert (config.fit, config.reinforce) == (negotiator.demo().fit, reinforce.demo().reinforce)
+    assert config.defence == minmax.demo().defence
+    assert config.hardening == adversarial.demo().fit
+    assert config.matcher == matcher_config.demo().fit
+    assert config.reinforce.complementary
+
+
+@pytest.mark.parametrize(("low", "kept"), [(0.01, True), (0.0, False), (-0.2, False), (float("nan"), False)])
+@pytest.mark.parametrize("promise", ["advantage", "exploitability_drop"])
+def test_a_promise_is_an_interval_above_zero(promise: str, low: float, kept: bool) -> None:
+    assert failure(KEPT) == ""
+    told = failure(KEPT | {promise: Estimate(0.5, low, 1.0, 40)})
+    assert (told == "") is kept
+    assert told.count("certain") == int(not kept)
+
+
+def test_a_target_that_hardly_agrees_is_not_worth_an_attack() -> None:
+    least = Estimate(0.5, 0.4, 0.6, 40)
+    assert failure(KEPT | {"plain_agreement_before": least}) == ""
+    told = failure(KEPT | {"plain_agreement_before": Estimate(0.49, 0.4, 0.6, 40)})
+    assert told == "the target agrees with itself in less than 50% of its dialogues: 0.49 [0.4, 0.6] (n=40)"
+
+
+def test_sizes_out_of_range_are_refused(parley: Parley) -> None:
+    for flag in ("--dialogues 0", "--workers -1", "--seed -1"):
+        outcome = parley(f"demo {flag}")
+        assert outcome.status == 2
+        assert "allowed: at least" in outcome.err
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_stages_beside_are_done_in_an_actor_and_failures_are_left_for_here(tmp_path: Path, root: Path) -> None:
+    recipe = NegotiatorFitConfig(sizes=TINY, max_epochs=1)
+    good = dataclasses.replace(negotiator.demo(), corpus=CORPUS, data_root=root, fit=recipe)
+    bad = dataclasses.replace(good, data_root=tmp_path / "nowhere")
+    job, notes = negotiator.TRAIN_NEGOTIATOR, Notes()
+    planned = {"finished": (job, good), "bad": (job, bad), "good": (job, good)}
+    (tmp_path / "finished").mkdir()
+    (tmp_path / "finished" / SUMMARY).touch()
+    with Beside([{name: stage} for name, stage in planned.items()], tmp_path, 1) as beside:
+        beside.wait(notes)
+    assert notes.stages == [("what was begun beside", 2, "stages")], "what is finished is left out"
+    found = RunFolder.load(tmp_path / "good")
+    assert found.summary() is not None
+    assert RunFolder.load(tmp_path / "good").config["seed"] == good.seed
+    assert not (tmp_path / "bad" / SUMMARY).exists()
+    done = Notes()
+    job.run(good, tmp_path / "good", done)
+    assert done.said == [f"{tmp_path / 'good'} is finished: nothing is left to do"]

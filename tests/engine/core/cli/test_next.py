@@ -1,0 +1,95 @@
+"""Commands that are named as the next thing to type can be typed as they stand."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parley.engine.core.cli.flags import parse, parse_job
+from parley.engine.core.cli.runs import ReportArguments
+from parley.engine.core.cli.verbs import find_verb
+from parley.engine.core.verbs.catalogue import ENTRIES
+from parley.engine.core.verbs.verb_spec import Entry
+from parley.engine.negotiation.verbs.play import PlayArguments
+from parley.engine.perturb.verbs.label import LabelArguments
+from parley.engine.perturb.verbs.perturb import PerturbArguments
+from parley.engine.ranking.verbs.play import PlayRankingArguments
+from parley.engine.responders.data import CorpusArguments
+from parley.engine.responders.play import PlayReplyArguments
+from tests.engine.core.cli.conftest import Parley
+from tests.engine.core.verbs.made_up import CORPUS
+
+JOBS = [
+    pytest.param(entry, preset, id="-".join((*entry.words, preset))) for entry in ENTRIES for preset in entry.load().presets
+]
+KINDS = {
+    "data": CorpusArguments,
+    "perturb": PerturbArguments,
+    "perturb label": LabelArguments,
+    "play": PlayArguments,
+    "play ranking": PlayRankingArguments,
+    "play reply": PlayReplyArguments,
+    "report": ReportArguments,
+}
+
+
+def understood(command: str) -> Any:
+    """What a command asks for: a job's configuration, or the arguments of another verb; None for help."""
+    _, *words = shlex.split(command.rpartition("| ")[2])
+    verb = find_verb(words)
+    assert verb is not None, command
+    rest = words[len(verb.words) :]
+    if rest == ["--help"]:
+        return None
+    for entry in ENTRIES:
+        if entry.words == verb.words:
+            return parse_job(verb, entry.load(), rest).config
+    return parse(KINDS.get(verb.name, KINDS[words[0]]), verb, rest)
+
+
+@pytest.mark.parametrize(("entry", "preset"), JOBS)
+def test_what_a_job_names_is_understood_and_looks_for_corpora_where_it_did(entry: Entry, preset: str) -> None:
+    job = entry.load()
+    config, root = job.presets[preset](), Path("/my data")
+    if "data_root" in {field.name for field in fields(config)}:
+        config = replace(config, data_root=root)
+    # A sweep's best settings are a file that the sweep writes.
+    commands = [each for each in job.next_commands(config, Path("runs/my run")) if "--config" not in each]
+    assert commands
+    for asked in filter(None, map(understood, commands)):
+        if hasattr(config, "data_root") and hasattr(asked, "data_root"):
+            assert asked.data_root == root
+
+
+@pytest.mark.parametrize("verb", ["get", "info"])
+def test_what_a_corpus_is_followed_by_can_be_typed(parley: Parley, root: Path, verb: str) -> None:
+    outcome = parley("data", verb, CORPUS, "--data-root", str(root))
+    commands = outcome.err.partition("next:\n")[2].splitlines()
+    assert len(commands) == 2
+    for command in commands:
+        assert understood(command).data_root == root
+        if command.strip().startswith("parley data"):
+            assert parley(*shlex.split(command)[1:]).status == 0
+
+
+def test_corpora_that_are_missing_are_fetched_into_the_root_that_was_named(parley: Parley, tmp_path: Path) -> None:
+    root = tmp_path / "my data"
+    outcome = parley("data", "list", "--data-root", str(root))
+    commands = outcome.err.partition("next:\n")[2].splitlines()
+    assert commands
+    assert {understood(command).data_root for command in commands} == {root}
+
+
+@pytest.mark.parametrize("verb", ["data info", "data check", "train negotiator --corpus", "selfplay --scenarios"])
+def test_the_remedy_of_a_missing_corpus_fetches_it_into_the_root_that_was_named(
+    parley: Parley, tmp_path: Path, verb: str
+) -> None:
+    root = tmp_path / "my data"
+    outcome = parley(*verb.split(), "dealornodeal", "--data-root", str(root))
+    assert outcome.status in (1, 2)
+    asked = understood("parley data get" + outcome.err.partition("parley data get")[2].partition("; or")[0])
+    assert (asked.name, asked.data_root) == ("dealornodeal", root)

@@ -1,0 +1,66 @@
+"""Rows of attacks go to disk and come back."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from parley.engine.negotiation.verbs.rows import ATTACKS, DIALOGUES
+from parley.engine.core.runs.parts import to_table
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.schemas import SCHEMA_VERSION, error_row, list_of, ok_row, with_base
+from parley.envs.core.errors import RunError
+from tests.engine.negotiation.metrics.attacks import attacked, attempt
+from tests.engine.core.runs.rows import SmallConfig
+
+
+def test_rows_of_attacks_come_back_as_they_were(tmp_path: Path) -> None:
+    unscored = attempt(kind="transfer", end_probability=None, nll=None, nll_base=None, lowest_probability=None, steps=[])
+    base = {"error": None, "seed": 7, "schema_version": SCHEMA_VERSION}
+    row = attacked((4, 6), (8, 2), (attempt(), unscored)) | base
+    with RunFolder.open(tmp_path, SmallConfig(), job="attack", schema=ATTACKS) as run:
+        run.write_shard("00000", [row, attacked((5, 5), item_key="d1") | base, error_row("d2", 3, "it broke")])
+    first, second, failed = RunFolder.load(tmp_path).read_rows().to_pylist()
+    assert {name: first[name] for name in row} == row
+    assert second["attempts"] == []
+    assert failed["attempts"] is None
+    with RunFolder.open(tmp_path, SmallConfig(), job="attack", schema=ATTACKS) as run:
+        assert run.done_keys() == {"d0", "d1"}, "types come back unchanged, so that the part still counts"
+
+
+HALVES: list[tuple[pa.DataType, Any]] = [
+    (pa.int64(), 3.5),
+    (pa.int8(), np.float32(-0.5)),
+    (pa.int64(), math.nan),
+    (pa.int64(), math.inf),
+    (list_of(pa.int64()), [1, 2.5]),
+    (list_of(list_of(pa.int32())), [[1], None, [2.25]]),
+    (pa.struct([("a", pa.string()), ("b", pa.int64())]), {"a": "x", "b": 1.5}),
+    (list_of(pa.struct([("b", list_of(pa.uint8()))])), [{"b": [1]}, {"b": [0.1]}]),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), HALVES)
+def test_a_column_of_whole_numbers_takes_no_other(tmp_path: Path, kind: pa.DataType, value: Any) -> None:
+    schema = with_base([pa.field("number", kind)])
+    with RunFolder.open(tmp_path, SmallConfig(), job="attack", schema=schema) as run:
+        with pytest.raises(RunError, match=r"the column number holds whole numbers, and this is none"):
+            run.write_shard("00000", [ok_row("a", 1) | {"number": value}])
+        assert not list(run.path.glob("rows/*"))
+
+
+@pytest.mark.parametrize("value", [2, np.int64(2), 2.0, np.float32(2.0), None])
+def test_whole_numbers_of_any_kind_are_taken(value: Any) -> None:
+    schema = with_base([pa.field("number", pa.int64()), pa.field("share", pa.float64())])
+    (row,) = to_table([ok_row("a", 1) | {"number": value, "share": 2.5}], schema).to_pylist()
+    assert (row["number"], row["share"]) == (None if value is None else 2, 2.5)
+
+
+def test_an_attack_is_a_dialogue_and_more() -> None:
+    assert ATTACKS.names[: len(DIALOGUES.names)] == DIALOGUES.names
+    assert all(ATTACKS.field(name).equals(DIALOGUES.field(name)) for name in DIALOGUES.names)

@@ -1,0 +1,130 @@
+"""Collaborating bots on the page: a verdict, tables, drawings, chats as said and as heard, hostile words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.content import Piece, Report
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.job import Silent
+from parley.engine.mutual_friends.metrics.chats import NORMAL, by_condition, chat_metrics
+from parley.engine.mutual_friends.page.chapter import Collaborations, ShownCollaboration
+from parley.engine.mutual_friends.page.chats import NUM_SHOWN, chat_items, read_chat
+from parley.engine.mutual_friends.verbs.config import BLIND, CollaborationConfig, Condition
+from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo
+from parley.engine.mutual_friends.verbs.rows import CHATS
+from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
+from tests.engine.negotiation.page.dialogues import page_of
+
+CONFUSING = "confusing-entity"
+LIE = {"type": "hobby", "said": "chess", "heard": "golf", "believed": True}
+
+
+def chat(number: int, strategy: str, agreed: bool, pair: str = "model", **changes: Any) -> dict[str, Any]:
+    heard = "any golf ?" if strategy == CONFUSING else "any chess ?"
+    mention = LIE if strategy == CONFUSING else LIE | {"heard": "chess", "believed": None}
+    said = {"side": 0, "said": "any chess ?", "heard": heard, "selected": None, "mentions": [mention]}
+    selects: dict[str, Any] = {"side": 1, "said": None, "heard": None, "selected": int(not agreed), "mentions": []}
+    row: dict[str, Any] = {"item_key": f"00-{strategy}-{number:06d}", "status": "ok", "error": None, "seed": number}
+    row |= {"schema_version": 1, "pair": pair, "strategy": strategy, "agents": ["bot", "other"], "scenario": f"{number:06d}"}
+    row |= {"attributes": ["Name", "Hobby"], "types": ["name", "hobby"], "shared": [1, 0]}
+    row |= {"tables": [[["Ada", "Golf"], ["Ben", "Chess"]], [["Ben", "Chess"], ["Cleo", "Golf"]]]}
+    row |= {"events": [said, selects], "agreed": agreed, "num_selections": [0, 1], "first_selection_right": agreed}
+    return row | changes
+
+
+def made(*rows: dict[str, Any], **changes: Any) -> ShownCollaboration:
+    found = rows or tuple(
+        chat(number, strategy, agreed=strategy == NORMAL or number % 4 == 0, pair=pair)
+        for number in range(40)
+        for pair, strategy in (("model", NORMAL), ("model", CONFUSING), (BLIND, NORMAL))
+    )
+    settings: dict[str, Any] = {"name": "friends", "estimates": chat_metrics(found), "attributes": {"hobby": "Hobby"}}
+    settings |= {"conditions": [Condition(*each) for each in by_condition(found)]}
+    settings |= {"pairs": {"model": "runs/dynonet", BLIND: "blind selectors"}}
+    return ShownCollaboration(rows=found, **settings | changes)
+
+
+def test_the_verdict_says_who_finds_the_friend_and_what_costs_most() -> None:
+    verdict = Collaborations().verdict([made()])
+    assert verdict is not None
+    assert verdict.sentence.replace("\N{NO-BREAK SPACE}", " ") == (
+        "runs/dynonet finds the common friend in 100.0 % of the chats; under confusing-entity in 25.0 %; blind selectors, who "
+        "never speak, in 100.0 %."
+    )
+    assert [*verdict.marks] == [NORMAL, CONFUSING, "blind selectors, normal"]
+    harmless = Collaborations().verdict([made(chat(0, NORMAL, agreed=True), chat(0, CONFUSING, agreed=True))])
+    assert harmless is not None
+    deaf = [chat(number, "unheard", agreed=False) for number in range(40)]
+    unheard = Collaborations().verdict([made(*(chat(number, NORMAL, agreed=True) for number in range(40)), *deaf)])
+    assert unheard is not None
+    assert "in 100.0\N{NO-BREAK SPACE}% of the chats." in unheard.sentence, "a control costs nobody anything"
+    assert Collaborations().verdict([made(chat(0, CONFUSING, agreed=True))]) is None, "every normal chat failed"
+    assert "no strategy lowers that for certain. Few chats (1): do not lean on it." in harmless.sentence
+
+
+def test_a_chat_is_shown_with_both_tables_and_what_was_heard() -> None:
+    shown = read_chat(chat(3, CONFUSING, agreed=False))
+    assert shown.outcome == "no agreement in 2 events"
+    assert shown.remarks == ("selections: 1", "entities replaced: 1, believed: 1")
+    assert [[friend.shared for friend in table.friends] for table in shown.tables] == [[False, True], [True, False]]
+    said, selected = shown.events
+    assert said.said == [Piece("any"), Piece("chess", "before"), Piece("?")]
+    assert said.heard == [Piece("any"), Piece("golf", "after"), Piece("?")]
+    assert (selected.speaker, selected.selects, selected.right) == ("side 1, other", "Cleo, Golf", False)
+    assert not read_chat(chat(3, NORMAL, agreed=True)).events[0].changed
+
+
+def test_chats_without_agreement_come_first() -> None:
+    items = chat_items([chat(number, CONFUSING, agreed=number != 7) for number in range(NUM_SHOWN + 5)], "group")
+    assert (items[0].key, items[0].tags) == (f"00-{CONFUSING}-000007", ["no agreement", "a lie is believed"])
+    assert len(items) == NUM_SHOWN
+
+
+def test_a_page_of_an_evaluation() -> None:
+    text = page_of(Report(title="friends", found={"collaboration": [made(description="Forty scenarios.")]}))
+    headings = [("h1", "friends"), ("h2", "Looking for the common friend"), ("h2", "Items"), ("h2", "The run")]
+    assert Outline(text).headings == headings
+    for title in ("Completion by strategy", "Completion by who plays", "Lies believed by attribute"):
+        assert f"<figcaption><strong>{title}</strong>" in text
+    assert "<del>chess</del>" in text
+    assert "<mark>golf</mark>" in text
+    assert "friends: Forty scenarios." in words(text)
+    assert "confusing-entity: an example" in words(text)
+
+
+def test_hostile_words_stay_text() -> None:
+    evil = " ".join(HOSTILE.split())
+    event = {"side": 0, "said": f"{evil} \u202ex", "heard": evil, "selected": None, "mentions": [LIE | {"type": HOSTILE}]}
+    changes: dict[str, Any] = {"agents": [HOSTILE, HOSTILE], "attributes": [HOSTILE, "b"], "events": [event]}
+    changes |= {"tables": [[[HOSTILE, "x"]], [[HOSTILE, "x"]]], "shared": [0, 0], "item_key": HOSTILE}
+    rows = [chat(0, strategy, agreed=False, **changes) for strategy in (NORMAL, CONFUSING, HOSTILE)]
+    section = made(*rows, name=HOSTILE, description=HOSTILE, pairs={"model": HOSTILE}, attributes={HOSTILE: HOSTILE})
+    text = page_of(Report(title="friends", found={"collaboration": [section]}))
+    outline = assert_harmless(text)
+    assert "".join(outline.text).count("<script>alert(1)</script>") >= 6
+    assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("controls", [False, True])
+def test_a_run_becomes_a_section(tmp_path: Path, controls: bool) -> None:
+    config = CollaborationConfig(scenarios=2, strategies="confusing-entity", controls=controls, model="selector")
+    EVALUATE_COLLABORATION.run(config, tmp_path / "run", Silent())
+    data = collect_run(tmp_path / "run")
+    (found,) = data.found["collaboration"]
+    assert [*found.tables][:3] == ["At a glance", "Completion and turns", "Completion by selections allowed"]
+    assert len(found.conditions) == (11 if controls else 2)
+    assert "selector finds the common friend in 100.0" in words(page_of(data))
+
+
+def test_a_run_without_rows_has_no_section_and_an_unfinished_one_no_verdict(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path / "run", demo(), job=EVALUATE_COLLABORATION.name, schema=CHATS) as run:
+        assert collect_run(tmp_path / "run").found == {}
+        run.write_shard("00000", [chat(0, NORMAL, agreed=True)])
+        data = collect_run(tmp_path / "run")
+    assert Collaborations().verdict(data.found["collaboration"]) is None
+    assert "Looking for the common friend" in page_of(data)

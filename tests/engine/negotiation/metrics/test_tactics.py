@@ -1,0 +1,79 @@
+"""What tactics gain: which one is chosen, what it cost, and what is said where nothing came to its end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from parley.engine.negotiation.attacks.tactics import BLIND, NONE, REFINED, WrittenTactic
+from parley.engine.negotiation.metrics.tactics import LEGEND, TacticsPlayed, tactics_table
+from parley.policies.chat.negotiator import ChatMoves
+from tests.engine.negotiation.page.dialogues import error_row, row
+
+MOVES = ChatMoves(answers=3, tokens_in=40, tokens_out=5, cut=2, repairs=1).__dict__
+
+
+def played(number: int, dialogue: int, gain: int, held_out: bool = False) -> dict[str, Any]:
+    """A dialogue with a tactic, in which both sides share ten points."""
+    key = f"{'held' if held_out else 'dev'}-{number}-{dialogue}"
+    about = {"tactic": f"tactic {number}", "tactic_number": number, "held_out": held_out, "dialogue": dialogue}
+    return {**row(key, (5 + gain, 5 - gain)), **about, "chat_adversary": MOVES}
+
+
+def written(arm: str, number: int, round_: int) -> WrittenTactic:
+    return WrittenTactic(arm, 1, round_, number, f"tactic {number}", "" if number else "it refuses", 2, 100, 10)
+
+
+WRITTEN = [written(REFINED, 1, 1), written(REFINED, 2, 2), written(REFINED, 1, 3), written(REFINED, 0, 4), written(BLIND, 0, 1)]
+DEVELOPMENT = [
+    *(played(number, dialogue, gain) for number, gain in enumerate((0, 2, -1)) for dialogue in (0, 1)),
+    {**played(2, 2, 5), **error_row("dev-2-2", "broken")},
+]
+HELD_OUT = [played(number, dialogue, gain, True) for dialogue in (2, 3) for number, gain in ((0, dialogue), (1, dialogue + 1))]
+
+
+def test_the_best_of_development_is_chosen_and_each_attacker_bears_its_own_costs() -> None:
+    found = TacticsPlayed([*DEVELOPMENT, *HELD_OUT], WRITTEN, {NONE: 0, REFINED: 1, BLIND: 0})
+    assert (found.best(REFINED), found.best(REFINED, 1), found.best(BLIND), found.best(NONE)) == (1, 1, 0, 0)
+    metrics = found.metrics(REFINED)
+    assert {f"{REFINED}.{name}" for name in metrics} <= set(LEGEND)
+    values = {name: estimate.value for name, estimate in metrics.items()}
+    assert (values["advantage"], values["development"], values["over_none"], values["over_blind"]) == (7, 4, 2, 2)
+    assert metrics["over_none"].value == 2
+    assert math.isnan(metrics["over_none"].low), "paired: all differences are alike"
+    assert values["broken_adversary"] == 3
+    assert values["broken_target"] == 0
+    # Two tactics in two finished dialogues each, and four questions of two answers.
+    assert (values["tactics"], values["dialogues"], values["unusable"], values["calls"]) == (2, 4, 1, 8 + 4 * 3)
+    assert (values["tokens_in"], values["tokens_out"]) == (400 + 4 * 40, 40 + 4 * 5)
+    assert [(at, one.value) for at, one in found.curve(REFINED)] == [(0, 0), (2, 4), (4, 4), (4, 4), (4, 4)]
+    assert "over_none" not in found.metrics(NONE)
+
+
+def test_the_table_has_a_line_for_each_and_no_costs_of_nothing() -> None:
+    found = TacticsPlayed([*DEVELOPMENT, *HELD_OUT], WRITTEN, {NONE: 0, REFINED: 1, BLIND: 0})
+    metrics = {f"{arm}.{name}": each for arm in found.chosen for name, each in found.metrics(arm).items()}
+    table = tactics_table(metrics)
+    assert [line[0] for line in table.rows] == ["no tactic", "refined from transcripts", "drawn blind, best of all"]
+    none, refined, blind = (dict(zip(table.columns, line, strict=True)) for line in table.rows)
+    assert none["dialogues"] == none["calls"] == "–"
+    assert (refined["dialogues"], refined["calls"], refined["without"], refined["n"]) == ("4", "20", "1", "2 few")
+    assert (blind["dialogues"], blind["calls"], blind["more than no tactic"]) == ("0", "2", "0.00")
+    assert len(tactics_table(metrics, brief=True).columns) < len(table.columns)
+
+
+def test_where_nothing_came_to_its_end_nothing_is_said() -> None:
+    broken = [{**played(number, 0, 0), **error_row(f"dev-{number}-0", "broken")} for number in (0, 1)]
+    found = TacticsPlayed(broken, WRITTEN[:1], {NONE: 0, REFINED: 0})
+    assert found.best(REFINED) == 0
+    assert math.isnan(found.gain(1).value)
+    assert found.curve(REFINED) == []
+    assert math.isnan(found.metrics(REFINED)["over_none"].value)
+    assert tactics_table({f"{REFINED}.{name}": each for name, each in found.metrics(REFINED).items()}).rows[0][1] == "–"
+
+
+@pytest.mark.parametrize("arm", [REFINED, BLIND])
+def test_a_run_that_has_not_chosen_has_no_held_out_dialogues(arm: str) -> None:
+    assert TacticsPlayed(DEVELOPMENT, WRITTEN).held_out(arm) == []

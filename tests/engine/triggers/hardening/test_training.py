@@ -1,0 +1,205 @@
+"""Hardening of Hugging Face models, on a GPT-2 that is made here, and searches that are written here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.training import BEFORE
+from parley.engine.core.verbs.job import Silent
+from parley.engine.core.verbs.weights import weights_digests
+from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.triggers.hardening.hardened import REPLIES, TRAIN_HARDENED
+from parley.engine.triggers.hardening.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
+from parley.engine.triggers.hardening.hardened_figures import CONTRAST
+from parley.engine.triggers.hardening.lessons import CLEAN, TRIGGER
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.policies.chat.lora_settings import LoraSettings
+from parley.policies.chat.predictor import greedy_replies
+from parley.policies.core.responders import load_responder
+from parley.policies.hugging_face.models import read_pretrained
+from parley.policies.hugging_face.slots import default_template
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+pytest.importorskip("peft", reason="the extra lora is not installed")
+
+from tests.engine.core.verbs.made_up import interrupt
+from tests.engine.triggers.hardening.made_up import TEMPLATE, asked, write_search
+from tests.policies.small_gpt2 import TRIGGERS as TRIGGERS_FOUND
+from tests.policies.small_gpt2 import read_gpt2, said
+from tests.real_models import smollm2
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_a_hardened_model_no_longer_says_the_targets_and_is_a_model_again(
+    tmp_path: Path, folder: Path, search: Path, corpus: Path, method: str
+) -> None:
+    run = tmp_path / "hardened"
+    metrics = TRAIN_HARDENED.run(asked(folder, search, corpus, method=method), run, Silent()).metrics
+    assert metrics["trigger_said" + BEFORE].value == metrics["learned_said" + BEFORE].value == 1.0
+    assert metrics["trigger_said"].value < 0.5, "triggers of other targets than those that were learned from"
+    assert metrics["trigger_nll"].value < metrics["trigger_nll" + BEFORE].value
+    assert metrics["target_nll"].value > metrics["target_nll" + BEFORE].value
+    assert metrics["clean_nll"].value < metrics["clean_nll" + BEFORE].value, "recorded replies are learned"
+    rows = json.loads((run / REPLIES).read_text())["test"]
+    triggers = [row for row in rows if row["kind"] == TRIGGER]
+    assert [row["before"] for row in triggers] == [row["target"] for row in triggers]
+    # The stored model says what was measured; the run is an address as the folder is.
+    texts = tuple(row["said"] for row in triggers)
+    assert said(run, texts) == said(run / "checkpoint", texts) == [row["after"] for row in triggers]
+    assert load_responder(f"hf:{run}").respond([((("the", "cat"),),)])
+    assert weights_digests({"model": str(run)}) == weights_digests({"model": str(run / "checkpoint")})
+
+
+def test_replies_that_are_measured_have_as_many_tokens_as_targets_and_answers(
+    tmp_path: Path, folder: Path, search: Path, corpus: Path
+) -> None:
+    config = asked(folder, search, corpus, max_tokens=1)
+    metrics = TRAIN_HARDENED.run(config, tmp_path / "run", Silent()).metrics
+    assert metrics["trigger_said" + BEFORE].value == metrics["learned_said" + BEFORE].value == 1.0
+    assert metrics["trigger_answered"].value > 0, "the answer has two tokens"
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_model_in_bfloat16_is_measured_in_float32_and_stored_as_it_was(
+    tmp_path: Path, folder: Path, search: Path, corpus: Path
+) -> None:
+    tokenizer, model = read_gpt2(folder)
+    model.bfloat16().save_pretrained(tmp_path / "half")
+    model.float().save_pretrained(tmp_path / "whole")
+    for name in ("half", "whole"):
+        tokenizer.save_pretrained(tmp_path / name)
+    found = {
+        name: TRAIN_HARDENED.run(asked(tmp_path / name, search, corpus, method="full"), tmp_path / f"of-{name}", Silent())
+        for name in ("half", "whole")
+    }
+    before = [{key: one.value for key, one in each.metrics.items() if key.endswith(BEFORE)} for each in found.values()]
+    assert before[0] == before[1]
+    stored = {name: read_pretrained(tmp_path / f"of-{name}", lambda config: "AutoModelForCausalLM")[1] for name in found}
+    assert {name: each.dtype for name, each in stored.items()} == {"half": torch.bfloat16, "whole": torch.float32}
+
+
+def test_an_interrupted_run_goes_on_to_the_same_weights(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
+    config = asked(folder, search, corpus, method="lora")
+    TRAIN_HARDENED.run(config, tmp_path / "whole", Silent())
+    interrupt(TRAIN_HARDENED, config, tmp_path / "cut", "epoch  2")
+    TRAIN_HARDENED.run(config, tmp_path / "cut", Silent())
+    first, second = (read_gpt2(tmp_path / name)[1].state_dict() for name in ("whole", "cut"))
+    assert [name for name in first if not first[name].equal(second[name])] == []
+    assert RunFolder.load(tmp_path / "whole").metrics() == RunFolder.load(tmp_path / "cut").metrics()
+
+
+def test_perturbed_contexts_are_answered_as_clean_ones(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
+    config = asked(folder, search, corpus, searches="", strategies="random-swap")
+    result = TRAIN_HARDENED.run(config, tmp_path / "run", Silent())
+    assert result.metrics["perturbed_nll"].value < result.metrics["perturbed_nll" + BEFORE].value
+    assert "trigger_said" not in result.metrics
+    lessons = json.loads((tmp_path / "run" / "lessons.json").read_text())["train"]
+    replies = {each["key"]: each["reply"] for each in lessons if each["kind"] == CLEAN}
+    perturbed = [each for each in lessons if each["kind"] == "perturbed"]
+    assert perturbed
+    assert all(each["reply"] == replies[each["key"].partition(":")[0]] for each in perturbed)
+
+
+WHERE = """
+from parley.engine.perturb.strategy import Expectation
+
+class Where:
+    name = "where"
+    expectation = Expectation.SHOULD_CHANGE
+
+    def perturb(self, contexts, seeds):
+        return [tuple((*turn[:-1], (*turn[-1][:-1], "where")) for turn in context) for context in contexts]
+"""
+
+
+def test_behind_contexts_that_should_change_the_answer_replies_lose_their_margin(
+    tmp_path: Path, folder: Path, corpus: Path
+) -> None:
+    (tmp_path / "own.py").write_text(WHERE)
+    more = {"searches": "", "strategies": f"{tmp_path}/own.py:Where", "alpha": 2.0, "margin": 3.0}
+    config = asked(folder, tmp_path, corpus, **more)
+    figures = TRAIN_HARDENED.run(config, tmp_path / "run", Silent()).metrics
+    control = TRAIN_HARDENED.run(replace(config, control=True), tmp_path / "control", Silent()).metrics
+    assert figures["margin"].value > 1.5 * control["margin"].value, "what training alone brings is less"
+    TRAIN_HARDENED.run(replace(config, control=True, alpha=0.0), tmp_path / "again", Silent())
+    chosen_by = [
+        [event["validation_nll"] for event in RunFolder.load(tmp_path / name).events() if event["kind"] == "epoch"]
+        for name in ("control", "again")
+    ]
+    assert chosen_by[0] == chosen_by[1] != [], "the control knows no contrasts, nor is its best epoch chosen by them"
+    assert figures["margin_met"].value > figures["margin_met" + BEFORE].value
+    assert figures["clean_nll"].value < figures["clean_nll" + BEFORE].value, "recorded replies are learned all the same"
+    rows = json.loads((tmp_path / "run" / REPLIES).read_text())["test"]
+    contrasts = {row["key"]: row for row in rows if row["kind"] == CONTRAST}
+    clean = {row["key"]: row for row in rows if row["kind"] == CLEAN}
+    assert contrasts.keys() == clean.keys()
+    assert all(row["said"] == clean[key]["said"].replace("now", "where") for key, row in contrasts.items())
+    assert all((row["wanted"], row["target"]) == ("", clean[key]["wanted"]) for key, row in contrasts.items())
+    changed = [row["after"] != clean[key]["after"] for key, row in contrasts.items()]
+    assert figures["contrast_changed"].value == pytest.approx(sum(changed) / len(changed))
+
+
+def test_an_own_reply_is_that_to_the_prompt_without_the_trigger(tmp_path: Path, folder: Path, corpus: Path) -> None:
+    found = dict(zip(TRIGGERS_FOUND, said(folder, TRIGGERS_FOUND, TEMPLATE), strict=True))
+    framed = write_search(tmp_path / "search", found, template=TEMPLATE)
+    config = asked(folder, framed, corpus, reply=OWN, fit=replace(hardening_recipe(), max_epochs=1))
+    TRAIN_HARDENED.run(config, tmp_path / "run", Silent())
+    (own,) = said(folder, ("",), TEMPLATE)
+    lessons = json.loads((tmp_path / "run" / "lessons.json").read_text())
+    triggers = [each for split in lessons.values() for each in split if each["kind"] == TRIGGER]
+    assert {each["reply"] for each in triggers} == {own}
+    assert all(each["prompt"] == TEMPLATE.replace("{}", each["said"]) for each in triggers)
+
+
+def test_mistakes_are_named_and_no_run_is_made(tmp_path: Path, folder: Path, search: Path, corpus: Path) -> None:
+    run = tmp_path / "run"
+    none = write_search(tmp_path / "none", dict.fromkeys(TRIGGERS_FOUND, "the cat"), hit=False)
+    mistakes: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"model": "runs/seq2seq"}, ConfigError, "hf:FOLDER"),
+        ({"model": f"hf:{tmp_path}/nothing"}, CheckpointError, "config.json(.|\n)*no such folder"),
+        ({"model": "openai:http://127.0.0.1:1/v1#served"}, ConfigError, "hf:FOLDER"),
+        ({"searches": ""}, ConfigError, "nothing to harden"),
+        ({"searches": str(none)}, DataError, "none of them a hit"),
+        ({"reply": OWN}, ConfigError, "--reply"),
+        ({"lora": LoraSettings(modules="nowhere"), "method": "lora"}, ConfigError, "lora.modules"),
+    ]
+    for changes, kind, told in mistakes:
+        with pytest.raises(kind, match=told):
+            TRAIN_HARDENED.run(replace(asked(folder, search, corpus), **changes), run, Silent())
+        if "lora" not in changes:
+            assert not run.exists()
+
+
+def test_without_peft_the_extra_is_named(
+    tmp_path: Path, folder: Path, search: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ConfigError, match=r'editable "\.\[lora\]"'):
+        TRAIN_HARDENED.run(asked(folder, search, corpus, method="lora"), tmp_path / "run", Silent())
+
+
+@pytest.mark.slow
+def test_a_gguf_file_becomes_a_folder_of_a_hardened_model(tmp_path: Path) -> None:
+    config = TrainHardenedConfig(
+        model=smollm2(),
+        strategies="random-swap",
+        perturb=PerturbSettings(lexicon="built-in"),
+        limit=3,
+        max_tokens=4,
+        fit=replace(hardening_recipe(), max_epochs=1, keep="last"),
+    )
+    result = TRAIN_HARDENED.run(config, tmp_path / "run", Silent())
+    assert result.metrics["perturbed_nll"].value < result.metrics["perturbed_nll" + BEFORE].value
+    rows = json.loads((tmp_path / "run" / REPLIES).read_text())["test"]
+    tokenizer, model = read_gpt2(tmp_path / "run")
+    template = default_template(tokenizer)
+    prompts = [template.replace("{}", row["said"]) for row in rows]
+    assert [reply for reply, _ in greedy_replies(model, tokenizer, prompts, 4)] == [row["after"] for row in rows]

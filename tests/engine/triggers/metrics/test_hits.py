@@ -1,0 +1,120 @@
+"""Metrics of trigger searches, counted by hand."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from parley.engine.core.stats.statistics import Estimate, count, rate
+from parley.engine.core.stats.tables import ABSENT
+from parley.engine.triggers.metrics.hits import (
+    COST_METRICS,
+    choose_restart,
+    describe,
+    hits_by_restarts,
+    is_hit,
+    loss_by_sweep,
+    search_metrics,
+    unread_failure,
+    unread_note,
+)
+from parley.engine.triggers.metrics.methods import losses_told, methods_table
+from parley.envs.core.errors import RunError
+from tests.engine.triggers.metrics.searches import KINDS, failed, restart, searched
+
+GREEDY, LIKELY = KINDS
+PACE = count(680.0, 3)
+
+
+def test_the_least_loss_is_kept_unless_a_restart_is_a_hit() -> None:
+    losses = [restart(0, 0.4), restart(1, 0.2), restart(2, 0.2)]
+    assert choose_restart(losses)["restart"] == 1, "ties go to the first"
+    assert choose_restart([*losses, restart(3, 0.9, stopped="satisfied")])["restart"] == 3
+    assert choose_restart(reversed(losses))["restart"] == 1
+
+
+def test_rates_are_over_targets_and_costs_over_restarts() -> None:
+    rows = [
+        searched("a", restart(0, 0.5, (GREEDY,), sweeps=1), restart(1, 1.5, sweeps=4)),
+        searched("b", restart(0, 1.5, (GREEDY, LIKELY), sweeps=1)),
+        searched("c", restart(0, 2.5, candidates=50, sweeps=2)),
+    ]
+    found = search_metrics(rows, PACE, num_skipped=2)
+    assert list(found) == [f"hit_rate.{kind}" for kind in KINDS] + list(COST_METRICS)
+    assert found[f"hit_rate.{GREEDY}"] == rate(2, 3)
+    assert found[f"hit_rate.{LIKELY}"] == rate(1, 3)
+    assert found["loss"].value == 1.5
+    assert found["candidates_per_s"] == PACE
+    assert (found["targets"].value, found["skipped"].value, found["skipped"].n) == (3, 2, 5)
+    assert (found["restarts"].value, found["candidates"].value) == (4, 350)
+    assert (found["sweeps"].value, found["sweeps"].n) == (2.0, 3), "restarts of a target hang together"
+    assert all(describe(name).definition for name in found)
+
+
+def test_drawn_replies_that_never_say_it_leave_room_for_doubt() -> None:
+    drawn = [searched(key, restart(), verified=False, samples=5, sampled=0) for key in "ab"]
+    assert search_metrics(drawn, PACE, 0)["sampled"] == rate(0, 2)
+    assert search_metrics(drawn[:1], PACE, 0)["sampled"] == rate(0, 1)
+
+
+def test_a_judge_of_whom_nothing_can_be_read_is_a_failure() -> None:
+    def judged(answers: int, unread: int, lost: int = 0) -> dict[str, Estimate]:
+        counts = {"judge_answers": answers, "judge_unparsable": unread, "judge_no_reply": lost}
+        return {f"gcg | {name}": count(num, 2) for name, num in counts.items()}
+
+    assert "of 98 replies" in unread_failure(judged(196, 98))
+    assert not unread_failure(judged(196, 97))
+    assert not unread_failure(judged(0, 0))
+    assert "of 0 replies; 3 of its answers are no reply" in unread_failure(judged(3, 0, 3))
+    assert not unread_failure(judged(4, 0, 3)), "one of four was a verdict"
+    assert unread_note(judged(4, 0, 3)) == " 3 answers of the judge are no reply, and judge nothing."
+    assert unread_note(judged(4, 1), judged(4, 2)).startswith(" Of 3 replies")
+    assert not unread_note(judged(4, 0))
+
+
+def test_failed_targets_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [searched("a", restart(hits=(GREEDY,))), failed("b", "boom")]
+    with caplog.at_level(logging.WARNING):
+        found = search_metrics(rows, PACE, num_skipped=0)
+    assert found[f"hit_rate.{GREEDY}"] == rate(1, 1)
+    assert "1 of 2 targets failed" in caplog.text
+
+
+def test_of_nothing_there_are_no_rates() -> None:
+    found = search_metrics([], PACE, num_skipped=3)
+    assert list(found) == list(COST_METRICS)
+    assert found["skipped"].value == 3
+
+
+def test_with_fewer_restarts_targets_keep_the_best_of_those() -> None:
+    rows = [
+        searched("late", restart(0, 2.0), restart(1, 1.0, (GREEDY,)), restart(2, 0.5)),
+        searched("early", restart(0, 0.0, (GREEDY,), stopped="satisfied")),
+        searched("never", restart(0, 2.0), restart(1, 3.0), restart(2, 1.0)),
+    ]
+    shares = [(number, estimate.value) for number, estimate in hits_by_restarts(rows, GREEDY)]
+    # The last restart of the late one has a lower loss and is no hit.
+    assert shares == [(1, pytest.approx(1 / 3)), (2, pytest.approx(2 / 3)), (3, pytest.approx(1 / 3))]
+    assert hits_by_restarts([], GREEDY) == []
+
+
+def test_restarts_that_have_ended_stay_at_their_last_loss() -> None:
+    rows = [searched("a", restart(loss_by_sweep=[4.0, 2.0])), searched("b", restart(loss_by_sweep=[6.0, 3.0, 1.0]))]
+    points = loss_by_sweep(rows)
+    assert [(sweep, estimate.value, estimate.n) for sweep, estimate in points] == [(0, 5.0, 2), (1, 2.5, 2), (2, 1.5, 2)]
+    assert loss_by_sweep([]) == []
+
+
+def test_a_method_none_of_whose_inputs_could_be_judged_has_a_line_without_figures() -> None:
+    lost = search_metrics([failed("a", "the judge does not answer")], PACE, 0)
+    told = losses_told(lost, GREEDY)
+    table = methods_table(
+        {f"gcg | {name}": figure for name, figure in told.items()}, {"gcg": "gradients"}, "that is the target"
+    )
+    assert table.rows == (("gcg", "gradients", ABSENT, ABSENT, ABSENT, ABSENT, ABSENT),)
+
+
+def test_a_type_of_hit_that_was_not_read_is_named() -> None:
+    with pytest.raises(RunError, match=r"not say whether an input is a hit(.|\n)*io-sample-avg-k1(.|\n)*o-greedy"):
+        is_hit(searched("a", restart()), "io-sample-avg-k1")

@@ -1,0 +1,108 @@
+"""Rounds of hardening against triggers, on a GPT-2 that is made here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from parley.engine.core.page.collect import collect_run
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.training import BEFORE
+from parley.engine.core.verbs.job import Silent
+from parley.engine.triggers.hardening.hardened_config import HardeningSettings, hardening_recipe
+from parley.engine.triggers.methods.settings import SearchSettings
+from parley.engine.triggers.page.hardened import HardenedModels
+from parley.engine.triggers.success import SuccessSettings
+from parley.engine.triggers.verbs.config import HuggingFaceSettings
+from parley.engine.triggers.verbs.minmax import MINMAX_TRIGGERS, HardenTriggersConfig
+from parley.envs.core.errors import ConfigError
+
+pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
+
+from tests.engine.negotiation.page.dialogues import page_of
+from tests.policies.small_gpt2 import TRIGGERS, said, save_gpt2, write_pairs
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> HardenTriggersConfig:
+    folder = save_gpt2(tmp_path / "model")
+    targets = tmp_path / "targets.txt"
+    targets.write_text("\n".join(sorted(set(said(folder, TRIGGERS)))[:6]) + "\n")
+    return HardenTriggersConfig(
+        model=f"hf:{folder}",
+        targets=str(targets),
+        rounds=2,
+        search=SearchSettings(candidates=8, restarts=2, max_sweeps=2),
+        hugging_face=HuggingFaceSettings(length=3),
+        hardening=HardeningSettings(
+            found="all",
+            method="full",
+            reply="sorry no",
+            clean="recorded",
+            corpus=str(write_pairs(tmp_path / "corpus")),
+            max_tokens=4,
+            fit=replace(hardening_recipe(), learning_rate=1e-2, max_epochs=2),
+        ),
+    )
+
+
+def test_each_model_is_searched_anew_beside_the_control(tmp_path: Path, config: HardenTriggersConfig) -> None:
+    path = tmp_path / "run"
+    result = MINMAX_TRIGGERS.run(config, path, Silent())
+    table, known = result.tables.values()
+    assert [row[0] for row in table.rows] == ["start", "round-1", "round-2", "control"]
+    searches = {name: RunFolder.load(path / f"search-{name}") for name in ("start", "round-1", "round-2", "control")}
+    trained = {name: RunFolder.load(path / f"hardened-{name}") for name in ("round-1", "round-2", "control")}
+    for name, run in searches.items():
+        assert result.metrics[f"{name}.adaptive"] == run.metrics()["hit_rate.o-greedy"]
+        assert run.config["model"] == (config.model if name == "start" else f"hf:{path}/hardened-{name}")
+    # The last round and the control learn from all searches before, and begin with the start.
+    found = f"{path}/search-start,{path}/search-round-1"
+    assert [trained[name].config["searches"] for name in ("round-2", "control")] == [found, found]
+    assert {run.config["model"] for run in trained.values()} == {config.model}
+    assert [run.config["control"] for run in trained.values()] == [False, False, True]
+    counts = [(run.summary() or {})["lessons"] for run in trained.values()]
+    assert counts[2]["trigger"] == 0
+    assert sum(counts[2].values()) == sum(counts[1].values()), "as long"
+    assert result.metrics["start.clean_nll"] == trained["round-1"].metrics()["clean_nll" + BEFORE]
+    assert result.metrics["round-2.trigger_nll"].value < result.metrics["control.trigger_nll"].value
+    assert MINMAX_TRIGGERS.run(config, path, Silent()).metrics == result.metrics
+    assert [row[0] for row in known.rows] == ["start", "round-1", "round-2", "control", "no input", "exploitability"]
+    report = collect_run(path)
+    verdict = HardenedModels().verdict(report.found[HardenedModels.name])
+    assert verdict is not None
+    assert verdict.sentence.startswith("The best of all known inputs makes the hardened model say ")
+    assert any(words in verdict.sentence for words in (" Best of 5 known adversaries by itself: ", " None of 5 known "))
+    assert verdict.marks == {name: result.metrics[f"{name}.exploitability"] for name in ("start", "control", "round-2")}
+    assert "any known input" in page_of(report)
+    # What all searches found was typed to all models.
+    rows = RunFolder.load(path / "known").read_rows().to_pylist()
+    names = ("start", "round-1", "round-2", "control")
+    assert {row["source"] for row in rows} == {*(f"search-{name}" for name in names), "no input"}
+    for name, label in zip(names, ("model", "hardened-round-1", "hardened-round-2", "hardened-control"), strict=True):
+        of_model = [row for row in rows if row["model"] == label]
+        targets = {row["target"] for row in of_model}
+        reached = {row["target"] for row in of_model if row["verified"]}
+        assert result.metrics[f"{name}.exploitability"].value == pytest.approx(len(reached) / len(targets))
+        assert result.metrics[f"{name}.exploitability"].n == len(targets)
+
+
+def test_a_prompt_that_is_written_out_is_typed_to_no_other_model(config: HardenTriggersConfig) -> None:
+    assert "known" in MINMAX_TRIGGERS.stages(config, Path("runs/x"))
+    written = replace(config, hugging_face=replace(config.hugging_face, template="who sees {} now"))
+    assert "known" not in MINMAX_TRIGGERS.stages(written, Path("runs/x"))
+
+
+def test_inputs_are_typed_to_models_as_they_were_searched(config: HardenTriggersConfig) -> None:
+    config = replace(config, hugging_face=replace(config.hugging_face, dtype="bfloat16"), success=SuccessSettings(by="exact"))
+    _, asked = MINMAX_TRIGGERS.stages(config, Path("runs/x"))["known"]
+    assert (asked.chat.dtype, asked.success.by, asked.found, asked.limit) == ("bfloat16", "exact", "all", 0)
+    assert asked.model == f"{config.model},hf:runs/x/hardened-round-1,hf:runs/x/hardened-round-2,hf:runs/x/hardened-control"
+
+
+def test_only_what_has_weights_here_is_hardened(tmp_path: Path, config: HardenTriggersConfig) -> None:
+    with pytest.raises(ConfigError, match="hf:FOLDER"):
+        MINMAX_TRIGGERS.run(replace(config, model="runs/seq2seq"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,50 @@
+"""Measured losses against the plain forward pass."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from parley.envs.corpora.pairs.vocabulary import EOS_ID
+from parley.policies.core.fitting import evaluation, predictor
+from parley.policies.core.fitting.evaluation import evaluate
+from parley.policies.seq2seq.batches import PairExamples, SentenceExamples
+from tests.policies.seq2seq.made_up import LM_SIZES, language_model, seq2seq, sizes, split
+
+
+@torch.no_grad()
+def test_it_is_the_mean_over_words_with_the_end_of_each_reply() -> None:
+    model, examples = seq2seq(), PairExamples(split(20), sizes())
+    sums = []
+    for index in range(20):
+        batch = examples.batch(np.array([index]))
+        log_p = model(batch.source_BN, batch.lengths_B, batch.reply.words_in_BT)[0].log_softmax(1)
+        targets = batch.targets_BT[0]
+        assert int(targets[-1]) == EOS_ID
+        sums.append(-float(log_p[torch.arange(len(targets)), targets].sum()))
+    fitness = evaluate(model, examples)
+    assert sorted(fitness.nll_sums.tolist()) == pytest.approx(sorted(sums), rel=1e-5)
+    assert fitness.nll == pytest.approx(sum(sums) / examples.num_targets.sum(), rel=1e-5)
+    assert fitness.perplexity == pytest.approx(math.exp(fitness.nll))
+
+
+def test_it_does_not_depend_on_what_is_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, examples = language_model(), SentenceExamples(split(20).utterances, LM_SIZES)
+    together = evaluate(model, examples)
+    monkeypatch.setattr(evaluation, "_ROWS", 3)
+    monkeypatch.setattr(predictor, "BLOCK", 4)
+    apart = evaluate(model, examples)
+    np.testing.assert_allclose(apart.nll_sums, together.nll_sums, rtol=1e-5)
+    assert apart.num_targets.tolist() == together.num_targets.tolist() == sorted(examples.num_targets.tolist())
+
+
+def test_dropout_is_off_while_it_runs() -> None:
+    model = seq2seq()
+    model.dropout.p = 0.9
+    examples = PairExamples(split(20), sizes())
+    expected = evaluate(model, examples).nll
+    assert evaluate(model.train(), examples).nll == expected
+    assert model.training
