@@ -24,16 +24,15 @@ from parley.engine.core.stats.statistics import mean, rate
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Utterances
 from parley.envs.core.seeds import stream
-from parley.envs.corpora.root import data_root
+from parley.envs.corpora.arrow import data_root
 from parley.envs.negotiation.corpora.catalogue import CorpusSource, corpora
 from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord
+from parley.envs.negotiation.domain import SELECTION, SELECTION_ID
 from parley.envs.negotiation.game import NegotiationGame, Rules
-from parley.envs.negotiation.vocabulary import SELECTION, SELECTION_ID
-from parley.policies.chat import bargaining
-from parley.policies.chat.choosing import nats_by_chat
+from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import Chat, ReplyScore, ScoringChatModel
-from parley.policies.chat.negotiator import ChatNegotiator
+from parley.policies.chat.negotiator import ChatNegotiator, nats_by_chat
 from parley.policies.chat.settings import ChatModelSettings
 
 SEED = 0

@@ -52,13 +52,12 @@ from benchmarks.measure import Clock, peak_flop_per_s, run
 from benchmarks.plain_gcg import PlainGcg
 from benchmarks.searched_chat import REPLY, SEED, SENTENCE, Chat, chat, drawn_words
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.scorers.causal.passes import read_together
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer
-from parley.engine.triggers.scorers.causal.swaps import ReadLoss, SwapList
-from parley.engine.triggers.scorers.scorer import Incumbent, Swaps, to_beat
+from parley.engine.triggers.scorers.causal.swaps import ReadLoss, SwapList, read_together
+from parley.engine.triggers.scorers.scorer import BestInput, Swaps, to_beat
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
-from parley.policies.core.bfloat16 import multiplies_bfloat16
+from parley.policies.core.layers import multiplies_bfloat16
 
 SEARCHES, SHORT_LIST = 4, 10
 """Searches that are read together, and candidates of each short list."""
@@ -173,7 +172,7 @@ class ChatSearch:
         found.ties += choice != best and losses[choice] <= least + TIE * max(1.0, least)
         self.words_N, found.loss = tried_GN[choice], float(loss_B)
 
-    def propose(self, number: int) -> tuple[Incumbent, Swaps, Tensor]:
+    def propose(self, number: int) -> tuple[BestInput, Swaps, Tensor]:
         """The input measured, and what is tried (G, N)."""
         length, num = self.victim.input_length, self.options.candidates
         (incumbent,) = self.scorer.measure([self.victim.target_T], self.words_N[None])
@@ -194,7 +193,7 @@ class ChatSearch:
         return incumbent, Swaps(positions_G[None], words_G[None]), tried_GN
 
     def _choose(
-        self, scorer: CausalScorer, incumbent: Incumbent, swaps: Swaps
+        self, scorer: CausalScorer, incumbent: BestInput, swaps: Swaps
     ) -> tuple[Tensor, Tensor, list[tuple[int, float]]]:
         """The choice, its loss, and the losses of the candidates; replies are short enough to be read to their ends."""
         beat = to_beat(incumbent.loss) if self.gibbs else math.inf
@@ -283,7 +282,7 @@ def compare(longest: Chat, options: Options) -> dict[str, Any]:
     }
 
 
-def short_lists(victim: Chat) -> tuple[CausalScorer, list[Incumbent], Swaps]:
+def short_lists(victim: Chat) -> tuple[CausalScorer, list[BestInput], Swaps]:
     """Short lists of several searches, each at another position, replies of other lengths."""
     scorer = CausalScorer(victim, TriggerObjective(kind="likelihood"))
     targets = [victim.target_T[: REPLY - number % 3].clone() for number in range(SEARCHES)]
@@ -294,10 +293,10 @@ def short_lists(victim: Chat) -> tuple[CausalScorer, list[Incumbent], Swaps]:
     return scorer, incumbents, Swaps(positions_B[:, None].expand_as(words_BG), words_BG)
 
 
-def whole_lists(victim: Chat, options: Options) -> tuple[CausalScorer, list[Incumbent], Swaps]:
+def whole_lists(victim: Chat, options: Options) -> tuple[CausalScorer, list[BestInput], Swaps]:
     """The lists that several searches read in a step."""
     search = ChatSearch(victim, options)
-    incumbents, positions, words = list[Incumbent](), list[Tensor](), list[Tensor]()
+    incumbents, positions, words = list[BestInput](), list[Tensor](), list[Tensor]()
     for number, search.words_N in enumerate(drawn_words(victim, "chat together", SEARCHES)):
         incumbent, swaps, _ = search.propose(number)
         incumbents.append(incumbent)
@@ -306,7 +305,7 @@ def whole_lists(victim: Chat, options: Options) -> tuple[CausalScorer, list[Incu
     return search.scorer, incumbents, Swaps(torch.cat(positions), torch.cat(words))
 
 
-def measure_together(scorer: CausalScorer, incumbents: list[Incumbent], asked: Swaps, rounds: int) -> dict[str, Any]:
+def measure_together(scorer: CausalScorer, incumbents: list[BestInput], asked: Swaps, rounds: int) -> dict[str, Any]:
     """Lists of several searches, read together and one after the other."""
     num_open, settled = 0, SwapList.settled
 

@@ -19,19 +19,15 @@ import torch
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_collaboration import PlainDynoNetAgent
-from parley.engine.mutual_friends.channels.strategies import ChatKnowledge, ConfusedHearing
-from parley.envs.mutual_friends.compiled import FriendsCorpus, load_friends
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
-from parley.envs.mutual_friends.events import FriendsChat
-from parley.envs.mutual_friends.play import Channel, FriendsAgent, play_friends
+from parley.engine.mutual_friends.channels import ChatKnowledge, ConfusedEntityChannel
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, FriendsCorpus, load_friends
+from parley.envs.mutual_friends.game import Channel, FriendsAgent, FriendsChat, play_friends
 from parley.envs.mutual_friends.scenario import FriendsScenario
-from parley.envs.mutual_friends.scripted.bots import FriendsBot
-from parley.envs.mutual_friends.scripted.corpus import draw_scenarios
+from parley.envs.mutual_friends.scripted.bots import FriendsBot, draw_scenarios
 from parley.policies.dynonet.agent import DynoNetAgent
-from parley.policies.dynonet.checkpoints import corpus_of, load_dynonet
-from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.graphs import FriendsVocabulary
+from parley.policies.dynonet.model import DynoNet, corpus_of, load_dynonet
 from parley.policies.dynonet.settings import DynoNetSizes
-from parley.policies.dynonet.vocabulary import FriendsVocabulary
 
 SEED = 7
 ROWS = 128
@@ -73,7 +69,7 @@ def measure(options: Options) -> dict[str, Any]:
     name = corpus_of(options.checkpoint) if options.checkpoint else EMBEDDED_FRIENDS
     corpus = load_friends(name, options.data_root)
     model = load_dynonet(options.checkpoint) if options.checkpoint else drawn_network(corpus)
-    channel = ConfusedHearing(ChatKnowledge(corpus.schema, corpus.linker, corpus.words))
+    channel = ConfusedEntityChannel(ChatKnowledge(corpus.schema, corpus.linker, corpus.words))
     num, num_plain = (ROWS, 3) if options.quick else (4 * ROWS, 24)
     chats = draw_scenarios(corpus.schema, range(num), SEED)
     ours, seconds = played(DynoNetAgent(model, corpus.linker, "ours"), channel, chats, ROWS)

@@ -23,14 +23,12 @@ from benchmarks.measure import Clock, run
 from benchmarks.plain_dynonet import PlainSide, plain_turn_loss
 from parley.envs.core.seeds import derive_seed
 from parley.envs.mutual_friends.compiled import load_friends
-from parley.envs.mutual_friends.game import FriendsRules
-from parley.envs.mutual_friends.play import play_friends
+from parley.envs.mutual_friends.game import FriendsRules, play_friends
 from parley.policies.dynonet.agent import DynoNetAgent
 from parley.policies.dynonet.batches import SideExamples
-from parley.policies.dynonet.fit import DynoNetFit, turn_loss
-from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.graphs import FriendsVocabulary
+from parley.policies.dynonet.model import DynoNet, DynoNetFit, turn_loss
 from parley.policies.dynonet.settings import DynoNetSizes, dynonet_fit
-from parley.policies.dynonet.vocabulary import FriendsVocabulary
 
 SEED, BATCH, REPEATS, QUICK = 1, 32, 3, 4
 MOST_DIFFERENCE = 1e-4

@@ -22,14 +22,18 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.measure import Clock, run
 from parley.envs.core.seeds import stream
-from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.compiled import RepliedPair
 from parley.envs.corpora.pairs.turns import EOT
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.policies.generation.discriminator.batches import JudgedReplies, ReplyExamples, context_batch, reply_batch
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.generation.discriminator.batches import (
+    Discriminator,
+    JudgedReplies,
+    ReplyExamples,
+    context_batch,
+    reply_batch,
+)
 from parley.policies.generation.discriminator.settings import discriminator_small
-from parley.policies.generation.judges.judge import Judge, JudgeSettings
-from parley.policies.generation.judges.linear import svm_unigram
+from parley.policies.generation.judges.judge import Judge, JudgeSettings, svm_unigram
 from parley.policies.generation.judges.neural import hierarchical
 
 SEED = 1

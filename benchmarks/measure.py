@@ -24,7 +24,7 @@ import torch
 import tyro
 
 from parley.envs.core.errors import ParleyError
-from parley.policies.core.products import Weight, product
+from parley.policies.core.layers import Weight, product
 
 OptionsT = TypeVar("OptionsT")
 CPU = torch.device("cpu")
@@ -106,7 +106,7 @@ def gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> floa
 
 
 def weight_gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
-    """As `gflop_per_s`, of the products that `policies/core/products.py` forms."""
+    """As `gflop_per_s`, of the products that `policies/core/layers.py` forms."""
     left, weight, repeats = torch.randn(rows, inner), Weight(torch.randn(columns, inner), dtype), 200
     for _ in range(20):
         weight(left)

@@ -13,7 +13,7 @@ draws.
                   where a loop is so simple that this is below ten, no strategy on tuples of words can be ten times as fast
     identical     the same draws gave the same words under every strategy
     texts         texts per second of `perturb_text` and `perturb_texts`, a string in and a string out, as people write them
-                  (`envs/corpora/pairs/written.py`): one a call, and a list of 1,000 a call; under the default settings, each
+                  (`envs/corpora/pairs/turns.py`): one a call, and a list of 1,000 a call; under the default settings, each
                   strategy on texts that none before it has read
     nothing       the same of reading the texts' words and joining their pieces again, which changes nothing
     libraries     the same of the nearest augmenters of TextAttack and nlpaug (augmenters.py), where those are installed: the
@@ -37,21 +37,16 @@ from typing import Any, Literal, NamedTuple
 from benchmarks.augmenters import LIBRARIES, installed
 from benchmarks.measure import Clock, run
 from benchmarks.plain_perturbation import Draw, PlainBuiltIn, PlainLoops, PlainNltk
-from parley.engine.perturb.augment import perturb_text, perturb_texts
-from parley.engine.perturb.catalogue import build
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources, build, perturb_text, perturb_texts
 from parley.engine.perturb.strategies.draws import uniforms
 from parley.engine.perturb.strategies.entities import read_entities
-from parley.engine.perturb.strategies.flat import FlatContexts
 from parley.engine.perturb.strategies.stopwords import KEPT, MEANT, VERBS
-from parley.engine.perturb.strategies.texts import Texts
-from parley.engine.perturb.strategy import Strategy
+from parley.engine.perturb.strategies.texts import FlatContexts, Texts
+from parley.engine.perturb.strategy import PerturbSettings, Strategy
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.turns import Turns, Utterance
+from parley.envs.corpora.pairs.turns import Turns, Utterance, detokenise
 from parley.envs.corpora.pairs.vocabulary import SPECIALS
-from parley.envs.corpora.pairs.written import detokenise
 
 STRATEGIES = (
     "random-swap",

@@ -22,8 +22,8 @@ from benchmarks.measure import Clock, run
 from benchmarks.rllib import RULE, Training, build
 from benchmarks.weights import guard_corpus, negotiator, store
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
-from parley.envs.negotiation.corpora.compiled import Corpus
-from parley.policies.negotiator.checkpoints import load_model
+from parley.envs.negotiation.corpora.catalogue import Corpus
+from parley.policies.negotiator.speaker import load_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def measure(options: PhaseOptions) -> dict[str, Any]:
 
 def _train(start: Path, rule: ReinforceConfig, corpus: Corpus, options: PhaseOptions, phases: int, seed: int) -> PhasedTraining:
     """Makes the updates in so many algorithms."""
-    from parley.engine.core.rllib.state import learned_weights
+    from parley.engine.core.rllib.reproducible import learned_weights
 
     found = PhasedTraining([], Clock(), Clock(), Clock())
     learner = start

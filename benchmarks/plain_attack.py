@@ -19,8 +19,8 @@ import torch
 
 from benchmarks.plain_negotiator import PlainNegotiator
 from parley.engine.negotiation.attacks.settings import SearchConfig
-from parley.envs.negotiation.dealornodeal.rules import picks_table
-from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
+from parley.envs.negotiation.dealornodeal_rules import picks_table
+from parley.envs.negotiation.domain import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 
 RESOLUTION = 1e-4
 """Losses closer than this count as equal."""

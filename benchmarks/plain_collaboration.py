@@ -1,8 +1,8 @@
 """A DynoNet that plays the plain way: one chat, one graph and one word at a time, all nodes formed anew for every event.
 
 What `benchmarks/collaboration.py` compares with: the equations of `policies/dynonet/model.py` and the rules of
-`policies/dynonet/speaking.py`, given the same weights and draws. It shares how events are read (`reading.py`) and how a number
-becomes a word (`policies/core/drawing.py`).
+`policies/dynonet/agent.py`, given the same weights and draws. It shares how events are read (`reading.py`) and how a number
+becomes a word (`policies/core/decoding.py`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parley.envs.mutual_friends.events import ChatEvent, Token
-from parley.envs.mutual_friends.game import Act, FriendsView
+from parley.envs.mutual_friends.game import Act, ChatEvent, FriendsView, Token
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.policies.core.drawing import drawn
+from parley.policies.core.decoding import drawn
+from parley.policies.dynonet.agent import num_draws
+from parley.policies.dynonet.graphs import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
 from parley.policies.dynonet.model import DynoNet
 from parley.policies.dynonet.reading import NO_NODE, ChatReader, EventReading
 from parley.policies.dynonet.settings import FriendsDecoding
-from parley.policies.dynonet.speaking import num_draws
-from parley.policies.dynonet.vocabulary import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
 
 
 class PlainDynoNetAgent:

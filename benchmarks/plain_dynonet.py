@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from parley.policies.dynonet.batches import Side
+from parley.policies.dynonet.graphs import GO_ID
 from parley.policies.dynonet.model import DynoNet
 from parley.policies.dynonet.reading import NO_NODE, EventReading
-from parley.policies.dynonet.vocabulary import GO_ID
 
 
 class PlainSide:

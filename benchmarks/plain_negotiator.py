@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from parley.envs.negotiation.dealornodeal.rules import selection_table
+from parley.envs.negotiation.dealornodeal_rules import selection_table
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, points
 from parley.envs.negotiation.game import NegotiationGame
-from parley.envs.negotiation.scenario import points
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from parley.policies.negotiator.model import Negotiator
 
 ENDS = (EOS_ID, SELECTION_ID)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from parley.engine.perturb.lexicon.lexicon import Lexicon
 from parley.engine.perturb.lexicon.nltk_lexicon import MISREAD, NltkLexicon
-from parley.engine.perturb.lexicon.opposites import OPPOSITES
+from parley.engine.perturb.lexicon.opposites import OPPOSITES, Lexicon
 from parley.engine.perturb.strategies.antonym import BE, NUM_USUAL, agreeing, fits, is_near
 from parley.engine.perturb.strategies.clauses import negated
 from parley.engine.perturb.strategies.commands import COMMANDS, SIGNS

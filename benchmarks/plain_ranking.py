@@ -18,8 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from parley.envs.corpora.pairs.vocabulary import PAD_ID, UNK
-from parley.policies.core.lstm import LSTMCell
-from parley.policies.core.products import Linear
+from parley.policies.core.layers import Linear, LSTMCell
 from parley.policies.ranking.matching.batches import Alphabet
 from parley.policies.ranking.matching.dam import DAM
 from parley.policies.ranking.matching.matcher import BARRED, Matcher

@@ -2,7 +2,7 @@
 
 For every beginning and each of its continuations the contexts are read, the beginning is fed to the generator from its first
 word, and all rows of the batch go on to the longest length, whether their reply is over or not, by torch's own layers. The
-discriminator then reads context and reply from the start. Random numbers are those of `engine/generation/rewards/rollouts.py`.
+discriminator then reads context and reply from the start. Random numbers are those of `engine/generation/rewards/rewards.py`.
 
 Shapes: B replies, T words, N continuations.
 """
@@ -16,11 +16,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain_ranking import stock
-from parley.engine.generation.rewards.replies import ReplyActions
-from parley.engine.generation.rewards.rollouts import rollout_draws
+from parley.engine.generation.rewards.rewards import ReplyActions, rollout_draws
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID
-from parley.policies.generation.discriminator.batches import Ids, context_batch, reply_batch
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.generation.discriminator.batches import Discriminator, Ids, context_batch, reply_batch
 from parley.policies.seq2seq.decoding import read
 from parley.policies.seq2seq.model import Seq2Seq
 

@@ -13,11 +13,10 @@ from torch import nn
 
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.negotiation.corpora.compiled import Corpus
-from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.corpora.catalogue import Corpus
+from parley.envs.negotiation.dealornodeal_rules import random_scenario
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
-from parley.policies.negotiator.batches import make_batch
-from parley.policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from parley.policies.negotiator.model import Negotiator, make_batch, supervised_loss, word_nll
 from parley.policies.negotiator.speaker import NegotiatorAgent
 
 SEED = 1

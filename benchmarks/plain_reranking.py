@@ -15,9 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID
-from parley.policies.core.fitting.predictor import real_positions
-from parley.policies.seq2seq.batches import Exchanges
-from parley.policies.seq2seq.model import Memory, Seq2Seq
+from parley.policies.core.fitting.batches import real_positions
+from parley.policies.seq2seq.model import Exchanges, Memory, Seq2Seq
 
 
 def plain_reward_loss(model: Seq2Seq, batch: Exchanges, draws_BT: Tensor, rows_KB: Tensor) -> tuple[Tensor, Tensor]:

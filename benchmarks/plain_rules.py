@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from benchmarks.plain_perturbation import Draw, Knowledge, PlainNltk, Words
-from parley.engine.perturb.lexicon.lexicon import Lexicon
 from parley.engine.perturb.lexicon.nltk_lexicon import SELDOM
-from parley.engine.perturb.replies.term_counts import TermCounts
+from parley.engine.perturb.lexicon.opposites import Lexicon
+from parley.engine.perturb.replies.language import TermCounts
 from parley.engine.perturb.strategies.commands import NAMES, held_in_one
 
 Loop = Callable[[Sequence[Words], Words, Draw], Words]

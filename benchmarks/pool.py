@@ -2,7 +2,7 @@
 
 The scorer is simulated (`simulated.py`): rows as long as a real search's, made at once, so that the pool alone is measured.
 
-* dry run: `record_shards` over two actors. "items_per_s" is on the wall, the start of the actors included; memory is what the
+* dry run: `write_shards` over two actors. "items_per_s" is on the wall, the start of the actors included; memory is what the
   driver holds of its own (anonymous pages) at intervals, which must not grow with the items that are done; the pages of Ray's
   object store that it has touched come on top, shared with the workers, and the store bounds them.
 * the reference: one Ray task an item, all rows collected and written as one file, on fewer items. "ratio" is of the rates.
@@ -33,11 +33,11 @@ import pyarrow.parquet as pq
 from benchmarks.measure import run
 from benchmarks.simulated import SEED, Computing, Simulated, SimulatedWork, trigger_row
 from parley.engine.core.ray.pool import Progress, run_sharded
-from parley.engine.core.ray.record import record_shards
+from parley.engine.core.ray.record import write_shards
 from parley.engine.core.ray.session import connect
-from parley.engine.core.ray.sharding import Shard, make_shards
+from parley.engine.core.ray.worker import Shard, make_shards
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.triggers.verbs.rows import TRIGGERS
+from parley.engine.triggers.verbs.config import TRIGGERS
 
 MAX_GROWTH_MIB = 32.0
 """What the driver may hold more of at the end than after the first fifth of the items."""
@@ -165,7 +165,7 @@ def _dry_run(options: Options) -> tuple[dict[str, Any], bool]:
         with RunFolder.open(path, config, job="pool", schema=TRIGGERS) as target:
             began, cpu = time.perf_counter(), time.process_time()
             work = SimulatedWork(options.restarts)
-            record_shards(target, work, shards, num_workers=options.workers, on_progress=lambda seen, _: memory.look(seen))
+            write_shards(target, work, shards, num_workers=options.workers, on_progress=lambda seen, _: memory.look(seen))
             seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
         began = time.perf_counter()
         RunFolder.open(path, config, job="pool", schema=TRIGGERS).close()
@@ -269,7 +269,7 @@ def _into_folder(shards: list[Shard[int]], restarts: int, warm: Warm) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = DryRun(items=len(shards), shard_size=len(shards[0]))
         with RunFolder.open(Path(folder), config, job="pool", schema=TRIGGERS) as target:
-            record_shards(target, SimulatedWork(restarts), shards, num_workers=1, on_progress=lambda seen, _: warm.tick(seen))
+            write_shards(target, SimulatedWork(restarts), shards, num_workers=1, on_progress=lambda seen, _: warm.tick(seen))
 
 
 def _in_flight_ms(number: int, rounds: int = 200) -> float:

@@ -25,13 +25,12 @@ from benchmarks.measure import Clock, run
 from benchmarks.perturbation import opened_lexicon
 from benchmarks.plain_perturbation import Draw
 from benchmarks.plain_rules import Loop, PlainRules
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.replies.catalogue import SEVEN, build_rules
-from parley.engine.perturb.replies.resources import RuleResources
-from parley.engine.perturb.replies.rule import Rule
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.replies.shapes import Rule, RuleResources
 from parley.engine.perturb.strategies.draws import uniforms
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.ranking.compiled import load_candidates
 from parley.envs.ranking.groups import CandidateGroup
 

@@ -22,13 +22,13 @@ import torch
 from benchmarks.measure import Clock, run
 from benchmarks.plain_ranking import PLAIN, PlainBatch, plain_scores, stock
 from benchmarks.ranking import MOST_DIFFERENCE, SIZES, groups, network
-from parley.engine.perturb.lexicon.lexicons import open_lexicon
+from parley.engine.perturb.lexicon.built_in import open_lexicon
 from parley.engine.perturb.replies.language import English
 from parley.engine.ranking.attacks.attack import RankAttack
 from parley.engine.ranking.attacks.goals import RankGoal
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind
-from parley.policies.ranking.matching.ranker import MatcherRanker
+from parley.policies.ranking.matching.fit import MatcherRanker
 from parley.policies.ranking.ranker import Pair
 
 EXAMPLES, REFERENCE = {"smn": 192, "dam": 48, "mrfn": 48}, {"smn": 400, "dam": 100, "mrfn": 100}

@@ -25,21 +25,27 @@ from torch import Tensor
 
 from benchmarks.measure import Clock, run
 from benchmarks.plain_regs import plain_prefixes, plain_rollouts
-from parley.engine.generation.rewards.losses import action_batch, action_nll, forcing_loss, policy_loss
-from parley.engine.generation.rewards.replies import ReplyActions, reply_actions
-from parley.engine.generation.rewards.rewards import prefix_rewards, rewards
-from parley.engine.generation.rewards.settings import RewardSettings
+from parley.engine.generation.rewards.rewards import (
+    ReplyActions,
+    action_batch,
+    action_nll,
+    forcing_loss,
+    policy_loss,
+    prefix_rewards,
+    reply_actions,
+    rewards,
+)
+from parley.engine.generation.settings import RewardSettings
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.corpora.pairs.turns import EOT
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, SPECIALS, PairVocabulary
-from parley.policies.core.fitting.loss import OutputLoss
-from parley.policies.generation.discriminator.batches import Ids, JudgedReplies, ReplyExamples, context_batch
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.core.fitting.batches import OutputLoss
+from parley.policies.generation.discriminator.batches import Discriminator, Ids, JudgedReplies, ReplyExamples, context_batch
 from parley.policies.generation.discriminator.settings import discriminator_small
 from parley.policies.seq2seq.decoding import read, sample
 from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.scoring import build_seq2seq
 from parley.policies.seq2seq.settings import Seq2SeqSizes
-from parley.policies.seq2seq.stacked import build_seq2seq
 
 SEED = 1
 MOST_DIFFERENCE = 1e-10

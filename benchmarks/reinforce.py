@@ -35,10 +35,9 @@ from benchmarks.selfplay import deal
 from benchmarks.weights import guard_corpus, negotiator, store
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.envs.core.seeds import stream
-from parley.envs.negotiation.corpora.compiled import Corpus
-from parley.policies.negotiator.batches import make_batch
-from parley.policies.negotiator.checkpoints import load_model
-from parley.policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from parley.envs.negotiation.corpora.catalogue import Corpus
+from parley.policies.negotiator.model import Negotiator, make_batch, supervised_loss, word_nll
+from parley.policies.negotiator.speaker import load_model
 
 CORPUS_EVERY, SELECTION_WEIGHT = 4, 0.5
 """Dialogues between two supervised steps of the published loop, and the weight of its choices."""
@@ -148,7 +147,7 @@ class PublishedLoop:
 def measure(options: Options) -> dict[str, Any]:
     """Learns in both ways by turns."""
     from parley.engine.core.ray.session import connect
-    from parley.engine.negotiation.verbs.reinforce import lewis2017
+    from parley.engine.negotiation.verbs.training import lewis2017
 
     updates, dialogues = (4, 24) if options.quick else (16, 200)
     rule = replace(lewis2017().reinforce, scenarios="random", dialogues=64 * updates)

@@ -23,10 +23,10 @@ from benchmarks.plain_reranking import ended, plain_reward_loss
 from benchmarks.regs import ATTENTION, SEED, contexts, networks
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.turns import EOT, Turn, Turns, turn_of
-from parley.policies.core.fitting.loss import OutputLoss
-from parley.policies.core.reranking import ExamplesByContext, RerankingObjective, rotated_others
-from parley.policies.core.reranking_settings import RerankingSettings
-from parley.policies.seq2seq.responder import Seq2SeqResponder
+from parley.policies.core.fitting.batches import OutputLoss
+from parley.policies.core.margin import ExamplesByContext, RerankingObjective, rotated_others
+from parley.policies.core.settings import RerankingSettings
+from parley.policies.seq2seq.decoding import Seq2SeqResponder
 
 MOST_DIFFERENCE = 1e-3
 NUM_OTHERS = 2

@@ -25,12 +25,10 @@ from benchmarks.measure import Clock, run
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
 from parley.envs.corpora.pairs.vocabulary import PAD_ID, SPECIALS, PairVocabulary
-from parley.policies.core.fitting.loss import OutputLoss
-from parley.policies.core.fitting.predictor import real_positions
-from parley.policies.seq2seq.batches import Exchanges, PairExamples
-from parley.policies.seq2seq.model import Memory, Seq2Seq
+from parley.policies.core.fitting.batches import OutputLoss, real_positions
+from parley.policies.seq2seq.model import Exchanges, Memory, PairExamples, Seq2Seq
+from parley.policies.seq2seq.scoring import build_seq2seq
 from parley.policies.seq2seq.settings import Seq2SeqSizes
-from parley.policies.seq2seq.stacked import build_seq2seq
 
 SEED, WORDS, BATCH = 1, 5_000, 64
 MOST_DIFFERENCE = 1e-4

@@ -34,9 +34,8 @@ from benchmarks.plain_reinforce import SEED, PlainLoop
 from benchmarks.weights import EMBEDDED, guard_corpus, negotiator, store
 from parley.engine.negotiation.attacks.opponents import Opponent, TrainingRoster
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
-from parley.envs.negotiation.corpora.compiled import Corpus
-from parley.policies.negotiator.checkpoints import load_model
-from parley.policies.negotiator.speaker import NegotiatorAgent
+from parley.envs.negotiation.corpora.catalogue import Corpus
+from parley.policies.negotiator.speaker import NegotiatorAgent, load_model
 
 RULE = ReinforceConfig(
     reward="advantage",
@@ -93,8 +92,7 @@ def clocked_rllib() -> Iterator[Spans]:
     from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
     from parley.engine.negotiation.rl.algorithm import DialogueReinforce
-    from parley.engine.negotiation.rl.learner import DialogueLearner
-    from parley.engine.negotiation.rl.module import NegotiatorModule
+    from parley.engine.negotiation.rl.learner import DialogueLearner, NegotiatorModule
     from parley.engine.negotiation.rl.runner import DialogueEnvRunner
     from parley.policies.negotiator.speaker import NegotiatorSession
 
@@ -168,7 +166,7 @@ Steps = list[dict[str, Any]]
 
 def _beside_plain(start: Path, plain: PlainLoop, options: Options) -> tuple[dict[str, Any], Steps, dict[str, torch.Tensor]]:
     """Trains through RLlib and by hand, by turns: figures of both, RLlib's updates and its weights."""
-    from parley.engine.core.rllib.state import learned_weights
+    from parley.engine.core.rllib.reproducible import learned_weights
 
     algorithm = build(start, plain.rule, plain.corpus, options)
     steps: Steps = []
@@ -204,7 +202,7 @@ def _trained(
     start: Path, rule: ReinforceConfig, corpus: Corpus, options: Options, runners: int
 ) -> tuple[Steps, dict[str, torch.Tensor]]:
     """Trains with env runners: what its updates were, but for the first, and its weights."""
-    from parley.engine.core.rllib.state import learned_weights
+    from parley.engine.core.rllib.reproducible import learned_weights
 
     algorithm = build(start, rule, corpus, options, runners, options.learners)
     steps = []

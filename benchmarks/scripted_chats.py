@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure import Clock, run
-from parley.envs.mutual_friends.events import Mention, Token
+from parley.envs.mutual_friends.game import Mention, Token, play_friends
 from parley.envs.mutual_friends.linker import EntityLinker, Words
-from parley.envs.mutual_friends.play import play_friends
-from parley.envs.mutual_friends.schema import Entity
-from parley.envs.mutual_friends.scripted.bots import FriendsBot
-from parley.envs.mutual_friends.scripted.corpus import draw_scenarios, scripted_chats
-from parley.envs.mutual_friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.mutual_friends.scenario import Entity
+from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, FriendsBot, draw_scenarios, friends_forms, scripted_chats
 
 CHATS, QUICK_CHATS = 10_000, 1_000
 PLAIN_CHATS = 300

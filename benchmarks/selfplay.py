@@ -28,11 +28,10 @@ from benchmarks.measure import Clock, gflop_per_s, run
 from benchmarks.plain_negotiator import PlainNegotiator, Played, play_plainly
 from benchmarks.weights import negotiator, store
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.dealornodeal_rules import random_scenario
+from parley.envs.negotiation.domain import Vocabulary
 from parley.envs.negotiation.game import NegotiationGame, play
-from parley.envs.negotiation.vocabulary import Vocabulary
-from parley.policies.negotiator.cells import ROWS
-from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.model import ROWS, Negotiator
 from parley.policies.negotiator.speaker import NegotiatorAgent, load_agent
 
 SEED = 1

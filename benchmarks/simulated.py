@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.ray.record import Counts, Rows
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.runs.schemas import OK, SCHEMA_VERSION
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.parts import OK, SCHEMA_VERSION
 from parley.envs.core.seeds import derive_seed, stream
 
 SEED = 1
@@ -93,7 +93,7 @@ def target_seed(key: str) -> int:
 
 
 def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
-    """A row of `parley.engine.triggers.verbs.rows.TRIGGERS`."""
+    """A row of `parley.engine.triggers.verbs.config.TRIGGERS`."""
     seed = target_seed(key)
     rng = stream(seed, "row")
     words = rng.integers(len(_WORDS), size=(num_restarts, INPUT_LENGTH)).tolist()

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.measure import Clock, run
 from benchmarks.plain_subwords import merged
 from parley.envs.core.seeds import stream
-from parley.envs.corpora.pairs.subwords import learn_pieces
+from parley.envs.corpora.pairs.compiled import learn_pieces
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 
 TYPES, SYLLABLES = 50_000, 2000

@@ -27,12 +27,18 @@ from benchmarks.measure import Clock, run
 from benchmarks.weights import EMBEDDED, pick
 from parley.engine.negotiation.verbs.negotiator import fast, lewis2017
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.negotiation.corpora.compiled import Split, load_corpus
-from parley.policies.negotiator.batches import NegotiationBatch, make_batch, shuffled
-from parley.policies.negotiator.evaluation import evaluate
-from parley.policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
-from parley.policies.negotiator.model import Negotiator, supervised_loss, word_nll
+from parley.envs.negotiation.corpora.catalogue import Split, load_corpus
+from parley.policies.negotiator.model import (
+    NegotiationBatch,
+    Negotiator,
+    evaluate,
+    make_batch,
+    shuffled,
+    supervised_loss,
+    word_nll,
+)
 from parley.policies.negotiator.settings import NegotiatorFitConfig
+from parley.policies.negotiator.speaker import NegotiatorEpoch, NegotiatorFit
 
 SEED = 1
 MOST_DIFFERENCE = 1e-4

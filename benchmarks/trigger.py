@@ -39,15 +39,13 @@ from benchmarks.trigger_weights import SEED, Networks, networks
 from parley.engine.triggers.methods.objective import Kind, TriggerObjective
 from parley.engine.triggers.scorers.lstm import half_spaces
 from parley.engine.triggers.scorers.lstm.half_spaces import HalfSpaces
-from parley.engine.triggers.scorers.lstm.input import InputReader, Lookahead
-from parley.engine.triggers.scorers.lstm.scorer import LstmScorer
+from parley.engine.triggers.scorers.lstm.scorer import InputReader, Lookahead, LstmScorer
 from parley.engine.triggers.scorers.lstm.seq2seq import Replies, Seq2SeqReader
-from parley.engine.triggers.scorers.scorer import Incumbent, Swaps, to_beat
+from parley.engine.triggers.scorers.scorer import BestInput, Swaps, to_beat
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, SPECIALS
-from parley.policies.core.bfloat16 import multiplies_bfloat16
-from parley.policies.core.products import Weight, has_onednn
+from parley.policies.core.layers import Weight, has_onednn, multiplies_bfloat16
 
 CANDIDATES = 100
 RESTARTS = 16
@@ -151,7 +149,7 @@ class LockstepSearch:
         return lists_BG, choice_B, loss_B
 
     def screen(
-        self, before: list[Incumbent], position: int, exact_B: Tensor, exact_losses_B: Tensor, tally: ScreenTally
+        self, before: list[BestInput], position: int, exact_B: Tensor, exact_losses_B: Tensor, tally: ScreenTally
     ) -> None:
         """The last visit once more, by the screened search; all stays as the exact one left it."""
         after, gradients, self.incumbents = self.incumbents, self.gradients, list(before)
@@ -165,7 +163,7 @@ class LockstepSearch:
         self.incumbents, self.gradients = after, gradients
 
 
-def compare(plain: PlainTrigger, incumbent: Incumbent, position: int, list_G: Tensor, choice: int, found: VisitTally) -> None:
+def compare(plain: PlainTrigger, incumbent: BestInput, position: int, list_G: Tensor, choice: int, found: VisitTally) -> None:
     """The reference's visit beside ours."""
     with found.reference.running():
         step = plain.step(incumbent.target, incumbent.words, position, CANDIDATES)

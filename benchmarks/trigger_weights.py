@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.scoring import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 SEED = 1

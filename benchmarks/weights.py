@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.negotiation.corpora.compiled import Corpus, Split, load_corpus
+from parley.envs.negotiation.corpora.catalogue import Corpus, Split, load_corpus
 from parley.policies.core.checkpoint import Checkpoint
-from parley.policies.negotiator.checkpoints import load_model
-from parley.policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.settings import KIND, NegotiatorFitConfig
+from parley.policies.negotiator.speaker import NegotiatorEpoch, NegotiatorFit, load_model
 
 EMBEDDED = "embedded"
 _RECIPE = NegotiatorFitConfig(max_epochs=1, patience=1, batch_size=16, learning_rate=3e-3)

@@ -38,10 +38,11 @@ from parley.engine.negotiation.attacks.replacement import ExchangeBatch, Found, 
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.dealornodeal_rules import random_scenario
+from parley.envs.negotiation.domain import EOS_ID
 from parley.envs.negotiation.game import NegotiationGame, Rules
-from parley.envs.negotiation.vocabulary import EOS_ID
-from parley.policies.negotiator import cells, prefix
+from parley.policies.negotiator import inference as prefix
+from parley.policies.negotiator import model as cells
 from parley.policies.negotiator.speaker import NegotiatorAgent
 
 SEED = 1

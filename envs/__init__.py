@@ -1,10 +1,27 @@
 """The world: corpora, rules, rewards and Gymnasium environments, on numpy, gymnasium and pyarrow alone.
 
-Importing this package registers the ids of `registration.py` with Gymnasium. Read `negotiation/game.py` first.
+Importing this package registers its ids with Gymnasium by lazy entry points, so that no environment is imported. An id is
+`parley/Name-vN`; N grows whenever observation, reward or split changes. Read `negotiation/game.py` first.
 """
 
-from parley.envs.registration import IDS, register_environments
+import gymnasium
 
+_ENTRY_POINTS = {
+    "parley/Negotiation-v1": "parley.envs.negotiation.env:NegotiationEnv",
+    "parley/NegotiationText-v1": "parley.envs.negotiation.env:NegotiationTextEnv",
+    "parley/ResponseRanking-v1": "parley.envs.ranking.ranking_env:ResponseRankingEnv",
+    "parley/MutualFriends-v1": "parley.envs.mutual_friends.env:MutualFriendsEnv",
+    "parley/Reply-v1": "parley.envs.generation.reply_env:ReplyEnv",
+}
+IDS = tuple(_ENTRY_POINTS)
+"""Every registered id."""
 __all__ = ["IDS"]
+
+
+def register_environments() -> None:
+    """Makes every id known to `gymnasium.make`."""
+    for name, entry_point in _ENTRY_POINTS.items():
+        gymnasium.register(id=name, entry_point=entry_point)
+
 
 register_environments()

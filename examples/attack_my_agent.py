@@ -10,10 +10,10 @@ import numpy as np
 
 import parley
 from parley.envs.core.play import Session, Utterances
+from parley.envs.negotiation.domain import Vocabulary
 from parley.envs.negotiation.game import SideView
 from parley.envs.negotiation.scripted.bargainers import scripted, scripted_tough
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import Vocabulary
 
 
 class GivesWay:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from parley.envs.negotiation.dealornodeal.rules import selection_index
+from parley.envs.negotiation.dealornodeal_rules import selection_index
 from parley.envs.negotiation.env import choose_action, speak_action
 from parley.envs.negotiation.game import SELECT
 from parley.envs.negotiation.pettingzoo_env import NegotiationAEC

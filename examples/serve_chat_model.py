@@ -20,9 +20,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from parley.envs.core.errors import ConfigError
+from parley.policies.chat.answers import OwnChatModel
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import ChatDecoding, ChatModel, ChatTooLongError, Message
-from parley.policies.chat.own import OwnChatModel
 
 
 def reply(messages: list[dict[str, str]]) -> str:

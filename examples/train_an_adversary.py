@@ -13,7 +13,7 @@ import torch
 
 import parley
 from parley.engine.negotiation.rl.env import ADVERSARY, TARGET
-from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.corpora.catalogue import load_corpus
 
 torch.set_num_threads(1)
 ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)

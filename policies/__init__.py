@@ -3,7 +3,7 @@
 Read `negotiator/model.py` first; `checkpoint.py` is how every model is stored, `gru.py` the recurrent core they share.
 """
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,

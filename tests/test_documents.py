@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.cli.flags import parse_job
-from parley.engine.core.cli.verbs import JOBS, find_verb
+from parley.engine.core.cli.main import JOBS, find_verb
 from parley.engine.core.verbs.catalogue import find
 
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parley.envs.core.ranges import AtLeastTwo, Configuration, NonNegativeFloat, NonNegativeInt, NumItems
+from parley.envs.core.config import AtLeastTwo, Configuration, NonNegativeFloat, NonNegativeInt, NumItems
 
 RESUME_SAFE = ("concurrent", "trial_workers", "gpus_per_worker", "address")
 """Settings that change how trials are run; a resumed sweep may differ in them."""

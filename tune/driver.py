@@ -2,7 +2,7 @@
 
 Ray Tune's own files go into a temporary folder that ends with the session. What it would restore from them (`Tuner.restore`)
 would be lost with the machine, and is pickled, so that reading a run somebody sent could run their code; a sweep goes on from
-its rows instead (`parley.tune.ledger`). ASHA is told of the trials that have rows, so what it asks of the next ones is what it
+its rows instead (`parley.tune.trial`). ASHA is told of the trials that have rows, so what it asks of the next ones is what it
 would have asked without the interruption.
 """
 
@@ -25,18 +25,30 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from parley.engine.core.ray import logs
-from parley.engine.core.ray.progress_board import Board
-from parley.engine.core.ray.record import WORK
+from parley.engine.core.ray.record import WORK, ProgressBoard
 from parley.engine.core.ray.session import TIMEOUT_VARIABLE
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.job import Reporter
 from parley.envs.core.errors import ClusterError, RefusedModelError
 from parley.tune.config import SweepConfig
-from parley.tune.ledger import Ledger, values_of
-from parley.tune.study import Study
-from parley.tune.trial import BUDGET, ENDS, HIGH, LOW, NUM, NUMBER, OBJECTIVE, PARAMETERS, REASON, Setup, run_trial
-from parley.tune.trial_progress import EVERY_S
+from parley.tune.trial import (
+    BUDGET,
+    ENDS,
+    EVERY_S,
+    HIGH,
+    LOW,
+    NUM,
+    NUMBER,
+    OBJECTIVE,
+    PARAMETERS,
+    REASON,
+    Ledger,
+    Setup,
+    Study,
+    run_trial,
+    values_of,
+)
 
 LIVES = 3
 """Times that a trial may lose its process, to a machine that went or to want of memory, before it counts as failed."""
@@ -84,7 +96,7 @@ def _tune(config: SweepConfig, setup: Setup, ledger: Ledger, wait_s: float) -> N
     """Lets Ray Tune run the trials that are left."""
     actor = {"CPU": 1.0, **({"GPU": config.gpus_per_worker} if config.gpus_per_worker else {})}
     room = ray_tune.PlacementGroupFactory([{"CPU": 1.0}, *([actor] * config.trial_workers)])
-    searcher, board = _Proposals(ledger), Board()
+    searcher, board = _Proposals(ledger), ProgressBoard()
     with tempfile.TemporaryDirectory(prefix="parley-sweep-") as scratch:
         tuner = ray_tune.Tuner(
             ray_tune.with_resources(ray_tune.with_parameters(run_trial, setup=setup, board=board), room),
@@ -156,7 +168,7 @@ class _Proposals(Searcher):
 class _Results(ray_tune.Callback):
     """Tells the ledger what trials were worth, at the end of each step of Ray Tune: it swallows what is raised elsewhere."""
 
-    def __init__(self, ledger: Ledger, numbers: dict[str, int], wait_s: float, board: Board) -> None:
+    def __init__(self, ledger: Ledger, numbers: dict[str, int], wait_s: float, board: ProgressBoard) -> None:
         self._ledger, self._numbers, self._wait_s, self._board = ledger, numbers, wait_s, board
         self._began = self._up_at = time.monotonic()
         self._shown_at = -math.inf

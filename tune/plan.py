@@ -1,20 +1,106 @@
 """What a sweep is about: a job, where it starts, which settings are turned, what is measured, and what a budget is.
 
 `sweeps` is the list of them; one's own is `path/file.py:NAME` of a `Plan`.
+
+Typed search spaces: which settings of a job a sweep turns, and how far.
+
+A space is a mapping from dotted keys of the job's configuration to what may stand there. It is checked against the
+configuration before anything starts, so that a key that is not there, or a bound that is not allowed, costs nothing.
+
+The sweeps that come with Parley: the knobs of every attack, and of the trainings against them.
+
+Bounds lie an order of magnitude around what the papers or our presets use. Torch-free and Ray-free.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Job
 from parley.envs.core.config import assign, with_values
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry, nearest
-from parley.tune.space import Space, check_space
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+
+ConfigT = TypeVar("ConfigT")
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values, in no order."""
+
+    values: tuple[Value, ...]
+
+    def distribution(self) -> BaseDistribution:
+        """The same for Optuna."""
+        from optuna.distributions import CategoricalDistribution
+
+        return CategoricalDistribution(self.values)
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number from `low` to `high`, both included; `log` draws its magnitude evenly."""
+
+    low: int
+    high: int
+    log: bool = False
+
+    def distribution(self) -> BaseDistribution:
+        """The same for Optuna."""
+        from optuna.distributions import IntDistribution
+
+        return IntDistribution(self.low, self.high, log=self.log)
+
+
+@dataclass(frozen=True)
+class Real:
+    """A number from `low` to `high`; `log` draws its magnitude evenly."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def distribution(self) -> BaseDistribution:
+        """The same for Optuna."""
+        from optuna.distributions import FloatDistribution
+
+        return FloatDistribution(self.low, self.high, log=self.log)
+
+
+Domain = Choice | Integer | Real
+Space = Mapping[str, Domain]
+"""What may stand under each dotted key."""
+
+
+def corners(domain: Domain) -> tuple[Value, ...]:
+    """Values that must be allowed for all others to be."""
+    return domain.values if isinstance(domain, Choice) else (domain.low, domain.high)
+
+
+def check_space(config: Any, space: Space, where: str) -> None:
+    """Finds out whether every setting of a space is there and may take its values.
+
+    Args:
+        config: what the sweep turns settings of.
+        space: which ones.
+        where: who asks, for messages.
+
+    Raises:
+        ConfigError: no such key (with the nearest name), or a corner of the space that is not allowed.
+    """
+    for key, domain in space.items():
+        for corner in corners(domain):
+            with_values(config, {key: corner}, where)
+
 
 sweeps = Registry("sweep", "parley.sweeps")
 for _name, _summary, _attribute in (
@@ -29,7 +115,7 @@ for _name, _summary, _attribute in (
     ("replies", "adversarial training of a generator: rates, rollouts, teacher forcing, discriminator steps", "REPLIES"),
     ("demo", "two scripted bargainers, in seconds", "DEMO"),
 ):
-    sweeps.register(_name, _summary, f"parley.tune.plans:{_attribute}")
+    sweeps.register(_name, _summary, f"parley.tune.plan:{_attribute}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,3 +249,155 @@ def find_plan(name: str) -> Plan:
         what = f"no preset of {plan.job} is called {plan.preset!r}{nearest(plan.preset, presets)}"
         raise ConfigError(what, where=name, fix=f"presets: {', '.join(presets)}")
     return plan
+
+
+GIBBS_ENUM = Plan(
+    job="search",
+    preset="quick",
+    space={
+        "search.candidates": Integer(10, 400, log=True),
+        "search.restarts": Integer(1, 10),
+        "search.max_sweeps": Integer(2, 50, log=True),
+        "objective.lm_weight": Real(0.1, 10.0, log=True),
+        # What is wanted changes what the search goes for; what is measured stays the same type. Only io types weigh the input.
+        "hit": Choice(("io-sample-min-k1", "io-sample-min-k2", "io-sample-min-k3")),
+    },
+    metrics=("hit_rate.io-sample-min-k1",),
+    direction="max",
+    fidelity="limit",
+    budget=90,
+)
+RL_ATTACK = Plan(
+    job="evaluate-exploitability",
+    preset="cheng2019",
+    space={
+        "reinforce.learning_rate": Real(3e-5, 3e-3, log=True),
+        "reinforce.gamma": Real(0.8, 1.0),
+        "reinforce.kl_weight": Real(0.01, 2.0, log=True),
+        "reinforce.supervised_weight": Real(0.05, 2.0, log=True),
+    },
+    # In dialogues that it did not learn from, the target free to go on. Exploitability would count other adversaries too.
+    metrics=("mean_fresh",),
+    direction="max",
+    fidelity="reinforce.dialogues",
+    budget=64_000,
+    workers="env_runners",
+)
+MIN_MAX = Plan(
+    job="minmax",
+    preset="cheng2019",
+    space={
+        "attack.learning_rate": Real(3e-5, 3e-3, log=True),
+        "defence.learning_rate": Real(3e-5, 3e-3, log=True),
+        "defence.gamma": Real(0.8, 1.0),
+        "defence.kl_weight": Real(0.01, 2.0, log=True),
+        "defence.dialogues": Integer(3_200, 51_200, log=True),
+    },
+    metrics=("exploitability",),
+    direction="min",
+    fidelity="rounds",
+    budget=9,
+)
+WHITE_BOX = Plan(
+    job="attack-reactive",
+    preset="cheng2019",
+    space={
+        "search.kappa": Real(0.0, 5.0),
+        "search.max_replacements": Integer(1, 6),
+        "search.proposals": Choice(("pad-scan", "exhaustive", "gradient", "random")),
+    },
+    metrics=("advantage",),
+    direction="max",
+    fidelity="dialogues",
+    budget=900,
+)
+PERTURBATION = Plan(
+    job="evaluate-robustness",
+    preset="quick",
+    space={
+        "perturb.paraphrase_rate": Real(0.1, 1.0),
+        "perturb.grammar_rate": Real(0.1, 1.0),
+        "perturb.swap_every": Integer(2, 12),
+    },
+    # Replies are to change though contexts hardly do; the most words change the most replies, which says nothing.
+    metrics=tuple(
+        f"{kind}.base.{strategy}"
+        for kind in ("change_rate", "context_similarity")
+        for strategy in ("data-paraphrase", "grammar-errors", "random-swap")
+    ),
+    direction="max",
+    fidelity="limit",
+    budget=900,
+)
+ADVERSARIAL_TRAINING = Plan(
+    job="train-adversarial",
+    preset="niu2018",
+    space={
+        "alpha": Real(0.1, 10.0, log=True),
+        "margin": Real(0.01, 1.0, log=True),
+        "fit.learning_rate": Real(2e-5, 2e-3, log=True),
+    },
+    # What replies lose by contexts that should change them, less what they lose on clean ones, both in nats per word.
+    metrics=("margin", "-test_nll"),
+    direction="max",
+    fidelity="fit.max_epochs",
+    budget=9,
+    workers="",
+)
+RANKING = Plan(
+    job="attack-ranking",
+    preset="helpdesk",
+    space={
+        "method": Choice(("greedy", "beam", "random")),
+        "edits": Integer(1, 6),
+        "budget": Integer(10, 500, log=True),
+        # Of the beam alone; one takes the best edit, one after the other.
+        "attack.beams": Integer(1, 16, log=True),
+        "moves": Choice(("context", "context,synonym", "context,insertion", "context,synonym,insertion,deletion,swap")),
+        "attack.keep_tags": Choice((True, False)),
+    },
+    # A larger budget finds no less, so that queries have a price: a hundred of them that of a tenth of all successes.
+    metrics=("success@{budget}.tfidf.{method}", "-0.001*queries_asked.tfidf.{method}"),
+    direction="max",
+    fidelity="limit",
+    budget=90,
+)
+RANKING_TRAINING = Plan(
+    job="train-matcher",
+    preset="hardened",
+    space={"adversary_share": Real(0.02, 1.0, log=True), "fit.learning_rate": Real(1e-4, 3e-3, log=True)},
+    # Right replies first among candidates as they are, and as adversaries leave them: one is easily won by losing the other.
+    metrics=("validation_r@1", "validation_r@1_attacked"),
+    direction="max",
+    fidelity="fit.max_epochs",
+    budget=6,
+    workers="",
+)
+REPLIES = Plan(
+    job="minmax-replies",
+    preset="helpdesk",
+    space={
+        "learning.generator_rate": Real(1e-5, 3e-3, log=True),
+        "learning.discriminator_rate": Real(1e-4, 1e-2, log=True),
+        "learning.discriminator_steps": Integer(0, 8),
+        "learning.teacher_steps": Integer(0, 3),
+        "num_rollouts": Integer(1, 8, log=True),
+    },
+    # Of the best round. AdverSuc never without machine-vs-random: their sum is 1 of random replies of people (.5 and .5), of
+    # one reply to everybody and of none (0 and 1); with every share of noise it nears 1, so that noise pays nobody above that.
+    # What replies lose on recorded ones has a price: a judge is deceived by much that nobody says.
+    metrics=("validation_adversuc", "validation_random", "-0.1*validation_nll"),
+    direction="max",
+    fidelity="learning.rounds",
+    budget=9,
+    workers="env_runners",
+)
+DEMO = Plan(
+    job="selfplay",
+    preset="scripted",
+    space={"adversary": Choice(("scripted", "scripted-tough")), "max_turns": Integer(4, 20)},
+    metrics=("advantage",),
+    direction="max",
+    fidelity="dialogues",
+    budget=180,
+)

@@ -6,7 +6,9 @@
     again/TRIAL/RUN                        those of the best settings, from seeds that chose nothing
 
 Each trial reserves a CPU for itself and one for every actor of its own, in one placement group that its actors are put into:
-two trials never wait for each other's actors. A sweep that was killed goes on from its rows: `parley.tune.ledger` says how.
+two trials never wait for each other's actors. A sweep that was killed goes on from its rows: `parley.tune.trial` says how.
+
+The rows of a sweep: a trial each.
 """
 
 from __future__ import annotations
@@ -18,27 +20,43 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.runs.documents import write_whole
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY, reading_summary, write_whole
+from parley.engine.core.runs.parts import OK, list_of, with_base
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK
-from parley.engine.core.runs.summary import reading_summary
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count
 from parley.engine.core.verbs.catalogue import find
-from parley.engine.core.verbs.command import flat
-from parley.engine.core.verbs.job import Job, Reporter, Result, Summary
+from parley.engine.core.verbs.job import Job, Reporter, Result, Summary, flat
 from parley.engine.core.verbs.sharded import session
 from parley.envs.core.config import put, to_dict
 from parley.envs.core.errors import ClusterError, ParleyError, RefusedModelError, RunError
 from parley.envs.core.storage.uris import display_path
 from parley.tune.config import RESUME_SAFE, SweepConfig
-from parley.tune.ledger import best_row, nothing_worked
 from parley.tune.plan import Plan, find_plan
-from parley.tune.rows import SWEEP_TRIALS
-from parley.tune.trial import Setup, measure
+from parley.tune.trial import Setup, best_row, measure, nothing_worked
+
+SWEEP_TRIALS = with_base(
+    [
+        # Its settings by dotted key as JSON, and what it was measured by, as an estimate over its repeats at the largest budget
+        # that it was given.
+        pa.field("parameters", pa.string()),
+        pa.field("value", pa.float64()),
+        pa.field("low", pa.float64()),
+        pa.field("high", pa.float64()),
+        pa.field("n", pa.int64()),
+        pa.field("budget", pa.int64()),
+        # What it was worth at each budget, rising.
+        pa.field("by_budget", list_of(pa.struct([pa.field("budget", pa.int64()), pa.field("value", pa.float64())]))),
+        # Whether the largest was a whole trial's, and where the runs of the trial lie, below the sweep's folder.
+        pa.field("whole", pa.bool_()),
+        pa.field("runs", pa.string()),
+    ]
+)
+"""One trial of a sweep per row, in the order in which they were started."""
+
 
 BEST, PLAN, AGAIN = "best.yaml", "plan", "again"
 LEGEND = {

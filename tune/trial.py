@@ -2,34 +2,143 @@
 
 A budget is a run of its own rather than more rows in the last one: runs of another size draw other items, and a run's
 configuration never changes. A trial that is done again after a kill finds its finished runs and goes on with the others.
+
+What running trials say of themselves: a line each, which the driver shows. Nothing is decided by it, and nothing is kept.
+
+Ray Tune hears of a trial at the end of a budget, which may take hours.
+
+Which settings come next: Optuna's tree-structured Parzen estimator, told what earlier trials were worth.
+
+Source: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization", section 4, as Optuna has it.
+
+A trial that was stopped early counts as pruned at the budget that it reached, so its value is never set against one of the
+whole budget. What a trial is given is drawn from a stream of its own number: it depends on the seed and on what was known when
+it was asked for, and not on how often the sweep was interrupted before.
+
+What a sweep knows of its trials, all of it read from and written to its run folder, row by row and event by event.
+
+Nothing of Ray Tune's own state is kept, which it stores in a format that can run code when it is read. The settings of a trial
+are an event before it starts, its values a row when it ends; whoever opens the folder knows as much as who was killed.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import optuna
+from optuna.samplers import TPESampler
+from optuna.trial import Trial, TrialState
 
-from parley.engine.core.ray.progress_board import Board
-from parley.engine.core.runs.remote_lock import STALE_S, keeper_of
-from parley.engine.core.stats.repeats import over_runs
+from parley.engine.core.ray.record import ProgressBoard
+from parley.engine.core.runs.parts import OK, error_row, ok_row
+from parley.engine.core.runs.remote_sync import STALE_S, keeper_of
+from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.verbs.job import FAILURE, Result
+from parley.engine.core.stats.tables import over_runs
+from parley.engine.core.verbs.job import FAILURE, Reporter, Result
 from parley.envs.core.config import with_values
 from parley.envs.core.errors import RefusedModelError, RunError
-from parley.envs.core.registry import nearest
+from parley.envs.core.registry import nearest, require_trust_in
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import local_copy
-from parley.tune.plan import Plan
-from parley.tune.trial_progress import TrialReporter
+from parley.tune.plan import Plan, Space
+
+EVERY_S = 2.0
+"""Seconds between two lines of a trial."""
+
+
+class TrialReporter:
+    """Tells in a line what a trial's job reports.
+
+    Args:
+        put: takes the line.
+        about: begins the line: which run of the trial this is.
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, put: Callable[[str], None], about: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._put, self._about, self._clock = put, about, clock
+        self._told = -EVERY_S
+        self._of = ""
+
+    def stage(self, title: str, total: int, unit: str) -> None:
+        """Tells what is done now, at once."""
+        self._of = f"/{total:,} {unit}" if total else f" {unit}"
+        self._tell(title)
+
+    def advance(self, done: float, note: str = "") -> None:
+        """Tells how far that is when the last line is some seconds old."""
+        if self._clock() - self._told >= EVERY_S:
+            self._tell(f"{int(done):,}{self._of}" + (f", {note}" if note else ""))
+
+    def say(self, text: str) -> None:
+        """Nothing: what trials comment on would be said again by each."""
+
+    def _tell(self, text: str) -> None:
+        self._told = self._clock()
+        self._put(f"{self._about}: {text}")
+
+
+class Study:
+    """What is known of a sweep's trials, by their numbers, which rise from trial to trial.
+
+    Args:
+        space: which settings, by dotted key.
+        direction: which way is better.
+        seed: the sweep's.
+    """
+
+    def __init__(self, space: Space, direction: Literal["max", "min"], seed: int) -> None:
+        self._study = optuna.create_study(direction="maximize" if direction == "max" else "minimize")
+        self._distributions = {key: domain.distribution() for key, domain in space.items()}
+        self._seed = seed
+        self._running: dict[int, Trial] = {}
+
+    def propose(self, number: int) -> dict[str, Any]:
+        """Settings for a new trial, by dotted key."""
+        self._study.sampler = TPESampler(seed=derive_seed(self._seed, "optuna", number) % 2**32)
+        return self._ask(number)
+
+    def recall(self, number: int, parameters: Mapping[str, Any]) -> None:
+        """Notes a trial that was given its settings before."""
+        self._study.enqueue_trial(dict(parameters))
+        self._ask(number)
+
+    def tell(self, number: int, values: Mapping[int, float], *, whole: bool) -> None:
+        """Notes what a trial was worth, which has ended.
+
+        Args:
+            number: of the trial.
+            values: by rising budget, at least one.
+            whole: whether the last budget is the whole one.
+        """
+        trial = self._running.pop(number)
+        for budget, value in values.items():
+            trial.report(value, budget)
+        if whole:
+            self._study.tell(trial, value)
+        else:
+            self._study.tell(trial, state=TrialState.PRUNED)
+
+    def fail(self, number: int) -> None:
+        """Notes that a trial ended without a value."""
+        self._study.tell(self._running.pop(number), state=TrialState.FAIL)
+
+    def _ask(self, number: int) -> dict[str, Any]:
+        trial = self._running[number] = self._study.ask(self._distributions)
+        return trial.params
+
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +185,7 @@ def trial_name(number: int) -> str:
     return f"{number:05d}"
 
 
-def run_trial(given: Mapping[str, Any], setup: Setup, board: Board) -> None:
+def run_trial(given: Mapping[str, Any], setup: Setup, board: ProgressBoard) -> None:
     """Runs a trial inside Ray Tune, which may end it after any budget.
 
     What the job raises is reported and not raised, so that Ray Tune starts a trial again when its process is lost and not when
@@ -170,3 +279,172 @@ def _measured(terms: Mapping[str, float], result: Result) -> Estimate:
         return found[0]
     # Of different quantities: their spread is no interval.
     return Estimate(float(np.mean([each.value for each in found])), math.nan, math.nan, min(each.n for each in found))
+
+
+PROPOSED = "trial"
+"""Kind of the event that says which settings a trial is given; written before it starts."""
+HOPELESS = 3
+"""Failures for one reason, and no success, after which a sweep gives up."""
+
+Row = Mapping[str, Any]
+
+
+class Ledger:
+    """The trials of a sweep: which are left, what the next one is given, and what each was worth.
+
+    Args:
+        folder: the sweep's run, opened for writing.
+        setup: what all trials have in common.
+        study: proposes settings; knows nothing yet.
+        num_trials: all of them.
+        reporter: hears of every trial that ends, and how the others stand.
+    """
+
+    def __init__(self, folder: RunFolder, setup: Setup, study: Study, num_trials: int, reporter: Reporter) -> None:
+        self._folder, self._setup, self._num_trials, self._reporter = folder, setup, num_trials, reporter
+        self._study = study
+        self._rows = {int(row["item_key"]): row for row in folder.read_rows().to_pylist() if row["status"] == OK}
+        proposed = [
+            event for event in folder.events({PROPOSED: {"number": int, "parameters": dict}}) if event["kind"] == PROPOSED
+        ]
+        self._known = {event["number"]: event["parameters"] for event in proposed}
+        self._known |= {number: json.loads(row["parameters"]) for number, row in self._rows.items()}
+        require_trust_in(self._known)
+        self._reasons: list[str] = []
+        self._news = ""
+        for number, parameters in sorted(self._known.items()):
+            self._study.recall(number, parameters)
+            if number in self._rows:
+                self._study.tell(number, values_of(self._rows[number]), whole=self._rows[number]["whole"])
+        # A trial that was interrupted, or failed, goes first and is given what it was given before.
+        self._left = deque(number for number in range(num_trials) if number not in self._rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Ray Tune pickles its searcher and callbacks for a restart that is not ours; locks and screens cannot be.
+        return {}
+
+    @property
+    def num_left(self) -> int:
+        """Trials that have not been handed out."""
+        return len(self._left)
+
+    @property
+    def num_ended(self) -> int:
+        """Trials that have ended, well or not."""
+        return len(self._rows) + len(self._reasons)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trial has ended."""
+        return self.num_ended == self._num_trials
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of trials that worked, in the order of their numbers."""
+        return [row for _, row in sorted(self._rows.items())]
+
+    def next_trial(self) -> tuple[int, dict[str, Any]]:
+        """The number and the settings of the trial to start now; there must be one left.
+
+        Raises:
+            RunError: the disk refuses.
+        """
+        number = self._left.popleft()
+        if number in self._known:
+            return number, dict(self._known[number])
+        parameters = self._study.propose(number)
+        self._folder.event(PROPOSED, number=number, parameters=parameters)
+        self._known[number] = parameters
+        return number, parameters
+
+    def hear(self, news: str) -> None:
+        """Tells the reporter how the running trials stand."""
+        self._news = news
+        self._tell()
+
+    def take_back(self, number: int) -> None:
+        """Puts a trial that lost its process before those that have not begun."""
+        self._left.appendleft(number)
+
+    def end(self, number: int, values: Mapping[int, Estimate]) -> None:
+        """Stores what a trial was worth.
+
+        Args:
+            number: of the trial.
+            values: by rising budget, at least one.
+
+        Raises:
+            RunError: the disk refuses.
+        """
+        *_, (largest, last) = values.items()
+        whole = largest == self._setup.budgets[-1]
+        row = {
+            **ok_row("", self._setup.seed),
+            **last.to_json(),
+            "budget": largest,
+            "whole": whole,
+            "by_budget": [{"budget": budget, "value": value.value} for budget, value in values.items()],
+            **self._common(number),
+        }
+        self._write(number, row)
+        self._rows[number] = row
+        self._study.tell(number, values_of(row), whole=whole)
+        self._tell()
+
+    def fail(self, number: int, reason: str) -> None:
+        """Stores that a trial failed.
+
+        Args:
+            number: of the trial.
+            reason: why, in one line or some.
+
+        Raises:
+            RunError: the disk refuses; or all trials fail, for one reason.
+        """
+        self._write(number, error_row("", self._setup.seed, reason) | self._common(number))
+        self._study.fail(number)
+        self._reasons.append(reason)
+        self._tell()
+        if not self._rows and self._reasons[-HOPELESS:] == [reason] * HOPELESS:
+            raise nothing_worked(self._folder, reason)
+
+    def _common(self, number: int) -> dict[str, Any]:
+        name = trial_name(number)
+        return {"item_key": name, "parameters": json.dumps(self._known[number], sort_keys=True), "runs": trial_folder(number)}
+
+    def _write(self, number: int, row: Row) -> None:
+        self._folder.write_shard(trial_name(number), [row])
+
+    def _tell(self) -> None:
+        early = sum(not row["whole"] for row in self._rows.values())
+        best = best_row(self.rows, self._setup.plan.direction)
+        parts = (
+            f"best {best['value']:.4g} (trial {int(best['item_key'])})" if best else "",
+            f"{early} stopped early" if early else "",
+            f"{len(self._reasons)} failed" if self._reasons else "",
+            self._news,
+        )
+        self._reporter.advance(self.num_ended, ", ".join(filter(None, parts)))
+
+
+def values_of(row: Row) -> dict[int, float]:
+    """What a trial was worth, by rising budget."""
+    return {entry["budget"]: entry["value"] for entry in row["by_budget"]}
+
+
+def best_row(rows: Sequence[Row], direction: str) -> Row | None:
+    """The best of the trials that were given the whole budget, the earlier one of two alike; None where there is none.
+
+    Args:
+        rows: in the order of the trials' numbers.
+        direction: "max" or "min".
+    """
+    whole = [row for row in rows if row["status"] == OK and row["whole"]]
+    sign = 1 if direction == "max" else -1
+    return max(whole, key=lambda row: sign * row["value"], default=None)
+
+
+def nothing_worked(folder: RunFolder, reason: str | None) -> RunError:
+    """The error of a sweep without any result."""
+    fix = "mend what it says, then the same command tries the trials again"
+    return RunError("no trial of the sweep came to its end", where=folder.path, got=reason, fix=fix)

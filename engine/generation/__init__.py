@@ -7,19 +7,19 @@ the Monte Carlo search is made fast), then `baselines.py` and `losses.py`. All a
 examples are sampled, and when, is decided elsewhere.
 """
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,
     {
-        "ReplyActions": "rewards.replies",
-        "ResponseWeights": "rewards.weights",
-        "RewardSettings": "rewards.settings",
-        "RunningMean": "rewards.baselines",
-        "policy_loss": "rewards.losses",
+        "ReplyActions": "rewards.rewards",
+        "ResponseWeights": "rewards.rewards",
+        "RewardSettings": "settings",
+        "RunningMean": "rewards.rewards",
+        "policy_loss": "rewards.rewards",
         "prefix_rewards": "rewards.rewards",
-        "reply_actions": "rewards.replies",
+        "reply_actions": "rewards.rewards",
         "reply_rewards": "rewards.rewards",
-        "rollout_rewards": "rewards.rollouts",
+        "rollout_rewards": "rewards.rewards",
     },
 )

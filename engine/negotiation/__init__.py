@@ -4,7 +4,7 @@
 learner meets; `transfer.py` plugs learned sentences in; `adversary.py` and below search for words.
 """
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,
@@ -12,6 +12,6 @@ __all__, __getattr__ = public(
         "Opponent": "attacks.opponents",
         "ReinforceConfig": "attacks.settings",
         "TrainingRoster": "attacks.opponents",
-        "TransferAgent": "attacks.transfer",
+        "TransferAgent": "attacks.tactics",
     },
 )

@@ -28,15 +28,13 @@ from parley.envs.core.play import Session, Utterances, agent_errors
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.negotiation.agents import is_chat_model
 from parley.envs.negotiation.demands import Demand, last_demand
-from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, EOS_ID, PAD_ID, SELECTION, SELECTION_ID, UNK, UNK_ID, Vocabulary
 from parley.envs.negotiation.game import Agent, SideView
-from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID, UNK, UNK_ID, Vocabulary
-from parley.policies.chat import bargaining
+from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.model import Message, ScoringChatModel
 from parley.policies.chat.seat import ChatSeat, chat_model
-from parley.policies.negotiator.checkpoints import load_model
-from parley.policies.negotiator.model import Negotiator
-from parley.policies.negotiator.scoring import token_nll
+from parley.policies.negotiator.model import Negotiator, token_nll
+from parley.policies.negotiator.speaker import load_model
 
 DEFAULT = ChatSeat()
 CANDIDATES_PER_PASS = 8192
@@ -172,7 +170,7 @@ def admissible(
     return passed
 
 
-class HeardView(SideView):
+class FilteredView(SideView):
     """What a side hears behind a filter: its view, with one `<unk>` for each sentence of the other that is stopped.
 
     Words that are not stopped keep the draws that they would have without a filter.
@@ -334,7 +332,7 @@ class DefendedSession:
 
     def __init__(self, agent: DefendedAgent, view: SideView) -> None:
         self._agent = agent
-        self._heard = None if agent.ears is None else HeardView(view, agent.ears)
+        self._heard = None if agent.ears is None else FilteredView(view, agent.ears)
         self._view = view if self._heard is None else self._heard
         self.inner: list[Session] = []
         self._session: Session = self._joined(self._view)

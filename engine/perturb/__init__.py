@@ -6,16 +6,16 @@ is a pure function of tokenised turns and a seed; nothing here knows of Ray or o
     from parley.engine.perturb import perturb_text, perturb_texts
 """
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,
     {
         "Expectation": "strategy",
         "OnUtterances": "strategy",
-        "PerturbSettings": "settings",
-        "perturb_by_strategy": "augment",
-        "perturb_text": "augment",
-        "perturb_texts": "augment",
+        "PerturbSettings": "strategy",
+        "perturb_by_strategy": "catalogue",
+        "perturb_text": "catalogue",
+        "perturb_texts": "catalogue",
     },
 )

@@ -2,18 +2,204 @@
 
 Each is a function `build(settings, resources) -> Strategy` beside its strategy: `settings` are the user's, `resources` what
 strategies share (`resources.py`).
+
+What strategies share: the words that may enter, where data lies, and a lexicon that is opened when it is first asked.
+
+Not here: what the lexicons know (`lexicon.py`, `nltk_lexicon.py`, `built_in.py`).
+
+What perturbation strategies promise (`strategy.Strategy`).
+
+Perturbations as a library call, for whoever wants more of a data set's sentences.
+
+    >>> from parley.engine.perturb import perturb_text
+    >>> perturb_text("I installed Ubuntu 10.04 from http://ubuntu.com, but it doesn't BOOT!", "random-swap", seed=2)
+    "I installed 10.04 Ubuntu from http://ubuntu.com, it but doesn't BOOT!"
+
+Around the words that change all stays as it is: capitals, blanks, addresses, punctuation (`rewriting.py`). `<eou>` and `<eot>`
+in a text tell utterances and turns apart (`envs/corpora/pairs/turns.py`), and stay too. What becomes of a text depends on the
+text and the seed alone, not on where it stands in a list; other seeds give other versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.perturb.strategy import Strategy
+from parley.engine.perturb.strategies.draws import seeds_of
+from parley.engine.perturb.strategies.texts import Edits, Texts
+from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings, Strategy
+from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.own_code import made_part
-from parley.envs.core.registry import Registry, nearest
+from parley.envs.core.registry import Registry, made_part, nearest
+from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.contexts import said
+from parley.envs.corpora.pairs.turns import Turns, parse_turns
+
+if TYPE_CHECKING:
+    from parley.engine.perturb.lexicon.opposites import Lexicon
+    from parley.engine.perturb.lexicon.tagger import NGrams
+
+
+ENOUGH = 500_000
+"""Words of a corpus at least whose trigrams judge edits: those of less text find odd what they have not met."""
+HELP_CHANNELS = frozenset({"ubuntu_irc", "ubuntu_dialogues", "helpdesk", "helpdesk_paraphrases"})
+"""Corpora of people who ask for help with computers."""
+USUAL = 3
+"""How often a corpus says a word at least that is called usual."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What strategies share.
+
+    Args:
+        settings: the user's.
+        words: words that the model knows; only these may enter a context. None lets every word enter. What is no collection
+            tells of any word whether a model can spell it.
+        common: words that random inputs are drawn from; most frequent first.
+        data_root: where corpora lie.
+        device: torch device of the paraphraser.
+        corpus: whose training split says what is usual and fluent unless the settings name one; empty: none is at hand.
+    """
+
+    settings: PerturbSettings
+    words: Container[str] | None = None
+    common: Sequence[str] = ()
+    data_root: Path | None = None
+    device: str = "cpu"
+    corpus: str = ""
+
+    def may_enter(self, words: Sequence[str]) -> bool:
+        """Whether a model knows all of these words."""
+        return self.words is None or all(word in self.words for word in words)
+
+    @property
+    def listed(self) -> Container[str]:
+        """The words that the model knows as such; none where it spells them, or no model is named."""
+        return self.words if isinstance(self.words, Collection) else ()
+
+    def is_usual(self, word: str) -> bool:
+        """Whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
+        return self.may_enter((word,)) and (self.language is None or self.language.counts[word] >= USUAL)
+
+    @property
+    def is_help_channel(self) -> bool:
+        """Whether the corpus is one that this project's lists of such channels were written from."""
+        return (self.settings.corpus or self.corpus) in HELP_CHANNELS
+
+    @property
+    def language(self) -> NGrams | None:
+        """The trigrams of a corpus that is large enough to judge edits; None where none is at hand.
+
+        Raises:
+            DataError: the corpus cannot be read.
+        """
+        found = self.trigrams
+        return found if found is not None and found.num_words >= ENOUGH else None
+
+    @cached_property
+    def trigrams(self) -> NGrams | None:
+        """Those of the corpus, however small; None where none is at hand.
+
+        Raises:
+            DataError: the corpus cannot be read.
+        """
+        from parley.engine.perturb.lexicon.tagger import NGrams
+
+        corpus = self.settings.corpus or self.corpus
+        if not corpus:
+            return None
+        return NGrams(said(load_pairs(corpus, self.data_root, every_word=True), "train"))
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """The lexicon that the settings name.
+
+        Raises:
+            DataError: NLTK's data are not there.
+        """
+        from parley.engine.perturb.lexicon.built_in import open_lexicon
+
+        return open_lexicon(self.settings.lexicon)
+
+
+_CONTEXTS: list[Turns] = [
+    parse_turns(line)
+    for line in (
+        "i tried to install the old packages twice , but it does not work <eot> what can you do ?",
+        "open the file again <eou> it was closed on monday <eot> is that right ?",
+        "zz9 \N{GRINNING FACE} 中文",
+    )
+]
+_EMPTY: list[Turns] = [(((),),), (((), ()), ((),))]
+_SEEDS = [3, 5, 8]
+
+
+def make(named: Any) -> Strategy:
+    """A strategy from a class, a function or an object; functions are called with settings and resources, classes without."""
+    settings = PerturbSettings(lexicon="built-in")
+    if not callable(named):
+        strategy: Strategy = named
+    elif isinstance(named, type):
+        strategy = named()
+    else:
+        strategy = named(settings, Resources(settings))
+    return strategy
+
+
+def _says_what_it_is(strategy: Strategy) -> None:
+    """Says its name, and whether a model's answer should change."""
+    expect(isinstance(strategy.name, str) and bool(strategy.name), "name is a text", repr(strategy.name))
+    expect(strategy.expectation in list(Expectation), "expectation is an Expectation", repr(strategy.expectation))
+
+
+def _keeps_boundaries(strategy: Strategy) -> None:
+    """Returns each context with as many turns of as many utterances, all tuples of words."""
+    perturbed = strategy.perturb(_CONTEXTS, _SEEDS)
+    expect(len(perturbed) == len(_CONTEXTS), f"{len(_CONTEXTS)} contexts", len(perturbed))
+    for before, after in zip(_CONTEXTS, perturbed, strict=True):
+        shapes = [[len(turn) for turn in turns] for turns in (before, after)]
+        expect(shapes[0] == shapes[1], f"turns of {shapes[0]} utterances", shapes[1])
+        for utterance in (utterance for turn in after for utterance in turn):
+            right = isinstance(utterance, tuple) and all(isinstance(word, str) for word in utterance)
+            expect(right, "an utterance is a tuple of words", repr(utterance))
+
+
+def _leaves_nothing_as_nothing(strategy: Strategy) -> None:
+    """Leaves empty utterances empty, and no context no context."""
+    expect(strategy.perturb([], []) == [], "an empty list", strategy.perturb([], []))
+    expect(strategy.perturb(_EMPTY, [1, 2]) == _EMPTY, "empty utterances", strategy.perturb(_EMPTY, [1, 2]))
+
+
+def _repeats_itself(strategy: Strategy) -> None:
+    """Makes the same of a context from the same seed."""
+    first, second = strategy.perturb(_CONTEXTS, _SEEDS), strategy.perturb(_CONTEXTS, _SEEDS)
+    expect(first == second, "the same contexts twice", "others the second time")
+
+
+def _is_the_same_alone(strategy: Strategy) -> None:
+    """Makes the same of a context whatever else is perturbed with it."""
+    alone = [strategy.perturb([context], [seed])[0] for context, seed in zip(_CONTEXTS, _SEEDS, strict=True)]
+    same_alone(strategy.perturb(_CONTEXTS, _SEEDS), alone, "a perturbed context")
+
+
+def _does_something(strategy: Strategy) -> None:
+    """Changes at least one of three plain contexts, for some seed."""
+    changed = any(strategy.perturb(_CONTEXTS, [seed] * len(_CONTEXTS)) != _CONTEXTS for seed in range(20))
+    expect(changed, "another text", "every context as it was, for twenty seeds")
+
+
+STRATEGY = Kind(
+    "perturbation strategy",
+    "parley.engine.perturb.strategy.Strategy",
+    ("perturb", "expectation"),
+    make,
+    (_says_what_it_is, _keeps_boundaries, _leaves_nothing_as_nothing, _repeats_itself, _is_the_same_alone, _does_something),
+)
+
 
 strategies = Registry("perturbation strategy", "parley.strategies")
 for _name, _summary, _target in (
@@ -104,3 +290,83 @@ def build(chosen: Sequence[str], settings: PerturbSettings, resources: Resources
     """
     members = ("name", "expectation", "perturb")
     return [made_part(strategies.kind, name, strategies.get(name), members, settings, resources) for name in chosen]
+
+
+DEFAULT = PerturbSettings()
+
+
+def perturb_text(text: str, strategy: str | Strategy, *, seed: int = 1, settings: PerturbSettings = DEFAULT) -> str:
+    """A perturbed text; see `perturb_texts`."""
+    return perturb_texts([text], strategy, seed=seed, settings=settings)[0]
+
+
+def perturb_texts(
+    texts: Sequence[str], strategy: str | Strategy, *, seed: int = 1, settings: PerturbSettings = DEFAULT
+) -> list[str]:
+    """Perturbed texts; many at once are much faster than one by one.
+
+    Args:
+        texts: as people write them; those that hold nothing to perturb come back as they are.
+        strategy: a registered name, or a strategy that was built with resources of one's own (`catalogue.build`).
+        seed: at least 0.
+        settings: of a strategy given by name, in which every word may enter.
+
+    Raises:
+        ConfigError: no such strategy, several of them, or it needs a setting that is not given.
+        DataError: what it leans on is not there.
+    """
+    if isinstance(strategy, str) and len(names(strategy)) > 1:
+        fix = "perturb_by_strategy takes several, and returns the texts of each"
+        raise ConfigError("one strategy perturbs texts", where="perturb_texts", got=strategy, fix=fix)
+    built = _opened(strategy, settings) if isinstance(strategy, str) else strategy
+    read = Texts(texts)
+    return read.rewritten(edits_of(read, built, seed))
+
+
+def perturb_by_strategy(
+    texts: Sequence[str], strategies: str | Sequence[str | Strategy], *, seed: int = 1, settings: PerturbSettings = DEFAULT
+) -> dict[str, list[str]]:
+    """The texts as each of several strategies perturbs them; see `perturb_texts`.
+
+    Args:
+        texts: lines.
+        strategies: names and groups separated by commas, as the command line takes them, or a list of names and strategies.
+        seed: at least 0.
+        settings: of strategies given by name.
+
+    Returns:
+        The perturbed texts by the name of the strategy.
+    """
+    chosen: Sequence[str | Strategy] = names(strategies) if isinstance(strategies, str) else strategies
+    called = {each if isinstance(each, str) else each.name: each for each in chosen}
+    return {name: perturb_texts(texts, each, seed=seed, settings=settings) for name, each in called.items()}
+
+
+def edits_of(texts: Texts, strategy: Strategy, seed: int) -> Edits:
+    """What a strategy changes in texts.
+
+    Args:
+        texts: as they were read.
+        strategy: what perturbs them; one that does not say what it changes is asked what comes out.
+        seed: at least 0.
+    """
+    seeds = seeds_of(seed, texts.texts)
+    if isinstance(strategy, ByEdits):
+        return strategy.edits(texts.flat, seeds)
+    return texts.edits_to(_perturbed(strategy, texts.flat.contexts, seeds), strategy.name)
+
+
+def _perturbed(strategy: Strategy, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+    found = strategy.perturb(contexts, seeds)
+    if len(found) != len(contexts):
+        fix = "return one for each, in their order"
+        raise ConfigError(
+            f"{strategy.name} made {len(found)} contexts of {len(contexts)}", got=type(strategy).__name__, fix=fix
+        )
+    return found
+
+
+@lru_cache(maxsize=32)
+def _opened(name: str, settings: PerturbSettings) -> Strategy:
+    (strategy,) = build([name], settings, Resources(settings))
+    return strategy

@@ -7,26 +7,26 @@ wanted, `drafts.py` and `moves.py` for how a reply is edited, `constraints.py` f
 and `gaslite.py` for the order in which edits are tried, and `outcomes.py` for what is read off.
 """
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,
     {
-        "AttackOutcome": "attacks.outcomes",
+        "AttackOutcome": "attacks.cases",
         "AttackSettings": "attacks.settings",
-        "EditorModule": "rl.editing",
-        "EditBeam": "attacks.methods",
-        "FixedRule": "attacks.methods",
-        "Gaslite": "attacks.gaslite",
-        "ImportanceGreedy": "attacks.methods",
-        "RandomEdits": "attacks.methods",
-        "RandomSteps": "attacks.gaslite",
-        "RandomWords": "attacks.gaslite",
+        "EditorModule": "rl",
+        "EditBeam": "attacks.attack",
+        "FixedRule": "attacks.attack",
+        "Gaslite": "attacks.attack",
+        "ImportanceGreedy": "attacks.attack",
+        "RandomEdits": "attacks.attack",
+        "RandomSteps": "attacks.attack",
+        "RandomWords": "attacks.attack",
         "RankAttack": "attacks.attack",
         "RankGoal": "attacks.goals",
-        "SlopeGreedy": "attacks.methods",
+        "SlopeGreedy": "attacks.attack",
         "compose_attack": "attacks.catalogue",
-        "success_curve": "attacks.outcomes",
-        "transferred": "attacks.outcomes",
+        "success_curve": "attacks.cases",
+        "transferred": "attacks.cases",
     },
 )

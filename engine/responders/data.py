@@ -15,22 +15,30 @@ from rich.text import Text
 from tyro import conf
 
 from parley.engine.core.cli.flags import parse
-from parley.engine.core.cli.screen import watching
-from parley.engine.core.cli.tables import make_console, show_lines, show_table
-from parley.engine.core.cli.verbs import Verb
+from parley.engine.core.cli.main import Verb
+from parley.engine.core.cli.screen import make_console, show_lines, show_table, watching
 from parley.engine.core.verbs.job import Reporter
-from parley.engine.responders.corpora.candidates import CandidateCheck, CandidateInfo, CandidateSplitInfo
-from parley.engine.responders.corpora.chats import ChatCheck, ChatInfo, ChatSplitInfo, export_chats
-from parley.engine.responders.corpora.data import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
-from parley.engine.responders.corpora.facts import Problem
-from parley.engine.responders.corpora.nltk_data import NLTK, get_nltk
-from parley.engine.responders.corpora.pairs import PairCheck, PairInfo, PairSplitInfo
-from parley.envs.corpora.download import Progress
+from parley.engine.responders.corpora import CorpusInfo, SplitInfo, check_corpus, describe_corpus, get_corpus, list_corpora
+from parley.engine.responders.corpus_info import (
+    NLTK,
+    CandidateCheck,
+    CandidateInfo,
+    CandidateSplitInfo,
+    ChatCheck,
+    ChatInfo,
+    ChatSplitInfo,
+    PairCheck,
+    PairInfo,
+    PairSplitInfo,
+    Problem,
+    export_chats,
+    get_nltk,
+)
+from parley.envs.corpora.arrow import Progress, root_words
 from parley.envs.corpora.lines import data_command
 from parley.envs.corpora.own_files import own_file
 from parley.envs.corpora.pairs.compiled import nothing_to_measure
 from parley.envs.corpora.pairs.corpora import is_path
-from parley.envs.corpora.root import root_words
 from parley.envs.ranking.groups import CandidateKind
 
 _MOST_OF_A_KIND = 10

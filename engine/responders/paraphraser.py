@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from parley.engine.core.stats.training import REWRITING, TEXT
+from parley.engine.core.stats.known import REWRITING, TEXT
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.supervised import FitJob, Fitting, PairFitConfig, open_pairs
 from parley.envs.core.config import check
 from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.arrow import root_words
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.envs.corpora.root import root_words
 from parley.policies.paraphraser import settings
 from parley.policies.paraphraser.settings import PointerFitConfig, PointerSizes
 
@@ -63,10 +63,7 @@ class TrainParaphraser(FitJob[TrainParaphraserConfig]):
     legend = REWRITING | TEXT
 
     def prepare(self, config: TrainParaphraserConfig, path: Path, reporter: Reporter) -> Fitting:
-        from parley.policies.paraphraser.batches import RewriteExamples
-        from parley.policies.paraphraser.checkpoints import save_pointer_generator
-        from parley.policies.paraphraser.fit import PointerFit
-        from parley.policies.paraphraser.model import PointerGenerator
+        from parley.policies.paraphraser.model import PointerFit, PointerGenerator, RewriteExamples, save_pointer_generator
 
         # A network that copies must tell words apart that it does not know.
         corpus = open_pairs(config, every_word=True)

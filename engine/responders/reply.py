@@ -6,6 +6,10 @@ recorded one, where the corpus knows. A reply without a word is no line, and is 
 is no reply (`parley.policies.chat.model.AnswerKind`), whose kind and reasoning stand in its row. Who reads the files goes by
 contexts. Validation and test contexts that stand in the training split, too, are left out: a model may know their replies by
 heart.
+
+`parley play reply`: a person talks with a response model at the terminal.
+
+Answers of a chat model that are no reply are counted in the end; where most are none, nobody talked and the status is 1.
 """
 
 from __future__ import annotations
@@ -17,51 +21,142 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pyarrow as pa
+from tyro import conf
 
+from parley.engine.core.cli.flags import parse
+from parley.engine.core.cli.main import Verb
+from parley.engine.core.cli.screen import StandardTerminal, Terminal, make_console, show_lines, watching
 from parley.engine.core.ray.record import Counts, Rows
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.runs.answers import ANSWERED, answer_columns
-from parley.engine.core.runs.documents import write_whole
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.documents import SUMMARY, write_whole
+from parley.engine.core.runs.parts import ANSWERED, OK, answer_columns, ok_row, with_base
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK, ok_row, with_base
-from parley.engine.core.stats.answers import (
+from parley.engine.core.stats.statistics import (
     NO_REPLY,
     NO_REPLY_METRICS,
+    NOTHING,
+    REPLIES,
+    Estimate,
+    Metric,
+    finished,
+    has_word,
     is_no_reply,
     kinds_of_rows,
     kinds_told,
     no_reply_metrics,
+    reply_metrics,
 )
-from parley.engine.core.stats.replies import REPLIES, has_word, reply_metrics
-from parley.engine.core.stats.rows import finished
-from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
 from parley.engine.core.verbs.checkpoints import absolute_name, located
-from parley.engine.core.verbs.isolate_failures import rows_apart
-from parley.engine.core.verbs.job import Job, Reporter, Result, Silent, Summary
-from parley.engine.core.verbs.sample import drawn
-from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
+from parley.engine.core.verbs.job import Job, Reporter, Result, Silent, Summary, drawn
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
+from parley.envs.core.config import Configuration, NonNegativeInt, NumItemsOrAll, PositiveInt
 from parley.envs.core.errors import ConfigError, DataError, RunError
-from parley.envs.core.ranges import NumItemsOrAll, PositiveInt
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.arrow import data_root, root_words
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.contexts import examples, left_out
-from parley.envs.corpora.pairs.turns import EOT, Example, Turns, context_words, format_turns, parse_turns
-from parley.envs.corpora.root import data_root, root_words
+from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Turns, context_words, detokenise, format_turns, parse_turns
 from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.settings import ChatReplying
-from parley.policies.core.decoders import GREEDY, DecoderSettings
-from parley.policies.core.responder import ModelReply, replies_of, require_decoder
-from parley.policies.core.stored import CONFIG, model_inside
+from parley.policies.chat.model import ChatUsage, RunUsage
+from parley.policies.chat.settings import ChatAsking, ChatReplying
+from parley.policies.core.responder import (
+    CONFIG,
+    GREEDY,
+    DecoderSettings,
+    ModelReply,
+    Responder,
+    model_inside,
+    replies_of,
+    require_decoder,
+)
 
 if TYPE_CHECKING:
     from parley.policies.core.responder import TrainableResponder
+
+
+HELP = """Type what you say. Commands:
+  /new    begin another dialogue
+  /quit   leave"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayReplyArguments(Configuration):
+    """With which model, and how it replies."""
+
+    model: Annotated[conf.Positional[str], conf.arg(metavar="MODEL")]
+    """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
+    openai:URL#MODEL, or path/file.py:Name."""
+    decoder: str = GREEDY.rule
+    """How replies are chosen: greedy, beam:5, sample:0.8, diverse:7,rate=0.5, mmi:backward=RUN, mmi-antilm:lm=RUN,
+    blind (one reply to everybody)."""
+    seed: NonNegativeInt = 1
+    """Decides what is drawn, with the number of the turn."""
+
+
+def run_play_reply(verb: Verb, arguments: Sequence[str]) -> int:
+    """Talk until the person leaves; return the exit status, 1 where most answers are no reply."""
+    from parley.policies.core.responders import load_responder
+
+    asked = parse(PlayReplyArguments, verb, arguments)
+    with watching():
+        decoder = located(DecoderSettings.parse(asked.decoder))
+        responder = load_responder(absolute_name(asked.model, "MODEL"))
+        require_decoder(responder, decoder, asked.model)
+    terminal = StandardTerminal()
+    terminal.show(f"You talk with {asked.model}, which replies by {asked.decoder}.\n\n{HELP}\n")
+    try:
+        talk(terminal, responder, decoder, asked.seed)
+    except KeyboardInterrupt:
+        terminal.show("")
+    again = ["parley", "reply", "quick", "--model", asked.model, "--decoder", asked.decoder]
+    console, usage = make_console(), usage_of(responder, asked.model)
+    failure = usage.failure()
+    lost = [] if failure else usage.warnings(ChatAsking())
+    show_lines(console, "warning", lost)
+    show_lines(console, "failed", [failure] if failure else [])
+    show_lines(console, "next", [shlex.join(again)])
+    return 1 if failure else 0
+
+
+def usage_of(responder: Responder, name: str) -> RunUsage:
+    """Return what a response model that is a chat model was asked; nothing of others."""
+    usage = getattr(getattr(responder, "chat_model", None), "usage", None)
+    return RunUsage({name: usage} if isinstance(usage, ChatUsage) else {})
+
+
+def talk(terminal: Terminal, responder: Responder, decoder: DecoderSettings, seed: int) -> None:
+    """Replies to what is typed, and to what was said before it.
+
+    Args:
+        terminal: where the person sits.
+        responder: what replies; it reads as many of the newest turns as it was made for.
+        decoder: how, which it knows.
+        seed: decides what is drawn.
+
+    Raises:
+        KeyboardInterrupt: the input has come to its end.
+    """
+    turns: list[Turn] = []
+    while (line := terminal.ask("you:   ")) != "/quit":
+        if line == "/new":
+            turns = []
+            terminal.show("another dialogue")
+            continue
+        turns += [turn for turn in parse_turns(line) if any(turn)]
+        if not line:
+            continue
+        (reply,) = replies_of(responder, [tuple(turns)], decoder, [derive_seed(seed, "play", len(turns))])
+        text = " / ".join(detokenise(utterance) for utterance in reply.turn if utterance)
+        nothing = "(says nothing)" if reply.answer is None or reply.is_reply else f"(no reply: {reply.answer.kind})"
+        terminal.show(f"model: {text or nothing}")
+        turns += [reply.turn] if text else []
+
 
 MACHINE_FILE, HUMAN_FILE, NEXT_FILE = "replies.tsv", "human.tsv", "next.tsv"
 NUM_CONTEXTS = "contexts"
@@ -114,7 +209,7 @@ class ReplyConfig(ShardedConfig):
 
 
 @dataclass(frozen=True)
-class Replying(Sharded[Example]):
+class ReplyTask(Sharded[Example]):
     """A model that replies.
 
     Args:
@@ -154,7 +249,7 @@ class Replying(Sharded[Example]):
 class ReplyWorker:
     """Holds a model, and replies."""
 
-    def __init__(self, replying: Replying) -> None:
+    def __init__(self, replying: ReplyTask) -> None:
         from parley.policies.core.responders import load_responder
 
         chat, answers = replying.config.chat.on(replying.config.device), Path(replying.answers) if replying.answers else None
@@ -190,7 +285,7 @@ class ReplyWorker:
 
 
 @dataclass(frozen=True)
-class AskedContexts:
+class ContextSpec:
     """What is replied to, found and checked.
 
     Args:
@@ -201,7 +296,7 @@ class AskedContexts:
         note: how many are left out because the training split has their contexts; empty where there are none.
     """
 
-    replying: Replying
+    replying: ReplyTask
     corpus: str
     examples: Sequence[Example]
     longest: int | None
@@ -223,7 +318,7 @@ def quick() -> ReplyConfig:
     return ReplyConfig(limit=100)
 
 
-class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
+class ReplyJob(Job[ReplyConfig, ContextSpec, ContextSpec]):
     """`parley reply`."""
 
     words = ("reply",)
@@ -236,7 +331,7 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
     num_rows_entry = NUM_CONTEXTS
     resume_safe = RESUME_SAFE
 
-    def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> AskedContexts:
+    def prepare(self, config: ReplyConfig, path: Path, reporter: Reporter) -> ContextSpec:
         """The model, tried without a context, and the contexts."""
         from parley.policies.core.responders import load_responder
 
@@ -262,15 +357,15 @@ class ReplyJob(Job[ReplyConfig, AskedContexts, AskedContexts]):
             reporter.say(note)
         asked = drawn(found, config.limit, config.seed, corpus)
         longest = _longest(responder) if _is_ours(config) else None
-        return AskedContexts(Replying(config, name, decoder), corpus, asked, longest, note)
+        return ContextSpec(ReplyTask(config, name, decoder), corpus, asked, longest, note)
 
-    def work(self, run: RunFolder, prepared: AskedContexts, reporter: Reporter) -> AskedContexts:
+    def work(self, run: RunFolder, prepared: ContextSpec, reporter: Reporter) -> ContextSpec:
         items = {example.key: example for example in prepared.examples}
         replying = replace(prepared.replying, answers=str(run.path / ANSWERS_FOLDER))
-        work_off(run, replying, items, prepared.replying.config, reporter, "replying")
+        run_items(run, replying, items, prepared.replying.config, reporter, "replying")
         return prepared
 
-    def measure(self, run: RunFolder, found: AskedContexts) -> Summary:
+    def measure(self, run: RunFolder, found: ContextSpec) -> Summary:
         """Writes the files beside the rows."""
         rows = sorted((row for row in run.read_rows().to_pylist() if row["status"] == OK), key=lambda row: row["item_key"])
         contexts = [parse_turns(row["context"]) for row in rows]

@@ -1,4 +1,7 @@
-"""Supervised training of sequence-to-sequence and language models: `parley train seq2seq`, `parley train lm`."""
+"""Supervised training of sequence-to-sequence and language models: `parley train seq2seq`, `parley train lm`.
+
+In which units a model of pairs reads and says text: the most frequent words, or pieces learnt by byte pair encoding.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,93 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parley.engine.core.stats.known import PREDICTION, READING, TEXT
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.stats.training import PREDICTION, READING, TEXT
 from parley.engine.core.verbs.job import Reporter
-from parley.engine.core.verbs.supervised import FitJob, Fitting, context_gain, require_splits
-from parley.engine.responders.units import PairTrainingConfig, Units, open_units
-from parley.envs.core.ranges import NonNegativeInt, PositiveInt
+from parley.engine.core.verbs.supervised import FitJob, Fitting, PairFitConfig, context_gain, open_pairs, require_splits
+from parley.envs.core.config import NonNegativeInt, PositiveInt
 from parley.envs.core.storage.uris import display_path
-from parley.envs.corpora.root import root_words
+from parley.envs.corpora.arrow import root_words
+from parley.envs.corpora.pairs.compiled import PairCorpus, PairSplit, pieces_of, spelt
+from parley.envs.corpora.pairs.contexts import with_eot
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.policies.core.settings import FitConfig
 from parley.policies.seq2seq import settings
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 if TYPE_CHECKING:
-    from parley.policies.core.fitting.evaluation import Fitness
+    from parley.policies.core.fitting.batches import Fitness
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitConfig(PairFitConfig):
+    """What a model of pairs is fitted to, in which units."""
+
+    subwords: PositiveInt | None = None
+    """Merges of byte pair encoding, learnt on the training split: pieces then stand in the place of the most frequent words,
+    and sizes count pieces (Niu & Bansal 2018: 5000). Words when not given."""
+    subword_bytes: bool = False
+    """Spell characters that the training split lacks in bytes; otherwise each is one <unk>."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTrainingConfig(UnitConfig):
+    """What a model is fitted to, and how."""
+
+    vocabulary: int | None = None
+    """Entries of a vocabulary of words, special tokens included; the corpus' own number when not given."""
+    fit: FitConfig = field(default_factory=FitConfig)
+    """The recipe."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """A corpus and what a model reads of it.
+
+    Args:
+        corpus: in words; where units are pieces, in every word.
+        words: what its ids stand for, and behind them `<eot>` where contexts have several turns.
+        vocabulary: of the model.
+    """
+
+    corpus: PairCorpus
+    words: PairVocabulary
+    vocabulary: PairVocabulary
+
+    def spelt(self, split: PairSplit) -> PairSplit:
+        """A split of the corpus in the model's units."""
+        return spelt(split, self.words, self.vocabulary)
+
+    @property
+    def provenance(self) -> dict[str, int]:
+        """What a checkpoint says of them: entries of a corpus' vocabulary of words, or pieces and their merges."""
+        merges = self.vocabulary.merges
+        if merges is None:
+            return {"vocabulary": len(self.corpus.vocabulary)}
+        return {"vocabulary": len(self.vocabulary), "merges": len(merges)}
+
+
+def open_units(config: PairTrainingConfig, turns: int, reporter: Reporter) -> Units:
+    """The corpus of a fit, and the vocabulary of its model; errors as those of `open_pairs`.
+
+    Args:
+        config: of the fit.
+        turns: of context that the model reads.
+        reporter: is told how many pieces a word takes.
+    """
+    if config.subwords is None:
+        corpus = open_pairs(config, vocabulary=config.vocabulary)
+        words = corpus.vocabulary if turns == 1 else with_eot(corpus.vocabulary)
+        return Units(corpus, words, words)
+    corpus = open_pairs(config, every_word=True)
+    pieces = pieces_of(corpus, config.subwords, in_bytes=config.subword_bytes)
+    units = Units(corpus, with_eot(corpus.vocabulary), pieces)
+    test = corpus.splits["test"]
+    num_words, num_pieces = len(test.utterances.values), len(units.spelt(test).utterances.values)
+    told = f"{len(pieces):,} pieces of {len(pieces.merges or ()):,} merges"
+    reporter.say(f"{told}; a word of the test split takes {num_pieces / num_words:.2f} of them, which sizes count")
+    return units
+
 
 CHARACTERS = "ptb_characters"
 """The corpus whose models are searched by brute force."""
@@ -137,8 +214,8 @@ def _fitting(
     turns: int,
     finish: Callable[[Fitness], Mapping[str, Estimate]] = lambda test: {},
 ) -> Fitting:
-    from parley.policies.core.fitting.fit import Fit
-    from parley.policies.seq2seq.checkpoints import save_model
+    from parley.policies.core.fitting.loop import Fit
+    from parley.policies.seq2seq.scoring import save_model
 
     model = model.to(config.device)
     return Fitting(
@@ -175,9 +252,9 @@ class TrainSeq2Seq(FitJob[TrainSeq2SeqConfig]):
 
     def prepare(self, config: TrainSeq2SeqConfig, path: Path, reporter: Reporter) -> Fitting:
         from parley.envs.corpora.pairs.contexts import windows, with_replies
-        from parley.policies.core.fitting.evaluation import evaluate
-        from parley.policies.seq2seq.batches import PairExamples
-        from parley.policies.seq2seq.stacked import build_seq2seq
+        from parley.policies.core.fitting.batches import evaluate
+        from parley.policies.seq2seq.model import PairExamples
+        from parley.policies.seq2seq.scoring import build_seq2seq
 
         turns = config.sizes.turns
         units = open_units(config, turns, reporter)
@@ -233,8 +310,7 @@ class TrainLM(FitJob[TrainLMConfig]):
 
     def prepare(self, config: TrainLMConfig, path: Path, reporter: Reporter) -> Fitting:
         from parley.envs.corpora.pairs.contexts import contexts
-        from parley.policies.seq2seq.batches import SentenceExamples
-        from parley.policies.seq2seq.model import LanguageModel
+        from parley.policies.seq2seq.model import LanguageModel, SentenceExamples
 
         turns = config.sizes.turns
         units = open_units(config, turns, reporter)

@@ -13,19 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parley.engine.core.stats.known import DIVERGENCES, PREDICTION, READING, TEXT
 from parley.engine.core.stats.statistics import Estimate, mean
-from parley.engine.core.stats.training import DIVERGENCES, PREDICTION, READING, TEXT
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.supervised import FitJob, Fitting, context_gain
-from parley.engine.responders.units import PairTrainingConfig, Units, open_units
+from parley.engine.responders.seq2seq import PairTrainingConfig, Units, open_units
 from parley.envs.core.storage.uris import display_path
-from parley.envs.corpora.root import root_words
+from parley.envs.corpora.arrow import root_words
 from parley.policies.vhred import settings
 from parley.policies.vhred.settings import VhredSizes
 
 if TYPE_CHECKING:
-    from parley.policies.core.fitting.evaluation import Fitness
-    from parley.policies.vhred.batches import DialogueExamples
+    from parley.policies.core.fitting.batches import Fitness
+    from parley.policies.vhred.model import DialogueExamples
 
 DIALOGUES = "ubuntu_dialogues"
 
@@ -63,10 +63,9 @@ class TrainVhred(FitJob[TrainVhredConfig]):
     legend = PREDICTION | TEXT | READING | DIVERGENCES
 
     def prepare(self, config: TrainVhredConfig, path: Path, reporter: Reporter) -> Fitting:
-        from parley.policies.core.fitting.evaluation import evaluate
-        from parley.policies.core.fitting.fit import Fit
-        from parley.policies.vhred.checkpoints import save_model
-        from parley.policies.vhred.evaluation import divergences
+        from parley.policies.core.fitting.batches import evaluate
+        from parley.policies.core.fitting.loop import Fit
+        from parley.policies.vhred.decoding import divergences, save_model
         from parley.policies.vhred.model import VHRED
 
         turns = config.sizes.turns
@@ -102,7 +101,7 @@ class TrainVhred(FitJob[TrainVhredConfig]):
 
 def _examples(units: Units, split: str, config: TrainVhredConfig) -> DialogueExamples:
     from parley.envs.corpora.pairs.contexts import examples
-    from parley.policies.vhred.batches import DialogueExamples
+    from parley.policies.vhred.model import DialogueExamples
 
     found = list(examples(units.corpus, split, config.sizes.turns))
     contexts, replies = [each.context for each in found], [each.reply for each in found]

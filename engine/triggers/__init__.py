@@ -7,22 +7,22 @@ Start with `attack.py` for a search in one call. Then `objective.py` for what is
 one's own derives from `method.py`.
 """
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,
     {
         "Arca": "methods.arca",
-        "AutoPrompt": "methods.autoprompt",
+        "AutoPrompt": "methods.hotflip",
         "Beam": "methods.beam",
-        "Beast": "methods.beast",
+        "Beast": "methods.beam",
         "Gcg": "methods.gcg",
         "GibbsEnum": "methods.gibbs_enum",
         "HitType": "hits",
         "HotFlip": "methods.hotflip",
         "Method": "methods.method",
         "Pez": "methods.pez",
-        "RandomSearch": "methods.random_search",
+        "RandomSearch": "methods.gibbs_enum",
         "Relaxation": "methods.relaxation",
         "RelaxationSettings": "methods.settings",
         "SearchSettings": "methods.settings",
@@ -31,7 +31,7 @@ __all__, __getattr__ = public(
         "Trigger": "search.attack",
         "TriggerObjective": "methods.objective",
         "TriggerSearch": "search.attack",
-        "UniversalVictim": "search.universal",
+        "UniversalVictim": "search.batch",
         "WordMethod": "methods.method",
         "search": "search.attack",
     },

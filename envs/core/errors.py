@@ -2,9 +2,64 @@
 
 A message says what is wrong, where, what was found there, and how to fix it. Broken invariants of our own code are
 assertions, not errors of this tree.
+
+Packages that only some need: the extras of pyproject.toml.
+
+Files on a disk: what they hold, and what a power cut must not undo.
+
+Public names of a package that are imported when they are first asked for, so that a package's door stays light.
 """
 
 from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def how_to_install(extra: str) -> str:
+    """The command that brings an extra, as the fix of an error says it: Parley comes from its folder, not from a registry."""
+    return f'in the folder of Parley: pip install --constraint constraints.txt --editable ".[{extra}]"'
+
+
+def sync(path: str | Path) -> None:
+    """Waits until a file's content is on the disk; of a folder, until the files in it have the names that they were given."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def public(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
+    """What a package puts into `__all__` and `__getattr__`.
+
+    Args:
+        package: its `__name__`.
+        names: the module of the package in which each public name stands, such as {"GibbsEnum": "gibbs_enum"}.
+
+    Returns:
+        The sorted names, and a function that imports one; a name is imported once.
+    """
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return sorted(names), get
 
 
 class ParleyError(ValueError):

@@ -1,6 +1,6 @@
 """Corpora in files of one folder: which files are wanted, which are missing, and what their content is.
 
-What the files hold is said by the classes that build on this one, in `envs/corpora/pairs/sources.py` and
+What the files hold is said by the classes that build on this one, in `envs/corpora/pairs/tokens.py` and
 `envs/ranking/sources.py`.
 """
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from parley.envs.core.errors import DataError
-from parley.envs.corpora.root import DATA_VARIABLE
-from parley.envs.corpora.sources import Described, content_digest, fingerprint
+from parley.envs.corpora.arrow import DATA_VARIABLE
+from parley.envs.corpora.lines import Described, content_digest, fingerprint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Replies to recorded contexts, and who wrote them: `parley/Reply-v1` and its two-sided form. Read `game.py` first."""
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,
-    {"ReplyEnv": "reply_env", "ReplyGame": "game", "ReplyJudge": "judge", "ReplyRules": "game", "RecordedOverlap": "judge"},
+    {"ReplyEnv": "reply_env", "ReplyGame": "game", "ReplyJudge": "game", "ReplyRules": "game", "RecordedOverlap": "game"},
 )

@@ -6,21 +6,142 @@ which Li et al. 2017 (arXiv 1701.06547, section 3) train both sides. Both replie
 to one length, so that neither spelling nor a cut gives away who wrote it.
 
 Shapes: B examples, K turns of context, N words of a turn, T words of a reply.
+
+Who says how human a reply is: what `parley/Reply-v1` rewards, and a stand-in where nobody is handed in.
+
+The pairs of a corpus in the words of a model: what generators are trained further on, and discriminators beside them.
+
+What judges of replies promise (`judge.ReplyJudge`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from parley.envs.core.config import Configuration, PositiveInt
+from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.errors import JudgeError
-from parley.envs.core.ranges import Configuration, PositiveInt
 from parley.envs.core.seeds import stream
-from parley.envs.corpora.pairs.turns import Example, Turn, turn_of, turn_words
+from parley.envs.corpora.pairs.compiled import PairCorpus, PairSplit, Ragged
+from parley.envs.corpora.pairs.contexts import in_train, left_out, windows, with_replies
+from parley.envs.corpora.pairs.turns import EOT, Example, Turn, turn_of, turn_words
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, PairVocabulary
-from parley.envs.generation.judge import ReplyJudge
+
+
+class ReplyJudge(Protocol):
+    """Judges replies."""
+
+    def judge_replies(self, examples: Sequence[Example], replies: Sequence[Turn]) -> np.ndarray:
+        """How human each reply is (B,), from 0 to 1; what is said of one does not depend on the others.
+
+        Args:
+            examples: contexts, and the replies that were recorded, with which a judge may compare.
+            replies: one for each, of at least one word.
+        """
+
+
+class RecordedOverlap:
+    """The F1 of a reply's words and those of the recorded one, counted as often as they stand.
+
+    A stand-in that needs no model, so that the environment can be tried out: it knows one right answer and nothing of people.
+    """
+
+    def judge_replies(self, examples: Sequence[Example], replies: Sequence[Turn]) -> np.ndarray:
+        """See `ReplyJudge`."""
+        pairs = zip(examples, replies, strict=True)
+        return np.array([_f1(turn_words(example.reply), turn_words(said)) for example, said in pairs])
+
+
+def _f1(recorded: Sequence[str], said: Sequence[str]) -> float:
+    shared = (Counter(recorded) & Counter(said)).total()
+    return 2 * shared / (len(recorded) + len(said))
+
+
+class PairsInWords(NamedTuple):
+    """What a model reads of a corpus.
+
+    Args:
+        splits: pairs in the order of the corpus; words that the model does not know are `<unk>`.
+        note: how many pairs are left out because train has their contexts, in sentences; empty where there are none.
+    """
+
+    splits: dict[str, PairSplit]
+    note: str
+
+
+def pairs_in_words(
+    corpus: PairCorpus, vocabulary: PairVocabulary, *, turns: int, min_reply: int, max_reply: int
+) -> PairsInWords:
+    """The splits of a corpus as a model reads them; validation and test pairs whose contexts stand in train are left out.
+
+    Args:
+        corpus: opened with every word.
+        vocabulary: of the model; with more than one turn `<eot>` is one of its words.
+        turns: of context, the newest; `<eot>` stands between them.
+        min_reply: words that a reply has at least.
+        max_reply: words that a reply has at most.
+    """
+    table = vocabulary.encode(corpus.vocabulary.words).astype(np.int32)
+    found, notes = {}, []
+    for name, split in corpus.splits.items():
+        known = replace(split, utterances=Ragged(table[split.utterances.values], split.utterances.offsets))
+        if turns > 1:
+            known = windows(known, turns, vocabulary.index[EOT])
+        seen = in_train(corpus, name, turns)
+        asked = with_replies(known, min_reply, max_reply)
+        found[name] = with_replies(replace(known, pairs=known.pairs[~seen]), min_reply, max_reply)
+        notes.append(left_out(len(asked) - len(found[name]), len(asked), name))
+    return PairsInWords(found, " ".join(filter(None, notes)))
+
+
+_EXAMPLES = (
+    Example("a", ((("my", "printer", "is", "broken", "."),), (("which", "printer", "?"),)), (("the", "one", "upstairs", "."),)),
+    Example("b", ((("hello",),),), (("hi", "there", "!"), ("what", "can", "i", "do", "?"))),
+    Example("c", ((("it", "works"), ("thanks",)),), (("welcome",),)),
+)
+_SAID: tuple[Turn, ...] = ((("i", "do", "n't", "know", "."),), (("<unk>",), ("ok",)), (("welcome",),))
+
+
+def _made(named: Any) -> Any:
+    return named() if callable(named) else named
+
+
+def _judged(judge: Any, rows: slice = slice(None)) -> list[float]:
+    return [float(value) for value in np.asarray(judge.judge_replies(_EXAMPLES[rows], _SAID[rows]))]
+
+
+def _says_a_number_of_each(judge: Any) -> None:
+    """Says a number from 0 to 1 of each reply, with several utterances and unknown words too."""
+    found = np.asarray(judge.judge_replies(_EXAMPLES, _SAID))
+    expect(found.shape == (len(_SAID),), f"{len(_SAID)} numbers", f"shape {found.shape}")
+    expect(bool(((found >= 0) & (found <= 1)).all()), "numbers from 0 to 1", found.tolist())
+
+
+def _says_the_same_again(judge: Any) -> None:
+    """Says the same when it is asked again."""
+    same_alone(_judged(judge), _judged(judge), "what is said of a reply")
+
+
+def _is_the_same_alone(judge: Any) -> None:
+    """Says the same of a reply whether others are judged beside it or not."""
+    alone = [_judged(judge, slice(row, row + 1))[0] for row in range(len(_SAID))]
+    close = [np.isclose(together, single, rtol=0, atol=1e-5) for together, single in zip(_judged(judge), alone, strict=True)]
+    expect(all(close), "what is said of a reply does not depend on what else is asked", f"{_judged(judge)} and, alone, {alone}")
+
+
+REPLY_JUDGE = Kind(
+    "judge of replies",
+    "parley.envs.generation.game.ReplyJudge",
+    ("judge_replies",),
+    _made,
+    (_says_a_number_of_each, _says_the_same_again, _is_the_same_alone),
+)
+
 
 MACHINE, PERSON = 0, 1
 """What a listener says of a reply."""

@@ -15,8 +15,7 @@ from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.rendering import TextRenderedEnv
 from parley.envs.corpora.pairs.turns import Example, format_turns, turn_words
 from parley.envs.corpora.pairs.vocabulary import PAD_ID, PairVocabulary
-from parley.envs.generation.game import ReplyGame, ReplyRules
-from parley.envs.generation.judge import RecordedOverlap, ReplyJudge
+from parley.envs.generation.game import RecordedOverlap, ReplyGame, ReplyJudge, ReplyRules
 
 
 def speaker_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict:

@@ -1,23 +1,23 @@
 """MutualFriends: two sides look for the friend that stands in both their tables. Read `game.py` first, then `play.py`."""
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,
     {
-        "ChatEvent": "events",
-        "Entity": "schema",
+        "ChatEvent": "game",
+        "Entity": "scenario",
         "EntityLinker": "linker",
         "FriendsBot": "scripted.bots",
-        "FriendsChat": "events",
+        "FriendsChat": "game",
         "FriendsGame": "game",
         "FriendsRules": "game",
         "FriendsScenario": "scenario",
-        "FriendsSchema": "schema",
-        "Mention": "events",
+        "FriendsSchema": "scenario",
+        "Mention": "game",
         "MutualFriendsEnv": "env",
         "load_friends": "compiled",
-        "play_friends": "play",
+        "play_friends": "game",
         "random_friends": "scenario",
     },
 )

@@ -8,31 +8,380 @@ content of the source.
     known.json                           schema, forms of entities with their counts, words of all chats
 
 The entity of a word is -1 where there is none, else 2 * id + 1 for the first word of a mention and 2 * id for those behind it.
+
+Chats in the published format of MutualFriends: read with their entities linked, and written.
+
+A file is a JSON list of chats: `scenario` (uuid, attributes, two `kbs` of friends as objects, alphas), `events` (action
+"message" with a text, or "select" with a friend as an object; agent; time), `outcome` and names of the agents.
+
+Where chats come from: files of the published format, or scripted players. `corpora.py` names those that Parley knows.
+
+A corpus of your own is an object like those there: put `CORPUS = FileChats(name="mine", ...)` into a file and name it as
+`path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.friends`.
+
+The corpora of MutualFriends that Parley knows.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, ClassVar, Protocol, overload, runtime_checkable
 
 import pyarrow as pa
 
-from parley.envs.core.errors import DataError
+from parley.envs import mutual_friends
+from parley.envs.core.errors import DataError, ScenarioError
+from parley.envs.core.registry import Registry
 from parley.envs.corpora.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from parley.envs.corpora.lines import corpus_named
-from parley.envs.corpora.root import data_root as resolve_data_root
-from parley.envs.corpora.sources import SPLITS, named_source
-from parley.envs.mutual_friends.corpora import friend_corpora
-from parley.envs.mutual_friends.events import ChatEvent, FriendsChat, Mention, Token
-from parley.envs.mutual_friends.linker import EntityLinker, Form
-from parley.envs.mutual_friends.scenario import FriendsScenario, Item
-from parley.envs.mutual_friends.schema import Attribute, Entity, FriendsSchema
-from parley.envs.mutual_friends.sources import ChatSource, ChatText
+from parley.envs.corpora.arrow import data_root as resolve_data_root
+from parley.envs.corpora.files import CorpusFolder
+from parley.envs.corpora.lines import SPLITS, ReadText, Source, content_digest, corpus_named, fingerprint, named_source
+from parley.envs.mutual_friends.game import ChatEvent, FriendsChat, Mention, Token
+from parley.envs.mutual_friends.linker import EntityLinker, Form, read_lexicon
+from parley.envs.mutual_friends.scenario import (
+    Attribute,
+    Entity,
+    FriendsScenario,
+    FriendsSchema,
+    Item,
+    chat_words,
+    read_attributes,
+    read_json,
+    read_schema,
+)
+
+MESSAGE, SELECT = "message", "select"
+
+
+def read_chats(path: Path, linker: EntityLinker) -> tuple[list[FriendsChat], list[DataError]]:
+    """Reads a file of chats.
+
+    Mentions are those that the linker finds with both tables as context, the speaker's first.
+
+    Args:
+        path: the file.
+        linker: of the schema that the tables were drawn from.
+
+    Returns:
+        The good chats, and an error for every broken one that says which chat and which event.
+
+    Raises:
+        DataError: the file cannot be read, or is no JSON list.
+    """
+    content = read_json(path)
+    if not isinstance(content, list):
+        raise DataError("not a list of chats", where=path, got=type(content).__name__, fix="write a JSON list of chats")
+    chats: list[FriendsChat] = []
+    broken: list[DataError] = []
+    for index, entry in enumerate(content):
+        try:
+            chats.append(_chat(entry, f"{path}: chat {index}", linker))
+        except DataError as error:
+            broken.append(error)
+    return chats, broken
+
+
+def write_chats(path: Path, chats: Iterable[FriendsChat]) -> None:
+    """Writes chats in the published format; `read_chats` reads them back, words as they were said."""
+    entries = [_entry(chat, index) for index, chat in enumerate(chats)]
+    path.write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
+
+
+def _chat(entry: Any, where: str, linker: EntityLinker) -> FriendsChat:
+    whole = _part(entry, where, scenario=Mapping, events=list)
+    scenario = _scenario(whole["scenario"], f"{where}, scenario", linker)
+    contexts = scenario.mentionable
+    events: list[ChatEvent] = []
+    selections: list[int | None] = [None, None]
+    latest = float("-inf")
+    for number, event in enumerate(whole["events"]):
+        place = f"{where}, event {number}"
+        event = _part(event, place, action=str)
+        side, time = event.get("agent"), _time(event.get("time"), place)
+        # True and 1.0 equal 1, and are no place in a list of two.
+        if type(side) is not int or side not in (0, 1):
+            raise DataError("no such agent", where=place, got=repr(side)[:80], fix="agent 0 or 1")
+        if time is not None and time < latest:
+            raise DataError("events out of order", where=place, got=f"time {time} after {latest}", fix="order them by time")
+        latest = latest if time is None else time
+        if tuple(selections) == scenario.shared:
+            raise DataError("an event after agreement", where=place, got=repr(event)[:80], fix="end the chat where both agree")
+        if event["action"] == MESSAGE:
+            words = chat_words(event["data"]) if isinstance(event.get("data"), str) else ()
+            if not words:
+                raise DataError("an utterance without words", where=place, got=repr(event.get("data")), fix="leave it out")
+            events.append(ChatEvent(side, linker.link(words, contexts[side], contexts[1 - side])))
+        elif event["action"] == SELECT:
+            item = _item(event.get("data"), scenario.attributes, place)
+            lowered = tuple(Entity(value.lower(), each.type) for value, each in zip(item, scenario.attributes, strict=True))
+            if lowered not in scenario.entities[side]:
+                raise DataError("a selection outside the table", where=place, got=repr(item), fix=f"a friend of agent {side}")
+            selections[side] = scenario.entities[side].index(lowered)
+            events.append(ChatEvent(side, selected=selections[side], item=scenario.tables[side][selections[side] or 0]))
+        else:
+            raise DataError("an unknown event", where=place, got=repr(event["action"]), fix=f'action "{MESSAGE}" or "{SELECT}"')
+    key = _key(whole, scenario.key, where)
+    return FriendsChat(scenario, tuple(events), tuple(events), tuple(selections) == scenario.shared, key)
+
+
+def _scenario(entry: Any, where: str, linker: EntityLinker) -> FriendsScenario:
+    whole = _part(entry, where, attributes=list, kbs=list)
+    attributes = read_attributes(whole["attributes"], where)
+    names = [attribute.name for attribute in attributes]
+    if not names or len(set(names)) < len(names):
+        raise DataError("tables need attributes of different names", where=where, got=str(names)[:80], fix="name each once")
+    if len(whole["kbs"]) != 2 or not all(isinstance(table, list) for table in whole["kbs"]):
+        raise DataError("not two tables", where=where, got=f"{len(whole['kbs'])} kbs", fix="one list of friends for each agent")
+    tables = []
+    for side, table in enumerate(whole["kbs"]):
+        items = [_item(item, attributes, f"{where}, friend {index} of agent {side}") for index, item in enumerate(table)]
+        for item in items:
+            for value, attribute in zip(item, attributes, strict=True):
+                linker.require(Entity(value.lower(), attribute.type), f"{where}, agent {side}")
+        tables.append(tuple(items))
+    alphas = whole.get("alphas")
+    if alphas is not None and not (isinstance(alphas, list) and all(map(_is_number, alphas))):
+        raise DataError("alphas are not a list of numbers", where=where, got=repr(alphas)[:80], fix="one for each attribute")
+    key = _key(whole, where, where)
+    try:
+        return FriendsScenario(key, attributes, (tables[0], tables[1]), tuple(map(float, alphas or ())))
+    except ScenarioError as error:
+        raise DataError(error.what, where=f"{where}: {error.where}", got=error.got, fix=error.fix) from error
+
+
+def _item(entry: Any, attributes: Sequence[Attribute], where: str) -> Item:
+    names = {attribute.name for attribute in attributes}
+    if not isinstance(entry, Mapping) or set(entry) != names or not all(isinstance(value, str) for value in entry.values()):
+        raise DataError("no friend", where=where, got=repr(entry)[:120], fix=f"texts for {', '.join(sorted(names))}")
+    return tuple(entry[attribute.name] for attribute in attributes)
+
+
+def _part(entry: Any, where: str, **kinds: type) -> Mapping[str, Any]:
+    """The entry itself, an object that has these fields."""
+    for name, kind in kinds.items():
+        if not isinstance(entry, Mapping) or not isinstance(entry.get(name), kind):
+            raise DataError(f"no {name}", where=where, got=repr(entry)[:80], fix=f"give it {', '.join(kinds)}")
+    whole: Mapping[str, Any] = entry
+    return whole
+
+
+def _key(entry: Mapping[str, Any], otherwise: str, where: str) -> str:
+    key = entry.get("uuid", otherwise)
+    if not isinstance(key, str | int) or isinstance(key, bool):
+        raise DataError("a uuid is not a text", where=where, got=repr(key)[:80], fix="write it as a text, or leave it out")
+    return str(key)
+
+
+def _time(value: Any, where: str) -> float | None:
+    """Seconds; the release writes them as texts."""
+    try:
+        time = None if value is None else float(value) if isinstance(value, str) else value
+    except ValueError:
+        time = value
+    if time is not None and not _is_number(time):
+        raise DataError("no time", where=where, got=repr(value)[:80], fix="seconds, or leave it out")
+    return time
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a float can hold, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _entry(chat: FriendsChat, index: int) -> dict[str, Any]:
+    scenario = chat.scenario
+    names = [attribute.name for attribute in scenario.attributes]
+    listed = [
+        {"unique": attribute.unique, "value_type": attribute.type, "name": attribute.name} for attribute in scenario.attributes
+    ]
+    events = [
+        {
+            "action": MESSAGE if event.selected is None else SELECT,
+            "start_time": None,
+            "data": " ".join(event.words) if event.selected is None else dict(zip(names, event.item, strict=True)),
+            "agent": event.side,
+            "time": f"{number}.0",
+        }
+        for number, event in enumerate(chat.events)
+    ]
+    return {
+        "uuid": chat.key or f"C_{index}",
+        "scenario_uuid": scenario.key,
+        "scenario": {
+            "uuid": scenario.key,
+            "attributes": listed,
+            "kbs": [[dict(zip(names, item, strict=True)) for item in table] for table in scenario.tables],
+            "alphas": list(scenario.alphas),
+        },
+        "agents": {"0": "scripted", "1": "scripted"},
+        "outcome": {"reward": int(chat.agreed)},
+        "events": events,
+    }
+
+
+READER_VERSION = 1
+"""Grows when the same files would be read differently; compiled corpora are keyed by it."""
+SCHEMA_FILE, LEXICON_FILE = "schema.json", "inverse_lexicon_data.txt"
+_MAKERS = ("draws", "events", "game", "linker", "play", "scenario", "schema")
+"""Modules that scripted chats depend on, those of the players apart."""
+PUBLISHED = {"train": "train.json", "val": "dev.json", "test": "test.json"}
+"""Files of the splits, as published."""
+
+
+@dataclass(kw_only=True)
+class ChatText(ReadText):
+    """What a corpus of chats holds."""
+
+    schema: FriendsSchema | None = None
+    forms: list[Form] = field(default_factory=list)
+    """Spellings of entities, as often as they were seen."""
+    splits: dict[str, list[FriendsChat]] = field(default_factory=lambda: {split: [] for split in SPLITS})
+    broken: list[DataError] = field(default_factory=list)
+
+
+@runtime_checkable
+class ChatSource(Source, Protocol):
+    """What the registry holds: a corpus of chats."""
+
+    def missing(self, root: Path) -> tuple[str, ...]:
+        """Files that must lie in `folder` and do not."""
+
+    def require_files(self, root: Path) -> None:
+        """Raises a `DataError` that says what to put where, when files are missing."""
+
+    def read_text(self, root: Path) -> ChatText:
+        """The chats, with broken ones and missing files as errors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileChats(CorpusFolder):
+    """Chats in the published format, with schema and lexicon, in one folder."""
+
+    splits: Mapping[str, str] = field(default_factory=lambda: PUBLISHED)
+    """The file of each split."""
+
+    READER_VERSION: ClassVar[int] = READER_VERSION
+    OWN: ClassVar[str] = "name a folder with schema.json, inverse_lexicon_data.txt, train.json, dev.json and test.json"
+
+    def read_text(self, root: Path) -> ChatText:
+        """Reads the files; nothing is read while some are missing."""
+        text = ChatText(broken=self.missing_files(root))
+        if not text.broken:
+            folder = self.folder(root)
+            text.schema = read_schema(folder / SCHEMA_FILE)
+            text.forms = read_lexicon(folder / LEXICON_FILE, text.schema)
+            linker = EntityLinker(text.schema, text.forms)
+            for split, name in self.splits.items():
+                text.splits[split], broken = read_chats(folder / name, linker)
+                text.broken += broken
+        return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptedChats(CorpusFolder):
+    """Chats that scripted players have about friends of a schema: Parley's own, or that of files."""
+
+    sizes: tuple[int, int, int]
+    """Chats of train, val and test."""
+    seed: int = 0
+    """Master seed."""
+    obtain: str = ""
+    wanted: tuple[tuple[str, ...], ...] = ()
+
+    READER_VERSION: ClassVar[int] = READER_VERSION
+
+    def folder(self, root: Path) -> Path | None:  # type: ignore[override]  # none where there are no files
+        """Where schema and lexicon lie; none for Parley's own."""
+        return super().folder(root) if self.wanted else None
+
+    def missing(self, root: Path) -> tuple[str, ...]:
+        """The files that are not there."""
+        return super().missing(root) if self.wanted else ()
+
+    def fingerprint(self, root: Path) -> str:
+        """Digest of sizes and seed, of all code that makes the chats, and of the schema's files."""
+        # The source stands for a version number that somebody would have to remember to raise.
+        folder = Path(mutual_friends.__path__[0])
+        code = sorted([*(folder / f"{name}.py" for name in _MAKERS), *(folder / "scripted").glob("*.py")])
+        files = super().fingerprint(root) if self.wanted else ""
+        return fingerprint("generated", READER_VERSION, *self.sizes, self.seed, files, *map(content_digest, code))
+
+    def read_text(self, root: Path) -> ChatText:
+        """Lets the players chat."""
+        from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, friends_forms, scripted_chats
+
+        text = ChatText(schema=FRIENDS_SCHEMA, forms=friends_forms())
+        if self.wanted:
+            text = ChatText(broken=self.missing_files(root))
+            if text.broken:
+                return text
+            folder = super().folder(root)
+            text.schema = read_schema(folder / SCHEMA_FILE)
+            text.forms = read_lexicon(folder / LEXICON_FILE, text.schema)
+        assert text.schema is not None
+        linker = EntityLinker(text.schema, text.forms)
+        begin = 0
+        for split, size in zip(SPLITS, self.sizes, strict=True):
+            text.splits[split] = scripted_chats(text.schema, linker, range(begin, begin + size), self.seed)
+            begin += size
+        return text
+
+
+friend_corpora = Registry("corpus of chats", "parley.friends")
+EMBEDDED_FRIENDS = "friends"
+"""The corpus that needs no files."""
+_RELEASE = "github.com/stanfordnlp/cocoa, folder mutualfriends/data"
+_SAMPLES = {split: f"human_sample_{file}" for split, file in PUBLISHED.items()}
+
+friend_corpora.register(EMBEDDED_FRIENDS, "scripted searches for a common friend, generated")(
+    ScriptedChats(
+        name=EMBEDDED_FRIENDS,
+        summary="chats in which two scripted players look for their common friend, generated on this machine",
+        licence="Apache-2.0, as Parley itself",
+        sizes=(1_000, 100, 100),
+    )
+)
+
+friend_corpora.register("mutualfriends_scripted", "scripted searches with the schema and lexicon of He et al. 2017")(
+    ScriptedChats(
+        name="mutualfriends_scripted",
+        summary="as many scripted chats as MutualFriends has, of its schema and lexicon (He et al. 2017)",
+        licence="MIT (schema and lexicon)",
+        sizes=(8_967, 1_083, 1_107),
+        obtain=_RELEASE,
+        wanted=((SCHEMA_FILE,), (LEXICON_FILE,)),
+        shares="mutualfriends",
+    )
+)
+
+friend_corpora.register("mutualfriends_sample", "15 human searches for a common friend, He et al. 2017")(
+    FileChats(
+        name="mutualfriends_sample",
+        summary="15 chats of people who look for their common friend (MutualFriends, He et al. 2017)",
+        licence="not stated for the chats; MIT (schema and lexicon)",
+        obtain=_RELEASE,
+        wanted=((SCHEMA_FILE,), (LEXICON_FILE,), *((name,) for name in _SAMPLES.values())),
+        splits=_SAMPLES,
+        shares="mutualfriends",
+    )
+)
+
+friend_corpora.register("mutualfriends", "11,157 human searches for a common friend, He et al. 2017")(
+    FileChats(
+        name="mutualfriends",
+        summary="11,157 chats of people who look for their common friend (MutualFriends, He et al. 2017)",
+        licence="not stated for the chats; MIT (schema and lexicon)",
+        obtain=f"{_RELEASE}, and the chats from whoever has the published bundle",
+        wanted=((SCHEMA_FILE,), (LEXICON_FILE,), *((name,) for name in PUBLISHED.values())),
+    )
+)
+
 
 COMPILER_VERSION = 1
 """Grows when the same chats would be compiled differently."""
@@ -132,8 +481,8 @@ def load_friends(name: str, data_root: Path | None = None, *, cache: Path | None
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
-        data_root: where the corpora lie; see `parley.envs.corpora.root.data_root` for the default.
-        cache: where compiled corpora lie; see `parley.envs.corpora.root.cache_root` for the default.
+        data_root: where the corpora lie; see `parley.envs.corpora.arrow.data_root` for the default.
+        cache: where compiled corpora lie; see `parley.envs.corpora.arrow.cache_root` for the default.
 
     Raises:
         ConfigError: no such corpus.

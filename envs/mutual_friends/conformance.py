@@ -6,18 +6,13 @@ from typing import Any
 
 from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.errors import ScenarioError
-from parley.envs.core.own_code import made_by
-from parley.envs.corpora.conformance import keeps_its_fingerprint
-from parley.envs.corpora.root import data_root
-from parley.envs.mutual_friends.compiled import load_friends
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
-from parley.envs.mutual_friends.events import FriendsChat
-from parley.envs.mutual_friends.game import FriendsGame, FriendsRules
+from parley.envs.core.registry import made_by
+from parley.envs.corpora.arrow import data_root
+from parley.envs.corpora.lines import keeps_its_fingerprint
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, load_friends
+from parley.envs.mutual_friends.game import FriendsAgent, FriendsChat, FriendsGame, FriendsRules, play_friends
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.play import FriendsAgent, play_friends
-from parley.envs.mutual_friends.scripted.bots import FriendsBot
-from parley.envs.mutual_friends.scripted.corpus import draw_scenarios
-from parley.envs.mutual_friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, FriendsBot, draw_scenarios, friends_forms
 
 _CHATS = 12
 _RULES = FriendsRules(max_events=16)
@@ -88,7 +83,7 @@ def _looks_for_no_friends(part: Any) -> bool:
 
 FRIEND = Kind(
     "player of MutualFriends",
-    "parley.envs.mutual_friends.play.FriendsAgent",
+    "parley.envs.mutual_friends.game.FriendsAgent",
     ("join",),
     make_friend,
     (_has_a_name, _plays_both_sides, _repeats_itself, _is_the_same_alone, _hears_silence),
@@ -108,7 +103,7 @@ def _has_chats_to_learn_from(source: Any) -> None:
 
 CHAT_CORPUS = Kind(
     "corpus of chats",
-    "parley.envs.mutual_friends.sources.ChatSource",
+    "parley.envs.mutual_friends.compiled.ChatSource",
     ("read_text", "fingerprint", "require_files"),
     lambda named: named,
     (_has_chats_to_learn_from, keeps_its_fingerprint),

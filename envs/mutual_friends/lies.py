@@ -5,7 +5,7 @@ what was meant, or a claim instead, worded as the scripted players word what is 
 the partner cannot know to be false. Nothing else is changed: the body remembers what it meant, and selections are seen as they
 are, for who selects nothing at all prevents every agreement without a word. It sees what its side sees, never the other table.
 
-Choosing is somebody else's: a policy (`policies/dynonet/liar.py`), a chat model (`policies/chat/liar.py`), or chance.
+Choosing is somebody else's: a policy (`policies/dynonet/agent.py`), a chat model (`policies/chat/friend.py`), or chance.
 
 Shapes: n utterances, A actions, F features.
 """
@@ -21,17 +21,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parley.envs.core.ranges import Configuration, NonNegativeFloat, PositiveInt, PositiveShare, Share
+from parley.envs.core.config import Configuration, NonNegativeFloat, PositiveInt, PositiveShare, Share
 from parley.envs.core.seeds import stream
-from parley.envs.mutual_friends.draws import one
-from parley.envs.mutual_friends.events import ChatEvent, FriendsChat, Lying, Mention
-from parley.envs.mutual_friends.game import FriendsGame, FriendsRules
+from parley.envs.mutual_friends.game import (
+    ChatEvent,
+    FriendsAgent,
+    FriendsChat,
+    FriendsGame,
+    FriendsRules,
+    Lying,
+    Mention,
+    play_friends,
+)
 from parley.envs.mutual_friends.linker import EntityLinker, Words
-from parley.envs.mutual_friends.play import FriendsAgent, play_friends
-from parley.envs.mutual_friends.scenario import FriendsScenario
-from parley.envs.mutual_friends.schema import Entity
-from parley.envs.mutual_friends.scripted import phrases
-from parley.envs.mutual_friends.scripted.wording import worded
+from parley.envs.mutual_friends.scenario import Entity, FriendsScenario, one
+from parley.envs.mutual_friends.scripted import bots as phrases
+from parley.envs.mutual_friends.scripted.bots import worded
 
 FEATURES = (
     "whether it says what it means to say",
@@ -167,7 +172,7 @@ class LiesHeard(ABC):
         return tuple(token.entity for token in self._linker.link(words, own) if isinstance(token, Mention))
 
 
-class LyingHearing(LiesHeard):
+class LyingChannel(LiesHeard):
     """Lies that are chosen by what is seen of each claim.
 
     Args:
@@ -288,7 +293,7 @@ class LyingGame:
             choose: which lies are told.
             noted: is told of all decisions.
         """
-        channel = LyingHearing("liar", self.linker, self.rules, choose, noted)
+        channel = LyingChannel("liar", self.linker, self.rules, choose, noted)
         return play_friends(chats, (self.body, self.target), rules=self.limits, channels=(channel, None))
 
     def harm(self, chat: FriendsChat) -> float:

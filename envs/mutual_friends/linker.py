@@ -14,8 +14,8 @@ from itertools import compress
 from pathlib import Path
 
 from parley.envs.core.errors import DataError
-from parley.envs.mutual_friends.events import Mention, Token
-from parley.envs.mutual_friends.schema import Entity, FriendsSchema, chat_words
+from parley.envs.mutual_friends.game import Mention, Token
+from parley.envs.mutual_friends.scenario import Entity, FriendsSchema, chat_words
 
 Words = tuple[str, ...]
 Form = tuple[Entity, Words]

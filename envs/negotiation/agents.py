@@ -1,22 +1,150 @@
 """Agents by name: scripted bargainers, a person, a file of a user's own, a trained model's checkpoint, or a chat model.
 
 An entry names where an agent is made and imports nothing until it is: what computes is in rooms that this one does not know.
+
+An agent of a user's own, named as `path/file.py:Name`: made, checked and played so that its mistakes are named as its own.
+
+It is a class or a function; what calling it gives has `join(view)`, which gives an object with `speak(rows)` and `choose(rows)`
+(`parley.envs.core.play.Session`). It may take a vocabulary as its one argument, and `speak` may give texts instead of word ids.
+One call may take `time_limit_s` seconds, an attribute of the agent; an agent that raises or hangs loses the dialogue and no
+other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import isclass
 from typing import Any
 
+import numpy as np
+
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.own_code import takes_messages
-from parley.envs.core.registry import Registry, nearest
+from parley.envs.core.play import Session, Utterances, agent_errors
+from parley.envs.core.registry import Registry, TimedCalls, nearest, own_start, takes_messages
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import CHAT_MODELS
-from parley.envs.negotiation.game import Agent
-from parley.envs.negotiation.own_agent import OwnAgent, called
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary
+from parley.envs.negotiation.game import Agent, SideView
+
+EXAMPLE = "CONTRIBUTING.md shows an agent that runs"
+TIME_LIMIT_S = 60.0
+"""Seconds that one call of an agent may take which says nothing else."""
+
+
+class OwnAgent:
+    """What a user's class or function made, as an `Agent`.
+
+    Args:
+        spec: `path/file.py:Name`; also what reports call it.
+        maker: what is called that.
+        vocabulary: in whose ids it reads the dialogue, and may speak, unless it has one of its own as an attribute.
+
+    Raises:
+        ConfigError: the user's code raised, or made something that cannot play.
+    """
+
+    def __init__(self, spec: str, maker: Any, vocabulary: Vocabulary) -> None:
+        self.name = spec
+        if not callable(maker):
+            raise ConfigError("this makes no agent", where=spec, got=repr(maker), fix=f"name a class or a function; {EXAMPLE}")
+        with own_start(spec):
+            self._agent = called(maker, vocabulary)
+        _require(self._agent, ("join",), "an agent", spec)
+        own = getattr(self._agent, "vocabulary", None)
+        self.vocabulary: Vocabulary = own if isinstance(own, Vocabulary) else vocabulary
+        self._calls = TimedCalls(spec, _seconds(self._agent, spec), "mend it, or give the agent an attribute time_limit_s")
+
+    def join(self, view: SideView) -> Session:
+        """Takes a seat on one side of a batch of dialogues.
+
+        Raises:
+            AgentError: the user's code raised or took too long; so do `speak` and `choose` of the session.
+        """
+        with self.asked("join"):
+            session = self._agent.join(view)
+            _require(session, ("speak", "choose"), "what join returns", self.name)
+        return _OwnSession(session, self, view)
+
+    @contextmanager
+    def asked(self, what: str) -> Iterator[None]:
+        """A block that runs code of the agent."""
+        # That it sits down says nothing of whether it answers.
+        with agent_errors(), self._calls.call(what, answers=what != "join"):
+            yield
+
+
+class _OwnSession:
+    """A user's session whose moves are of the right type and number."""
+
+    def __init__(self, session: Session, agent: OwnAgent, view: SideView) -> None:
+        self._session, self._agent, self._view = session, agent, view
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        with self._agent.asked("speak"):
+            said: Any = self._session.speak(rows.copy())
+            if isinstance(said, list | tuple) and len(said) == len(rows) and all(isinstance(text, str) for text in said):
+                return Utterances.of([self._view.encode(text) for text in said])
+            self._require_utterances(said, len(rows))
+            return Utterances.of([words[:length] for words, length in zip(said.tokens, said.lengths.tolist(), strict=True)])
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        with self._agent.asked("choose"):
+            chosen = np.asarray(self._session.choose(rows.copy()))
+            if chosen.shape != rows.shape or not np.issubdtype(chosen.dtype, np.integer):
+                fix = "return an array of whole numbers, each an index into view.selections(row)"
+                what = "choose gives a whole number for each row"
+                raise ConfigError(what, where=self._agent.name, got=_shown(chosen), fix=fix)
+        return chosen
+
+    def _require_utterances(self, said: Any, count: int) -> None:
+        if not isinstance(said, Utterances) or not _is_whole(said, count):
+            fix = "return a list of texts, or Utterances.of([word ids of each row])"
+            raise ConfigError("speak gives utterances, one for each row", where=self._agent.name, got=_shown(said), fix=fix)
+        spoken = said.tokens[np.arange(said.tokens.shape[1]) < said.lengths[:, None]]
+        known = np.issubdtype(spoken.dtype, np.integer) and bool(((spoken >= 0) & (spoken < len(self._view.vocabulary))).all())
+        if not known:
+            fix = f"give ids from 0 to {len(self._view.vocabulary) - 1}, or texts"
+            raise ConfigError("speak gives ids of its vocabulary", where=self._agent.name, got=_shown(spoken), fix=fix)
+
+
+def _is_whole(said: Utterances, count: int) -> bool:
+    """Whether there are tokens (count, L), and of each row from 0 to L that count."""
+    tokens, lengths = said.tokens, said.lengths
+    if not (isinstance(tokens, np.ndarray) and isinstance(lengths, np.ndarray) and np.issubdtype(lengths.dtype, np.integer)):
+        return False
+    if tokens.ndim != 2 or len(tokens) != count or lengths.shape != (count,):
+        return False
+    return bool(((lengths >= 0) & (lengths <= tokens.shape[1])).all())
+
+
+def _seconds(agent: Any, spec: str) -> float:
+    limit = getattr(agent, "time_limit_s", TIME_LIMIT_S)
+    if not isinstance(limit, int | float) or not limit > 0:
+        raise ConfigError("time_limit_s is a number of seconds above 0", where=spec, got=repr(limit), fix="such as 60")
+    return float(limit)
+
+
+def called(maker: Callable[..., Any], vocabulary: Vocabulary) -> Any:
+    """What a class or a function makes; it is given the vocabulary by that name, or where something must be given."""
+    parameters = inspect.signature(maker).parameters.values()
+    given = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes = any(each.kind in given and (each.name == "vocabulary" or each.default is each.empty) for each in parameters)
+    return maker(vocabulary) if takes else maker()
+
+
+def _require(part: object, methods: tuple[str, ...], what: str, spec: str) -> None:
+    missing = [name for name in methods if not callable(getattr(part, name, None))]
+    if missing:
+        fix = f"give it {' and '.join(missing)}; {EXAMPLE}"
+        raise ConfigError(f"{what} has no method {' or '.join(missing)}", where=spec, got=_shown(part), fix=fix)
+
+
+def _shown(part: object) -> str:
+    text = repr(part)
+    return f"{type(part).__name__} {text if len(text) <= 80 else text[:80] + '...'}"
+
 
 HUMAN = "human"
 BUILT_IN = ("scripted", "scripted-tough", HUMAN)
@@ -27,7 +155,7 @@ agents.register("scripted", "fair-minded scripted bargainer", "parley.envs.negot
 agents.register(
     "scripted-tough", "scripted bargainer that holds out", "parley.envs.negotiation.scripted.bargainers:scripted_tough"
 )
-agents.register(HUMAN, "you, at the terminal", "parley.engine.negotiation.verbs.human_player:Person")
+agents.register(HUMAN, "you, at the terminal", "parley.engine.negotiation.verbs.agents:Person")
 
 _trained = Registry("trained agent", "parley.trained-agents")
 _trained.register("checkpoint", "networks that speak", "parley.policies.negotiator.speaker:load_agent")

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from parley.envs.core.conformance import Kind, expect, same_alone
-from parley.envs.core.own_code import takes_messages
+from parley.envs.core.registry import takes_messages
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.corpora.conformance import keeps_its_fingerprint
-from parley.envs.corpora.root import data_root
-from parley.envs.negotiation.agents import as_agent
+from parley.envs.corpora.arrow import data_root
+from parley.envs.corpora.lines import keeps_its_fingerprint
+from parley.envs.negotiation.agents import OwnAgent, as_agent
+from parley.envs.negotiation.domain import Vocabulary
 from parley.envs.negotiation.game import Agent, NegotiationGame, Rules, play
-from parley.envs.negotiation.own_agent import OwnAgent
-from parley.envs.negotiation.vocabulary import Vocabulary
 
 _DIALOGUES = 12
 _RULES = Rules(max_turns=8)
@@ -36,7 +35,7 @@ def _has_a_name_and_a_vocabulary(agent: Agent) -> None:
     """Says its name and its vocabulary."""
     expect(isinstance(agent.name, str) and bool(agent.name), "name is a text", repr(agent.name))
     words = isinstance(agent.vocabulary, Vocabulary)
-    expect(words, "vocabulary is an parley.envs.negotiation.vocabulary.Vocabulary", repr(agent.vocabulary))
+    expect(words, "vocabulary is an parley.envs.negotiation.domain.Vocabulary", repr(agent.vocabulary))
 
 
 def _plays_both_sides(agent: Agent) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from parley.envs.negotiation.dealornodeal.rules import Triple
+from parley.envs.negotiation.dealornodeal_rules import Triple
+from parley.envs.negotiation.domain import SPECIALS
 from parley.envs.negotiation.scripted.bargainers import Talks
 from parley.envs.negotiation.scripted.listening import understand
-from parley.envs.negotiation.vocabulary import SPECIALS
 
 
 @dataclass(frozen=True)

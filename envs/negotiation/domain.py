@@ -8,26 +8,48 @@ option is settled for both (`interview/`).
 A game of your own is an object of a class like those; a package offers it under the entry point group `parley.games`.
 
 Shapes: n scenarios, K items, m legal selections of one, M = `max_selections`, H = `num_heads`.
+
+Vocabularies of negotiations: four special tokens in front, as in the published negotiation code.
+
+Ids 0..3 are `<eos>`, `<unk>`, `<selection>`, `<pad>`; the words follow by falling frequency, ties by first occurrence.
+Words belong to a game (`domain.py`): whoever knows a vocabulary knows what the talk is about.
+
+The words of a game whose sides do not share one closed vocabulary: text, of which each side reads what it knows.
+
+A word has an id of the game: those of side 0's vocabulary first, so that its ids are the game's; then those of side 1's; then
+whatever else is said. Either side speaks and hears in ids of its own vocabulary, and hears `<unk>` for a word that it lacks.
+A word that the speaker's own vocabulary lacks is spoken as the size of that vocabulary plus the game's id.
+
+Shapes: any; ids are int64.
+
+Scenarios of any game, with their points and Pareto optimality. What a game is about is its `Domain`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.errors import ConfigError, DataError, ScenarioError
 from parley.envs.core.registry import Registry
+from parley.envs.core.visible import well_formed
+from parley.envs.corpora.lines import WordList
 
 if TYPE_CHECKING:
+    from parley.envs.negotiation.acts import GameActs
     from parley.envs.negotiation.game import Agent
-    from parley.envs.negotiation.game_acts import GameActs
-    from parley.envs.negotiation.scenario import Scenario
-    from parley.envs.negotiation.vocabulary import Vocabulary
+
 
 Numbers = tuple[int, ...]
 DISAGREE, NO_AGREEMENT, DISCONNECT = REFUSALS = ("<disagree>", "<no_agreement>", "<disconnect>")
@@ -36,7 +58,7 @@ DEAL_OR_NO_DEAL = "dealornodeal"
 
 domains = Registry("game", "parley.games")
 domains.register(
-    DEAL_OR_NO_DEAL, "divide books, hats and balls (Lewis et al. 2017)", "parley.envs.negotiation.dealornodeal.domain:DIVISION"
+    DEAL_OR_NO_DEAL, "divide books, hats and balls (Lewis et al. 2017)", "parley.envs.negotiation.dealornodeal:DIVISION"
 )
 domains.register("interview", "settle four issues of a job", "parley.envs.negotiation.interview.domain:INTERVIEW")
 
@@ -224,3 +246,238 @@ class Domain(ABC):
         """A selection in words, refusals included."""
         refusal = selection - self.selections(counts).no_agreement
         return self.describe(counts, selection) if refusal < 0 else ("no agreement", "to disconnect")[refusal]
+
+
+EOS, UNK, SELECTION, PAD = "<eos>", "<unk>", "<selection>", "<pad>"
+SPECIALS = (EOS, UNK, SELECTION, PAD)
+EOS_ID, UNK_ID, SELECTION_ID, PAD_ID = range(4)
+YOU, THEM = "YOU:", "THEM:"
+_PIECES = re.compile(r"<\w+>|[\w'-]+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Vocabulary(WordList):
+    """The words of negotiations; `YOU:` and `THEM:` are among them.
+
+    Args:
+        game: the name of the game that is talked about.
+
+    Raises:
+        ConfigError: no game is called that.
+        DataError: as a `WordList`, or a speaker marker is missing.
+    """
+
+    game: str = DEAL_OR_NO_DEAL
+
+    SPECIALS: ClassVar[tuple[str, ...]] = SPECIALS
+    UNKNOWN_ID: ClassVar[int] = UNK_ID
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for marker in (YOU, THEM):
+            if marker not in self.index:
+                fix = "train on a corpus with both speakers"
+                raise DataError(f"a negotiation vocabulary lacks the speaker marker {marker!r}", fix=fix)
+        domain_of(self.game)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads the JSON that `save` wrote."""
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return cls(tuple(stored["words"]), stored["game"]) if isinstance(stored, dict) else cls(tuple(stored))
+
+    def save(self, path: Path) -> None:
+        """Writes the words as a JSON list, as a `WordList`; of another game than Deal or No Deal beside its name."""
+        super().save(path)
+        if self.game != DEAL_OR_NO_DEAL:
+            path.write_text(
+                json.dumps({"game": self.game, "words": self.words}, ensure_ascii=False, indent=0), encoding="utf-8"
+            )
+
+    @classmethod
+    def build(cls, sentences: Iterable[Sequence[str]], threshold: int, game: str = DEAL_OR_NO_DEAL) -> Vocabulary:
+        """Keeps the words that occur strictly more than `threshold` times (the published rule, threshold 20)."""
+        counts: Counter[str] = Counter()
+        for sentence in sentences:
+            counts.update(sentence)
+        kept = [word for word, count in counts.most_common() if count > threshold and word not in SPECIALS]
+        return cls((*SPECIALS, *kept), game)
+
+    @property
+    def domain(self) -> Domain:
+        """What is talked about."""
+        return domain_of(self.game)
+
+    @cached_property
+    def digest(self) -> str:
+        """Twelve hex digits that two equal vocabularies of a game share."""
+        if self.game == DEAL_OR_NO_DEAL:
+            return super().digest
+        return hashlib.blake2b("\n".join((self.game, *self.words)).encode(), digest_size=6).hexdigest()
+
+    @cached_property
+    def you_id(self) -> int:
+        """Id of the marker of one's own turns."""
+        return self.index[YOU]
+
+    @cached_property
+    def them_id(self) -> int:
+        """Id of the marker of the partner's turns."""
+        return self.index[THEM]
+
+    @cached_property
+    def unspeakable_ids(self) -> tuple[int, ...]:
+        """Ids that no speaker may say: `<unk>`, `<pad>` and the two speaker markers."""
+        return (UNK_ID, PAD_ID, self.you_id, self.them_id)
+
+
+def split_text(text: str, vocabulary: Vocabulary) -> list[str]:
+    """A text in words as the corpora write them: lower case, punctuation apart unless the vocabulary has it joined."""
+    words: list[str] = []
+    for piece in well_formed(text).lower().split():
+        words += [piece] if piece in vocabulary.index else _PIECES.findall(piece)
+    return [word for word in words if word != EOS]
+
+
+class SpokenWords:
+    """Words that grow by what is said, and how each side numbers them.
+
+    Args:
+        vocabularies: of side 0 and side 1.
+    """
+
+    def __init__(self, vocabularies: tuple[Vocabulary, Vocabulary]) -> None:
+        self._vocabularies = vocabularies
+        self.words = list(vocabularies[0].words)
+        """Every word by the game's id."""
+        self._index = dict(vocabularies[0].index)
+        self._spoken = [self.ids(vocabulary.words) for vocabulary in vocabularies]
+        self._heard = [np.empty(0, dtype=np.int64)] * 2
+
+    def ids(self, words: Iterable[str]) -> np.ndarray:
+        """The game's ids (n,) of words; those that are new join them."""
+        found = []
+        for word in words:
+            if word not in self._index:
+                self._index[word] = len(self.words)
+                self.words.append(word)
+            found.append(self._index[word])
+        return np.array(found, dtype=np.int64)
+
+    def spoken(self, side: int, ids: np.ndarray) -> np.ndarray:
+        """The game's ids of what a side says in ids of its own."""
+        own = self._spoken[side]
+        return np.where(ids < len(own), own[np.minimum(ids, len(own) - 1)], ids - len(own))
+
+    def heard(self, side: int, ids: np.ndarray) -> np.ndarray:
+        """A side's own ids of what is said in the game's."""
+        table = self._heard[side]
+        if len(table) < len(self.words):
+            new = self._vocabularies[side].encode(self.words[len(table) :])
+            table = self._heard[side] = np.concatenate([table, new])
+        return table[ids]
+
+
+ILLEGAL = "<illegal>"
+"""Stands for a selection out of range in what is written of a dialogue."""
+
+
+@dataclass(frozen=True, order=True)
+class Scenario:
+    """One deal to be struck: how many of each item there are and what each side's items are worth.
+
+    Args:
+        counts: number of each item; of Deal or No Deal books, hats, balls, each 1..4, 5..7 in total.
+        values: for side 0 and side 1, points per item; of Deal or No Deal each 0..10, and counts times values sum to 10.
+        game: the name of its `Domain`.
+
+    Raises:
+        ConfigError: no game is called that.
+        ScenarioError: a number is not whole, or a rule of the game is broken (message names the rule).
+    """
+
+    counts: Numbers
+    values: tuple[Numbers, Numbers]
+    game: str = DEAL_OR_NO_DEAL
+
+    def __post_init__(self) -> None:
+        counts, first, second = map(_whole, (self.counts, *self.values))
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "values", (first, second))
+        domain, num = self.domain, len(self.domain.items)
+        whole = all(len(part) == num for part in (self.counts, *self.values))
+        problem = domain.problem(self.counts, self.values) if whole else f"there are {num} items"
+        if problem:
+            got = f"counts {self.counts}, values {self.values}"
+            raise ScenarioError(f"illegal scenario: {problem}", got=got, fix=domain.rule)
+
+    @property
+    def domain(self) -> Domain:
+        """What it is about."""
+        return domain_of(self.game)
+
+    @property
+    def key(self) -> str:
+        """A short name, equal for equal scenarios of a game: counts, then each side's values."""
+        return "/".join(",".join(map(str, part)) for part in (self.counts, *self.values))
+
+    @property
+    def selections(self) -> Selections:
+        """What may be chosen."""
+        return self.domain.selections(self.counts)
+
+    def context(self, side: int) -> Numbers:
+        """The numbers that a side sees: count and own value of each item in turn."""
+        return tuple(itertools.chain.from_iterable(zip(self.counts, self.values[side], strict=True)))
+
+    def swapped(self) -> Scenario:
+        """The same scenario with the sides exchanged."""
+        return Scenario(self.counts, (self.values[1], self.values[0]), self.game)
+
+    @classmethod
+    def from_contexts(cls, first: Sequence[int], second: Sequence[int], game: str = DEAL_OR_NO_DEAL) -> Scenario:
+        """A scenario from both sides' numbers (count and value of each item in turn).
+
+        Raises:
+            ScenarioError: the sides disagree on the counts, or a rule is broken.
+        """
+        width = 2 * len(domain_of(game).items)
+        if len(first) != width or len(second) != width or tuple(first[::2]) != tuple(second[::2]):
+            raise ScenarioError(
+                "the two sides' contexts do not describe one scenario",
+                got=f"{list(first)} and {list(second)}",
+                fix=f"give {width} numbers a side with equal counts: c0 v0 c1 v1 and so on",
+            )
+        return cls(tuple(first[::2]), (tuple(first[1::2]), tuple(second[1::2])), game)
+
+
+def _whole(numbers: Iterable[Any]) -> Numbers:
+    """Return numbers as Python's whole ones, whoever made them.
+
+    Raises:
+        ScenarioError: one is not whole.
+    """
+    given = tuple(numbers)
+    if not all(isinstance(number, int | float | np.integer | np.floating) and number % 1 == 0 for number in given):
+        fix = "scale the values up until all are whole: halves by 2"
+        raise ScenarioError("a scenario has whole numbers", got=f"({', '.join(map(str, given))})", fix=fix)
+    return tuple(map(int, given))
+
+
+def points(scenario: Scenario, selections: tuple[int, int]) -> tuple[bool, tuple[int, int]]:
+    """Whether the sides' selections fit together, and what each side earns (0, 0 if they do not).
+
+    Refusals and anything that does not add up to the counts are no agreement, as in the published scoring.
+    """
+    legal, (first, second) = scenario.selections, selections
+    if first >= legal.no_agreement or int(legal.fits[first]) != second:
+        return False, (0, 0)
+    return True, (int(legal.own[first] @ scenario.values[0]), int(legal.other[first] @ scenario.values[1]))
+
+
+def is_pareto_optimal(scenario: Scenario, earned: tuple[int, int]) -> bool:
+    """Whether no legal deal is at least as good for both sides and better for one."""
+    first, second = scenario.selections.own @ scenario.values[0], scenario.selections.other @ scenario.values[1]
+    # Refusals earn nothing, so that they are better than no deal.
+    better = (first >= earned[0]) & (second >= earned[1]) & ((first > earned[0]) | (second > earned[1]))
+    return not better.any()

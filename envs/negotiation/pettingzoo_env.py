@@ -15,6 +15,7 @@ from gymnasium.utils import seeding
 from pettingzoo import AECEnv
 
 from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.negotiation.domain import Scenario, Vocabulary
 from parley.envs.negotiation.env import (
     act,
     action_space,
@@ -25,11 +26,8 @@ from parley.envs.negotiation.env import (
     outcome,
     side_reward,
 )
-from parley.envs.negotiation.game import NegotiationGame, Rules
-from parley.envs.negotiation.render import render_dialogue
-from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.game import NegotiationGame, Rules, render_dialogue
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import Vocabulary
 
 PLAYERS = ("player_0", "player_1")
 """The agents' names; an agent's index is its side of the game."""

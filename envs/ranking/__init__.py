@@ -8,15 +8,15 @@ A corpus is opened by its name, by the path of a file of rows, or by the name of
     test[0].context, test[0].candidates, test[0].labels
 """
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,
     {
         "CandidateGroup": "groups",
-        "CandidateOptions": "options",
+        "CandidateOptions": "groups",
         "EditRules": "edit_game",
-        "ReplyPool": "negatives",
+        "ReplyPool": "groups",
         "ResponseRankingEnv": "ranking_env",
         "load_candidates": "compiled",
     },

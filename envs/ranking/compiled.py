@@ -26,19 +26,13 @@ import pyarrow as pa
 
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from parley.envs.corpora.lines import corpus_named
-from parley.envs.corpora.pairs.chinese import is_chinese
+from parley.envs.corpora.arrow import data_root as resolve_data_root
+from parley.envs.corpora.lines import SPLITS, WordList, corpus_named
 from parley.envs.corpora.pairs.compiled import Ragged
-from parley.envs.corpora.root import data_root as resolve_data_root
-from parley.envs.corpora.sources import SPLITS
-from parley.envs.corpora.words import WordList
+from parley.envs.corpora.pairs.tokens import is_chinese
 from parley.envs.ranking.corpora import find_candidates
-from parley.envs.ranking.groups import order_of
-from parley.envs.ranking.negatives import reply_statistics, with_negatives
-from parley.envs.ranking.options import CandidateOptions
-from parley.envs.ranking.sources import CandidateSource
-from parley.envs.ranking.split import CandidateSplit
-from parley.envs.ranking.text import CandidateText
+from parley.envs.ranking.groups import CandidateOptions, CandidateSplit, order_of, reply_statistics, with_negatives
+from parley.envs.ranking.sources import CandidateSource, CandidateText
 
 COMPILER_VERSION = 2
 """Grows when the same groups would be compiled differently."""
@@ -88,9 +82,9 @@ def load_candidates(
 
     Args:
         name: a registered name of candidates or of pairs, a path, or `path/file.py:NAME`; see `find_candidates`.
-        data_root: where the corpora lie; see `parley.envs.corpora.root.data_root` for the default.
+        data_root: where the corpora lie; see `parley.envs.corpora.arrow.data_root` for the default.
         options: which contexts, which wrong replies, in which order.
-        cache: where compiled corpora lie; see `parley.envs.corpora.root.cache_root` for the default.
+        cache: where compiled corpora lie; see `parley.envs.corpora.arrow.cache_root` for the default.
 
     Raises:
         ConfigError: no such corpus, or it is Chinese without blanks and jieba is not installed.

@@ -1,23 +1,148 @@
-"""The corpora of candidates that Parley knows, beside all of pairs: what each is, its licence, its files and their reader."""
+"""The corpora of candidates that Parley knows, beside all of pairs: what each is, its licence, its files and their reader.
+
+What corpora of candidates promise (`sources.CandidateSource`), and who proposes words (`edit_game.Proposer`).
+
+Reader of DailyDialog++ (Sai et al. 2020): contexts with replies that people wrote, right ones and misleading ones.
+
+    data_positives.jsonl   7,641 contexts of 5 right replies: training, one group for each, whose wrong replies are drawn
+    dev.jsonl              1,028 contexts of 5 right, 5 misleading and 5 random replies: validation
+    test.jsonl             1,142 of the same: test
+
+A line is a JSON object of "context" (turns, oldest first) and lists of replies. A few wrong replies have the words of a right
+one of their context; they are left out (`CandidateText.mended`).
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from glob import escape
 from pathlib import Path
+from typing import Any
 
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.conformance import Kind, expect, same_alone
+from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import Registry, nearest
-from parley.envs.corpora.lines import read_lines
+from parley.envs.corpora.arrow import data_root
+from parley.envs.corpora.lines import has_its_files, keeps_its_fingerprint, located, named_source, read_lines
 from parley.envs.corpora.own_files import LABEL, OwnFile, own_file, split_files, split_named
-from parley.envs.corpora.pairs.chinese import cutter_version
 from parley.envs.corpora.pairs.corpora import find_pairs, is_path, of_your_own, pair_corpora
-from parley.envs.corpora.pairs.dailydialog import FILES
-from parley.envs.corpora.sources import named_source
-from parley.envs.ranking.dailydialog import read_dailydialog
-from parley.envs.ranking.rows import read_rows
-from parley.envs.ranking.sources import CandidateSource, FileCandidates, PairCandidates
-from parley.envs.ranking.text import CandidateText
+from parley.envs.corpora.pairs.recorded import CONTEXT, FILES, POSITIVE, parse_lists
+from parley.envs.corpora.pairs.tokens import cutter_version
+from parley.envs.ranking.groups import CandidateGroup, CandidateKind, CandidateOptions
+from parley.envs.ranking.sources import (
+    Candidate,
+    CandidateSource,
+    CandidateText,
+    FileCandidates,
+    ListedReply,
+    PairCandidates,
+    read_rows,
+)
+
+
+def _has_groups_to_rank(source: Any) -> None:
+    """Reads its files without a broken line, and finds groups."""
+    splits = source.read_groups(data_root(), CandidateOptions().turns).require_whole().splits
+    groups = {name: len(split) for name, split in splits.items()}
+    expect(any(groups.values()), "groups in train, val or test", groups)
+
+
+CANDIDATE_CORPUS = Kind(
+    "corpus of candidates",
+    "parley.envs.ranking.sources.CandidateSource",
+    ("read_groups", "fingerprint", "require_files"),
+    lambda named: named,
+    (has_its_files, _has_groups_to_rank, keeps_its_fingerprint),
+)
+
+
+_REPLIES = (("please", "try", "another", "cable", "today", "."), ("thanks",), (), ("which", "printers", "are", "broken", "?"))
+_CONTEXT = (("my", "printer", "is", "broken", "."), ("does", "it", "print", "pages", "slowly", "?"), ())
+_GROUP = CandidateGroup(
+    "conformance", _CONTEXT, _REPLIES, (True, False, False, False), (CandidateKind.NEGATIVE,) * 4, (True,) * 4
+)
+
+
+def _made(named: Any) -> Any:
+    return named() if callable(named) else named
+
+
+def _proposes_words_for_every_place(proposer: Any) -> None:
+    """Proposes a list of other words for each word of a reply, empty ones and empty replies included."""
+    for place, reply in enumerate(_REPLIES):
+        found = proposer.propose(_GROUP, place)
+        expect(len(found) == len(reply), f"{len(reply)} lists of words", len(found))
+        for word, others in zip(reply, found, strict=True):
+            told = all(isinstance(other, str) and other for other in others)
+            expect(told and not isinstance(others, str), "lists of words that are not empty", repr(others))
+            expect(word not in others, f"other words than {word!r}", repr(others))
+
+
+def _proposes_the_same_again(proposer: Any) -> None:
+    """Proposes the same when it is asked again."""
+    first, second = ([list(map(list, proposer.propose(_GROUP, place))) for place in range(len(_REPLIES))] for _ in range(2))
+    same_alone(first, second, "what is proposed for a reply")
+
+
+PROPOSER = Kind(
+    "proposer of words",
+    "parley.envs.ranking.edit_game.Proposer",
+    ("propose",),
+    _made,
+    (_proposes_words_for_every_place, _proposes_the_same_again),
+)
+
+
+REPLIES = {
+    POSITIVE: CandidateKind.POSITIVE,
+    "adversarial_negative_responses": CandidateKind.ADVERSARIAL,
+    "random_negative_responses": CandidateKind.RANDOM,
+}
+
+
+def read_dailydialog(folder: Path) -> CandidateText:
+    """Reads the three files.
+
+    Args:
+        folder: that holds them.
+    """
+    text = CandidateText()
+    for name, file in FILES.items():
+        split, path = text.splits[name], folder / file
+        split.is_drawn = name == "train"
+        for number, line in enumerate(read_lines(path), 1):
+            try:
+                context, replies = parse_line(line, positives_only=split.is_drawn)
+            except DataError as error:
+                text.broken.append(located(error, str(path), number))
+                continue
+            if not split.is_drawn:
+                listed = [ListedReply(number, said, kind is CandidateKind.POSITIVE, kind) for said, kind in replies]
+                text.listed(name, path, number, context, listed)
+                continue
+            turns = [split.add(turn) for turn in context]
+            for said, kind in replies:
+                split.group(turns, [Candidate(split.add(said), True, kind)], dialogue=number)
+    return text
+
+
+def parse_line(line: str, positives_only: bool) -> tuple[list[list[str]], list[tuple[list[str], CandidateKind]]]:
+    """Reads one line.
+
+    Args:
+        line: a JSON object.
+        positives_only: whether it lists right replies alone.
+
+    Returns:
+        The words of each turn, and of each reply with its kind.
+
+    Raises:
+        DataError: the line has another form, lacks a list, or holds an utterance without a word.
+    """
+    kinds = {name: kind for name, kind in REPLIES.items() if kind is CandidateKind.POSITIVE or not positives_only}
+    context, *lists = parse_lists(line, CONTEXT, *kinds)
+    return context, [(said, kind) for kind, listed in zip(kinds.values(), lists, strict=True) for said in listed]
+
 
 candidate_corpora = Registry("corpus of candidates", "parley.candidates")
 

@@ -2,21 +2,95 @@
 
 Many examples are played side by side, so that their drafts share the ranker's batches; an environment is the case of one. The
 ranker and the words that may enter come from the caller. Shapes: P places, W proposals for each, A = P W + 1 actions.
+
+What an attack on a ranker wants: a wrong reply among the best, or the right one not among them.
+
+What `parley/ResponseRanking-v1` is played with where nothing is handed in: a ranker, words that may enter, what is seen.
+
+They need no tagger and no model, and are there to try the environment out; `engine/ranking/attacks/editing.py` has those of
+attacks.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import chain
+from typing import Literal, Protocol
 
 import numpy as np
 
-from parley.envs.core.ranges import Configuration, NumItems
+from parley.envs.core.config import Configuration, NumItems
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.turns import Utterance
-from parley.envs.ranking.goals import RankGoal, tolerance
 from parley.envs.ranking.groups import CandidateGroup, Context
+
+GoalKind = Literal["promote", "demote"]
+Target = Literal["best", "random"]
+TOLERANCE = 1e-5
+"""Scores that differ by less than this share of a group's largest are equal: a network's rounding in a batch does as much."""
+
+
+@dataclass(frozen=True)
+class RankGoal:
+    """Where the edited reply shall stand.
+
+    Args:
+        kind: promote a wrong reply to the top, or demote the right one below it.
+        rank: how many places are the top.
+        target: of several replies that may be edited the one that scores best, or one at random.
+    """
+
+    kind: GoalKind = "promote"
+    rank: int = 1
+    target: Target = "best"
+
+    def __str__(self) -> str:
+        where = "rank 1" if self.rank == 1 else f"ranks 1 to {self.rank}"
+        whose = {"promote": "a wrong reply to", "demote": "the right reply below"}[self.kind]
+        return f"{self.kind} {whose} {where}, the {'best-scored' if self.target == 'best' else 'drawn'} one"
+
+    def choose(self, group: CandidateGroup, scores: np.ndarray, rng: np.random.Generator) -> int | None:
+        """Which candidate is edited; None where no attackable one is of the goal's kind.
+
+        Args:
+            group: with its labels.
+            scores: of the candidates as they are (C,), `comparable` as all below.
+            rng: what draws, if one is drawn.
+        """
+        wanted = self.kind == "demote"
+        places = [i for i, label in enumerate(group.labels) if label is wanted and group.attackable[i]]
+        if not places:
+            return None
+        return places[int(rng.integers(len(places)))] if self.target == "random" else max(places, key=lambda i: scores[i])
+
+    def bar(self, group: CandidateGroup, scores: np.ndarray, place: int) -> float | None:
+        """The score that the edited reply has to pass; None where the top has room for all others.
+
+        Others are all candidates to one that is promoted, wrong ones to one that is demoted: a ranker does not err where
+        another right reply is first.
+
+        Args:
+            group: with its labels.
+            scores: of the candidates as they are (C,).
+            place: of the edited one.
+        """
+        counts = np.array([self.kind == "promote" or not label for label in group.labels])
+        counts[place] = False
+        others = np.sort(scores[counts])[::-1]
+        return float(others[self.rank - 1]) if self.rank <= len(others) else None
+
+    def margin(self, score: float, bar: float) -> float:
+        """How far a score is on the wanted side of the bar; success is above the tolerance, so that a tie is none."""
+        return score - bar if self.kind == "promote" else bar - score
+
+
+def tolerance(scores: np.ndarray) -> float:
+    """The difference up to which scores of a group are equal."""
+    return TOLERANCE * float(np.abs(scores).max())
+
 
 Scorer = Callable[[Sequence[tuple[Context, Sequence[Utterance]]]], Sequence[np.ndarray]]
 """Scores (C,) of the candidates of each context; of a `policies.ranking.ranker.Ranker` by `partial(scores_of, ranker)`."""
@@ -244,3 +318,72 @@ class EditGame:
 def replaced(words: Utterance, place: int, word: str) -> Utterance:
     """A reply with another word at a place."""
     return (*words[:place], word, *words[place + 1 :])
+
+
+_ENDINGS = ("ing", "ed", "ly", "s")
+_SHORT = 3
+"""Letters up to which a word says nothing by itself."""
+
+
+class TermOverlap:
+    """Scores a reply by the cosine of its words with the context's, each weighed by how few contexts hold it.
+
+    Args:
+        contexts: that are counted.
+    """
+
+    def __init__(self, contexts: Sequence[Context]) -> None:
+        self._num = len(contexts)
+        self._holding = Counter(chain.from_iterable(set(chain.from_iterable(context)) for context in contexts))
+
+    def __call__(self, pairs: Sequence[tuple[Context, Sequence[Utterance]]]) -> list[np.ndarray]:
+        """Scores of the candidates of each context, from 0 to 1."""
+        return [np.array([self._cosine(set(chain.from_iterable(said)), set(reply)) for reply in of]) for said, of in pairs]
+
+    def _cosine(self, said: set[str], reply: set[str]) -> float:
+        shared, *norms = (self._squares(words) for words in (said & reply, said, reply))
+        return shared / math.sqrt(norms[0] * norms[1]) if shared else 0.0
+
+    def _squares(self, words: set[str]) -> float:
+        # Summed exactly, whatever the order of a set.
+        return math.fsum(math.log((1 + self._num) / (1 + self._holding[word])) ** 2 for word in words)
+
+
+class AlikeWords:
+    """Proposes words of the context that end as the word does, those of the newest turn first: a tagger in two lines."""
+
+    def propose(self, group: CandidateGroup, place: int) -> list[tuple[str, ...]]:
+        """See `parley.envs.ranking.edit_game.Proposer`."""
+        said = [word for turn in reversed(group.context) for word in turn]
+        tags = {word: ending(word) for word in said}
+        return [
+            tuple(other for other, tag in tags.items() if tag is not None and tag == ending(word) and other != word)
+            for word in group.candidates[place]
+        ]
+
+
+def ending(word: str) -> str | None:
+    """What a word ends in, "" for nothing special; None for words that say little: short ones, numbers, marks."""
+    if len(word) <= _SHORT or not word.isalpha():
+        return None
+    return next((end for end in _ENDINGS if word.endswith(end)), "")
+
+
+class PlainSight:
+    """Shows of each action: where the word stands, how often the context says the new one, the margin, the edits left."""
+
+    size = 4
+
+    def __call__(self, game: EditGame, rows: Sequence[int]) -> np.ndarray:
+        """See `parley.envs.ranking.ranking_env.Sight`."""
+        rules = game.rules
+        seen = np.zeros((len(rows), rules.stop + 1, self.size), dtype=np.float32)
+        for number, row in enumerate(rows):
+            reply = game.replies[row]
+            said = Counter(chain.from_iterable(reply.group.context))
+            seen[number, :, 2:] = reply.margin / reply.distance, 1 - reply.num_steps / rules.edits
+            for place, words in enumerate(reply.proposals):
+                for proposal, word in enumerate(words):
+                    action = place * rules.num_proposals + proposal
+                    seen[number, action, :2] = place / rules.num_places, said[word] / said.total()
+        return seen.clip(-1.0, 1.0)

@@ -10,9 +10,7 @@ from gymnasium import spaces
 
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.rendering import TextRenderedEnv
-from parley.envs.ranking.edit_game import EditGame, EditRules, Proposer, Scorer
-from parley.envs.ranking.edit_words import AlikeWords, PlainSight, TermOverlap
-from parley.envs.ranking.goals import RankGoal
+from parley.envs.ranking.edit_game import AlikeWords, EditGame, EditRules, PlainSight, Proposer, RankGoal, Scorer, TermOverlap
 from parley.envs.ranking.groups import CandidateGroup
 
 _DRAWS = 1000

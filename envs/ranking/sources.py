@@ -1,22 +1,286 @@
 """Where candidates come from: files of a published format, or a corpus of pairs. `corpora.py` names those that Parley knows.
 
-A corpus of your own is a file of rows "label TAB turn TAB ... TAB response", a folder of them (`envs/ranking/rows.py`), or
+A corpus of your own is a file of rows "label TAB turn TAB ... TAB response", a folder of them (`envs/ranking/sources.py`), or
 an object like those in `corpora.py`: put `CORPUS = FileCandidates(name="mine", ...)` into a file and name it as
 `path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.candidates`.
+
+What a reader of candidates hands over: the groups of each split, what was broken and what was mended.
+
+Utterances are kept once each, as numbers of words, so that ten rows of one context cost what one does.
+
+Contexts of a corpus of pairs and what followed them: groups whose wrong replies are still to be drawn.
+
+A context is a chain of turns (`envs/corpora/pairs/contexts.py`), its right reply what follows. A dialogue is what pairs
+connect, as far as the first source of each reply goes; a corpus of single exchanges has one pair a dialogue.
+
+Reader of rows "label TAB turn TAB ... TAB turn TAB response": Ubuntu V1, Douban, E-commerce, and files of your own.
+
+Records of CSV, TSV, JSON, JSON Lines and Parquet are rows where a column holds labels (`envs/corpora/own_files.py`).
+
+Neighbouring rows with one context are a group; groups may have different sizes and several right replies. A label is 1 or 0.
+Text comes in words with blanks between, as these corpora are published; Chinese without blanks is cut by jieba, if most of a
+file is written so. What is read otherwise than it stands is reported line by line (`CandidateText.mended`):
+
+- an empty turn is left out;
+- a negative with the words of a positive of its group is left out: its two labels contradict each other; so is the group,
+  if fewer than two replies are left, as in training files of one right and one wrong reply;
+- Chinese without blanks in a file that otherwise comes in words is read as it stands, each run of characters as one word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
+from parley.envs.core.errors import DataError
 from parley.envs.corpora.files import CorpusFolder
-from parley.envs.corpora.pairs.sources import PairSource
-from parley.envs.corpora.sources import Source, fingerprint
-from parley.envs.ranking.dialogues import groups_of_pairs
-from parley.envs.ranking.text import CandidateText
+from parley.envs.corpora.lines import (
+    SPLITS,
+    FileLine,
+    ReadText,
+    Source,
+    WordList,
+    broken_rule,
+    fingerprint,
+    located,
+    read_lines,
+    require_utf8,
+)
+from parley.envs.corpora.own_files import OwnFile
+from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
+from parley.envs.corpora.pairs.contexts import NOBODY, chains
+from parley.envs.corpora.pairs.tokens import PairSource, PairText, SplitText, comes_in_words, cut, split_of, tokenise
+from parley.envs.corpora.pairs.vocabulary import EOU
+from parley.envs.ranking.groups import KINDS, CandidateKind, CandidateSplit
+
+MAX_WORDS = 10_000
+"""Words of a turn or a reply; a line with more of them is not one utterance."""
+LONG_WORDS, LONG_TURNS = 1_000, 50
+"""Of an utterance, and of a context: what has more is allowed, told of, and read in part; it may be a mistake of the file."""
+_NAMED = 5
+
+
+class Candidate(NamedTuple):
+    """A reply to choose or not."""
+
+    utterance: int
+    """Its index in the split."""
+    label: bool
+    """Whether it is right."""
+    kind: CandidateKind
+    attackable: bool = True
+    """Whether an attack may change it."""
+
+
+class ListedReply(NamedTuple):
+    """A reply as a file lists it."""
+
+    line: int
+    """Of the file, counted from 1."""
+    words: Sequence[str]
+    label: bool
+    """Whether it is right."""
+    kind: CandidateKind
+
+
+class SplitGroups:
+    """One split while it is read: N distinct utterances, T turns of all contexts, C candidates of all groups, G groups."""
+
+    def __init__(self) -> None:
+        self.utterances = SplitText()
+        self.is_drawn = False
+        """Whether wrong replies are to be drawn, because the corpus lists right ones alone."""
+        self._indices: dict[str, int] = {}
+        self._contexts, self._context_ends = array("i"), array("q", [0])
+        self._candidates, self._candidate_ends = array("i"), array("q", [0])
+        self._labels, self._kinds, self._attackable = array("b"), array("b"), array("b")
+        self._numbers, self._dialogues = array("q"), array("q")
+
+    def add(self, words: Sequence[str]) -> int:
+        """Takes an utterance of at least one word; returns its index, the same for the same words."""
+        said = " ".join(words)
+        found = self._indices.get(said)
+        if found is None:
+            found = self._indices[said] = self.utterances.add(words)
+        return found
+
+    def group(
+        self, context: Sequence[int], candidates: Iterable[Candidate], number: int | None = None, dialogue: int | None = None
+    ) -> None:
+        """Takes a group.
+
+        Args:
+            context: indices of its turns, oldest first; at least one.
+            candidates: at least two; where wrong ones are drawn, the right ones.
+            number: names the group within the split; ascending. Where it stands by default.
+            dialogue: the dialogue that the context is of, from which no wrong reply is drawn; one of its own by default.
+        """
+        assert context, "a context has a turn"
+        place = len(self)
+        self._contexts.extend(context)
+        self._context_ends.append(len(self._contexts))
+        for each in candidates:
+            self._candidates.append(each.utterance)
+            self._labels.append(each.label)
+            self._kinds.append(KINDS.index(each.kind))
+            self._attackable.append(each.attackable)
+        self._candidate_ends.append(len(self._candidates))
+        self._numbers.append(place if number is None else number)
+        self._dialogues.append(place if dialogue is None else dialogue)
+
+    def __len__(self) -> int:
+        """G."""
+        return len(self._numbers)
+
+    def num_longer(self, turns: int) -> int:
+        """Groups whose contexts have more turns."""
+        return int((np.diff(self._context_ends) > turns).sum())
+
+    def split(self, name: str, vocabulary: WordList) -> CandidateSplit:
+        """What was read, as arrays.
+
+        Args:
+            name: "train", "val" or "test".
+            vocabulary: holds every word.
+        """
+        return CandidateSplit(
+            name=name,
+            vocabulary=vocabulary,
+            utterances=Ragged(self.utterances.encode(vocabulary), self.utterances.offsets),
+            contexts=Ragged(np.array(self._contexts, dtype=np.int32), np.array(self._context_ends, dtype=np.int64)),
+            candidates=Ragged(np.array(self._candidates, dtype=np.int32), np.array(self._candidate_ends, dtype=np.int64)),
+            labels=np.array(self._labels, dtype=bool),
+            kinds=np.array(self._kinds, dtype=np.uint8),
+            attackable=np.array(self._attackable, dtype=bool),
+            numbers=np.array(self._numbers, dtype=np.int64),
+            dialogues=np.array(self._dialogues, dtype=np.int64),
+            is_cut=np.zeros(len(self), dtype=bool),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateText(ReadText):
+    """A corpus of candidates read: its good groups, what is wrong with others, what was mended."""
+
+    splits: dict[str, SplitGroups] = field(default_factory=lambda: {split: SplitGroups() for split in SPLITS})
+    """What was read of "train", "val" and "test"."""
+    broken: list[DataError] = field(default_factory=list)
+    mended: list[DataError] = field(default_factory=list)
+    """One error per line that is read otherwise than it stands, such as a positive that is listed again as a negative."""
+    long: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    """Lines of what is unusually long, ascending, by file and by what is said of it."""
+
+    def listed(
+        self, name: str, path: Path, line: int, context: Sequence[Sequence[str]], replies: Sequence[ListedReply]
+    ) -> None:
+        """Takes a group as a file lists it, or says what is wrong with it.
+
+        Args:
+            name: of the split.
+            path: of the file.
+            line: where the context stands.
+            context: words of each turn, oldest first; a turn without one is left out.
+            replies: a wrong one with the words of a right one is left out, for its two labels contradict each other; the
+                context too, where this leaves fewer than two.
+        """
+        said = " / ".join(" ".join(turn) for turn in context)
+        self._limit([("turn", line, turn) for turn in context] + [("reply", each.line, each.words) for each in replies], path)
+        if not any(context):
+            self.broken_line("no turn of the context has a word", path, line, said)
+            return
+        if len(context) > LONG_TURNS:
+            what = f"contexts of more than {LONG_TURNS} turns, of which the newest are kept (candidates.turns)"
+            self._long_line(what, path, line)
+        if not all(context):
+            self.mended_line("a turn without a word is left out", path, line, said)
+        rights = {tuple(reply.words) for reply in replies if reply.label}
+        split, candidates, contradicting = self.splits[name], list[Candidate](), 0
+        for reply in replies:
+            words = " ".join(reply.words)
+            if not words:
+                self.broken_line("a reply has no word", path, reply.line, said)
+            elif not reply.label and tuple(reply.words) in rights:
+                self.mended_line("a wrong reply with the words of a right one is left out", path, reply.line, words)
+                contradicting += 1
+            else:
+                candidates.append(Candidate(split.add(reply.words), reply.label, reply.kind))
+        if len(candidates) < 2 <= len(candidates) + contradicting:
+            self.mended_line("a context that has one reply left is left out", path, line, said)
+            return
+        if len(candidates) < 2:
+            self.broken_line("a context has two replies or more to choose from, and this one has fewer", path, line, said)
+            return
+        split.group([split.add(turn) for turn in context if turn], candidates)
+
+    def broken_line(self, what: str, path: Path, line: int, got: str) -> None:
+        """Notes what makes a line unreadable."""
+        self.broken.append(located(broken_rule(what, got), str(path), line, "mend the line, or leave it out"))
+
+    def mended_line(self, what: str, path: Path, line: int, got: str) -> None:
+        """Notes what of a line is read otherwise than it stands."""
+        self.mended.append(DataError(what, where=FileLine(str(path), line), got=broken_rule(what, got).got))
+
+    def _limit(self, said: Sequence[tuple[str, int, Sequence[str]]], path: Path) -> None:
+        for name, line, words in said:
+            if len(words) > MAX_WORDS:
+                what = f"a {name} has {len(words):,} words, and {MAX_WORDS:,} are the most of an utterance"
+                self.broken_line(what, path, line, " ".join(words[:MAX_WORDS]))
+            elif len(words) > LONG_WORDS:
+                plural = {"turn": "turns", "reply": "replies"}[name]
+                self._long_line(f"{plural} of more than {LONG_WORDS:,} words, of which networks read a part", path, line)
+
+    def _long_line(self, what: str, path: Path, line: int) -> None:
+        lines = self.long.setdefault((str(path), what), [])
+        if line not in lines[-1:]:
+            lines.append(line)
+
+    def long_told(self) -> tuple[str, ...]:
+        """What is unusually long, in a sentence for each file and kind, with the numbers of the first lines."""
+        told = []
+        for (file, what), lines in sorted(self.long.items()):
+            named = ", ".join(map(str, lines[:_NAMED])) + f" and {len(lines) - _NAMED:,} more" * (len(lines) > _NAMED)
+            told.append(f"{file}: {what}: line{'s' * (len(lines) > 1)} {named}")
+        return tuple(told)
+
+
+def groups_of_pairs(pairs: PairText, turns: int) -> CandidateText:
+    """One group for each pair, of its right reply alone.
+
+    Args:
+        pairs: what was read of the corpus; what is broken in it is broken here.
+        turns: the most turns of a context.
+    """
+    text = CandidateText(broken=pairs.broken)
+    for name, split in pairs.splits.items():
+        _group(split, text.splits[name], turns)
+    return text
+
+
+def _group(pairs: SplitText, split: SplitGroups, turns: int) -> None:
+    split.is_drawn = True
+    said = [split.add([word for word in words if word != EOU]) for words in pairs.utterances()]
+    graph = PairSplit(Ragged(np.zeros(0, dtype=np.int32), pairs.offsets), pairs.pairs, pairs.links)
+    roots = _roots(graph)
+    for number, ((_, reply), chain) in enumerate(zip(graph.pairs.tolist(), chains(graph, turns).tolist(), strict=True)):
+        context = [said[turn] for turn in reversed(chain) if turn != NOBODY]
+        split.group(context, [Candidate(said[reply], True, CandidateKind.POSITIVE)], number, int(roots[reply]))
+
+
+def _roots(graph: PairSplit) -> np.ndarray:
+    """The utterance that begins the dialogue of each (N,) int64."""
+    parents = np.arange(len(graph.utterances))
+    # Of several sources of a reply the first holds, as in a chain.
+    parents[graph.pairs[::-1, 1]] = graph.pairs[::-1, 0]
+    # Each round doubles how far back it is looked, so that a loop in a corpus of one's own ends it too.
+    for _ in range(len(parents).bit_length()):
+        parents = parents[parents]
+    return parents
 
 
 @runtime_checkable
@@ -95,3 +359,109 @@ class PairCandidates:
     def read_groups(self, root: Path, turns: int) -> CandidateText:
         """Reads the pairs and follows them back."""
         return groups_of_pairs(self.pairs.read(root), turns)
+
+
+_LABELS = {"0": False, "1": True}
+
+
+class Row(NamedTuple):
+    """One line of a file."""
+
+    line: int
+    """Counted from 1."""
+    label: bool
+    context: tuple[str, ...]
+    """Turns, oldest first, as they are written."""
+    response: str
+
+
+def parse_row(line: str, number: int) -> Row:
+    """Reads one line.
+
+    Args:
+        line: of the file.
+        number: which, counted from 1.
+
+    Raises:
+        DataError: the line is not UTF-8, there are fewer than three fields, or the label is another than 0 and 1.
+    """
+    require_utf8(line)
+    fields = line.split("\t")
+    if len(fields) < 3:
+        raise broken_rule("a row is a label, a turn or more, and a response, with tabs between", line)
+    label, *context, response = fields
+    if label not in _LABELS:
+        raise broken_rule("a label is 0 or 1", line)
+    return Row(number, _LABELS[label], tuple(context), response)
+
+
+def read_rows(files: Mapping[str | None, Path | OwnFile]) -> CandidateText:
+    """Reads one file for each split, or one for all.
+
+    Args:
+        files: by split; under None the file of which each group belongs to the split that its context names by its shares.
+
+    Raises:
+        ConfigError: some is Chinese without blanks, and jieba is not installed.
+    """
+    text = CandidateText()
+    for only, file in files.items():
+        _Reader(file if isinstance(file, OwnFile) else OwnFile(file), text, only).read()
+    return text
+
+
+_APART = "\N{IDEOGRAPHIC FULL STOP}"
+
+
+class _Reader:
+    """Of one file."""
+
+    def __init__(self, own: OwnFile, text: CandidateText, only: str | None) -> None:
+        self._own, self._path, self._text, self._only = own, own.path, text, only
+        self._words: Callable[[str], list[str]] = tokenise
+
+    def read(self) -> None:
+        rows = self._rows()
+        texts = [each for row in rows for each in (*row.context, row.response)]
+        in_words = [comes_in_words(each) for each in texts]
+        if {*in_words} == {None}:
+            # Each is too short to tell; all of them together may not be.
+            in_words = [comes_in_words(_APART.join(texts))]
+        if in_words.count(False) > in_words.count(True):
+            self._words = cut
+        for _, members in groupby(rows, key=lambda row: row.context):
+            self._group(list(members))
+
+    def _rows(self) -> list[Row]:
+        rows: list[Row] = []
+        if self._own.kind is not None:
+            for exchange in self._own.exchanges(self._text.broken):
+                if exchange is not None:
+                    rows += [Row(exchange.line, bool(exchange.label), exchange.context, reply) for reply in exchange.replies]
+            return rows
+        for number, line in enumerate(read_lines(self._path), 1):
+            try:
+                row = parse_row(line, number)
+            except DataError as error:
+                self._text.broken_line(error.what, self._path, number, line)
+                continue
+            # Ten rows hold one context once.
+            rows.append(row._replace(context=rows[-1].context) if rows and rows[-1].context == row.context else row)
+        return rows
+
+    def _group(self, rows: list[Row]) -> None:
+        first = rows[0]
+        context = [self._said(turn, first.line) for turn in first.context]
+        kinds = {True: CandidateKind.POSITIVE, False: CandidateKind.NEGATIVE}
+        replies = [ListedReply(row.line, self._said(row.response, row.line), row.label, kinds[row.label]) for row in rows]
+        name = self._only or split_of("\t".join(first.context), self._own.shares)
+        self._text.listed(name, self._path, first.line, context, replies)
+
+    def _said(self, text: str, line: int) -> list[str]:
+        if self._words is tokenise and comes_in_words(text) is False:
+            what = "Chinese without blanks, in a file that comes in words, is read as it stands"
+            self._text.mended_line(what, self._path, line, text)
+        elif self._words is cut and comes_in_words(text):
+            what = "Chinese in words, in a file that comes without blanks, may be cut further"
+            self._text.mended_line(what, self._path, line, text)
+        return self._words(text)

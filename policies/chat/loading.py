@@ -9,9 +9,8 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE, is_uri
 from parley.policies.chat.addresses import CHAT, GGUF, OPENAI, chat_models
-from parley.policies.chat.answers import kept_answers
+from parley.policies.chat.answers import kept_answers, load_own
 from parley.policies.chat.model import ChatModel
-from parley.policies.chat.own import load_own
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings
 
 CHAT_MODEL_KINDS = {
@@ -51,7 +50,7 @@ def _found(name: str, settings: ChatModelSettings) -> ChatModel:
 
         return ServedChatModel(name, settings)
     if name.startswith((HUGGING_FACE, GGUF)):
-        from parley.policies.chat.reading import load_local
+        from parley.policies.chat.local import load_local
 
         return load_local(name, settings)
     if ".py:" in name or name in chat_models:
@@ -64,10 +63,8 @@ def _found(name: str, settings: ChatModelSettings) -> ChatModel:
 
 
 def _of_run(name: str, settings: ChatModelSettings) -> ChatModel:
-    from parley.policies.chat.reading import load_local
-    from parley.policies.chat.responding import RespondingChatModel
-    from parley.policies.core.stored import is_pretrained
-    from parley.policies.core.trained_responders import load_trained
+    from parley.policies.chat.local import RespondingChatModel, load_local
+    from parley.policies.core.responder import is_pretrained, load_trained
 
     if is_pretrained(fetched_model(name)):
         return load_local(f"{HUGGING_FACE}{name}", settings)

@@ -10,6 +10,25 @@ keep nothing, read whole texts; the log says so once (`policies/hugging_face/cac
 What a model thinks between marks of its template is parted from its reply (`thinking.py`); thinking that never ends is cut.
 
     B chats, P tokens before an answer, T tokens of an answer, V tokens of the vocabulary
+
+Messages as tokens of a model whose weights are here, as `templates.py` writes them, and none that do not fit.
+
+Chat models whose weights are here, by the folder or the file that holds them.
+
+Chat models as response models: a context is a conversation in which the user has spoken last.
+
+Turns alternate between the user and the model, and a template wants a user's turn first: with an even number of turns the
+oldest two are one. Texts are written as people write them (`envs/corpora/pairs/turns.py`), and what the model answers is read
+as its lines, each cut into words.
+
+Chat models as rankers: the mean log-probability of a reply's tokens as the answer to its context.
+
+A reply without a token has no likelihood: it is scored as the least that a reply of the batch's kind can be, `EMPTY`. Of a
+context that is longer than the model reads the oldest turns are left out (`newest.py`).
+
+Response models as chat models: who answers contexts answers messages, of which it reads the newest.
+
+Chat models as response models: `responder.py`.
 """
 
 from __future__ import annotations
@@ -17,20 +36,124 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from parley.envs.core.errors import ConfigError
-from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatTooLongError, ReplyScore
-from parley.policies.chat.prompts import ChatPrompt, ChatPrompts
-from parley.policies.chat.thinking import is_tool_call, part_thinking
-from parley.policies.chat.usage import ChatUsage
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.corpora.pairs.tokens import tokenise
+from parley.envs.corpora.pairs.turns import Turn, Turns, Utterance, detokenise
+from parley.envs.ranking.groups import Context
+from parley.policies.chat.completions import is_tool_call, opens_thinking, part_thinking
+from parley.policies.chat.model import (
+    ROLES,
+    Access,
+    Answer,
+    Chat,
+    ChatDecoding,
+    ChatModel,
+    ChatTooLongError,
+    ChatUsage,
+    Message,
+    ReplyScore,
+    ScoringChatModel,
+    require_access,
+)
+from parley.policies.chat.newest import NewestTurns, Questions, answer_newest
+from parley.policies.chat.settings import MAX_REPLY_TOKENS, ChatModelSettings
+from parley.policies.chat.templates import options_of, prints_date, role_notes, write_prompt
+from parley.policies.core.responder import GREEDY, DecoderSettings, ModelReply, Responder, answer, require_known
 from parley.policies.hugging_face.caches import continues_reading, logits_of_last, pads_left, shares_reading
-from parley.policies.hugging_face.tokens import decode_marked, reply_room
+from parley.policies.hugging_face.models import read_placed
+from parley.policies.hugging_face.tokens import decode_marked, ends_of, longest_input, reply_room
+from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread
+
+_PROBE = "where-the-user-speaks"
+
+
+class ChatPrompt(NamedTuple):
+    """What stands before an answer.
+
+    Args:
+        ids: its tokens.
+        thinks: whether it ends with a start of thinking, so that the answer begins inside.
+        notes: what was done to messages whose roles the template does not take, as `Answer.notes` has it.
+    """
+
+    ids: list[int]
+    thinks: bool
+    notes: tuple[str, ...] = ()
+
+
+class ChatPrompts:
+    """Prompts of a model.
+
+    Args:
+        tokenizer: of the model.
+        model: whose positions limit what it reads.
+        where: address of the model, for messages.
+
+    Attributes:
+        end_ids: tokens that end an answer: those that the model's `generation_config` names, and the tokenizer's own.
+        longest: tokens that the model reads at most; infinity where nothing limits them.
+
+    Raises:
+        ConfigError: the tokenizer has no end, or its template no place for what the user says.
+    """
+
+    def __init__(self, tokenizer: Any, model: Any, where: str) -> None:
+        self._tokenizer, self._where = tokenizer, where
+        self.end_ids: tuple[int, ...] = tuple(sorted(ends_of(tokenizer, model)))
+        self.longest = longest_input(tokenizer, model)
+        self._num_tokens = len(model.get_input_embeddings().weight)
+        if _PROBE not in write_prompt(tokenizer, (Message("user", _PROBE),)):
+            fix = "write message['content'] of the user into the chat_template of its tokenizer"
+            raise ConfigError("the chat template has no place for what the user says", where=where, fix=fix)
+
+    def ids(self, chat: Chat) -> list[int]:
+        """The tokens that the model reads before its answer to a chat, see `prompt`."""
+        return self.prompt(chat).ids
+
+    def prompt(self, chat: Chat) -> ChatPrompt:
+        """What the model reads before its answer to a chat; room for one more token is left.
+
+        Raises:
+            ConfigError: a role is unknown, the template refuses the messages, or the model lacks a token of theirs.
+            ChatTooLongError: they are longer than the model reads.
+        """
+        if not chat:
+            raise ConfigError("a chat without messages cannot be answered", where=self._where, fix="ask something")
+        if unknown := sorted({message.role for message in chat} - set(ROLES)):
+            raise ConfigError("no such role", where=self._where, got=", ".join(unknown), fix=f"one of {', '.join(ROLES)}")
+        text = write_prompt(self._tokenizer, chat)
+        # A template writes the marks around a text itself.
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False).input_ids
+        if len(ids) >= self.longest:
+            fix = "ask less, or take a model that reads more"
+            got = f"{len(ids):,} tokens, and it reads {self.longest:,.0f} with its answer"
+            raise ChatTooLongError("the messages are longer than the model reads", where=self._where, got=got, fix=fix)
+        if (highest := max(ids, default=0)) >= self._num_tokens:
+            got = f"{self._tokenizer.convert_ids_to_tokens(highest)!r}, number {highest:,} of {self._num_tokens:,}"
+            fix = "save the tokenizer that the model was trained with beside it"
+            raise ConfigError("the tokenizer writes a token that the model lacks", where=self._where, got=got, fix=fix)
+        return ChatPrompt(ids, opens_thinking(text), role_notes(self._tokenizer, chat))
+
+    def reply_ids(self, reply: str) -> list[int]:
+        """The tokens of a reply, without an end.
+
+        Raises:
+            ConfigError: it has none.
+        """
+        ids: list[int] = self._tokenizer(reply, add_special_tokens=False).input_ids
+        if not ids:
+            what = "a reply without tokens has no likelihood"
+            raise ConfigError(what, where=self._where, got=repr(reply), fix="say something")
+        return ids
+
 
 logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 64
@@ -80,9 +203,9 @@ class LocalChatModel:
         # Padding at the left moves positions, which not every model can be told.
         if len(questions) > 1 and self._at_once > 1 and not pads_left(self.model):
             self._at_once = 1
-        for place, answer in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), questions)):
-            self.usage.count([answer])
-            yield place, answer
+        for place, reply in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), questions)):
+            self.usage.count([reply])
+            yield place, reply
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
         """How likely each reply is as the answer to its chat, see `ScoringChatModel`."""
@@ -230,3 +353,174 @@ def _chosen(logits_BV: Tensor, temperature: float, generators: Sequence[torch.Ge
         int(torch.multinomial(probabilities_V, 1, generator=generator))
         for probabilities_V, generator in zip(probabilities_BV, generators, strict=True)
     ]
+
+
+def load_local(name: str, settings: ChatModelSettings) -> LocalChatModel:
+    """The chat model of a folder that `save_pretrained` wrote, or of a file of llama.cpp; nothing in it is run.
+
+    Args:
+        name: `hf:FOLDER` or `gguf:FILE`; folder and file may be URIs.
+        settings: device, precision, batch size.
+
+    Raises:
+        ConfigError: a package is missing, the tokenizer has no end, its template no place for the user, or no such device.
+        CheckpointError: there is no such model, it wants code of its own to be run, its weights are pickled or not finite, or
+            it is none that answers messages.
+    """
+    tokenizer, model = read_placed(name, _causal, settings, settings.device)
+    chat_model = LocalChatModel(name, model, tokenizer, settings.batch_size, parts_thinking=settings.thinking == "part")
+    chat_model.answers_depend_on = settings.answers_depend_on
+    if prints_date(tokenizer):
+        chat_model.answers_depend_on += f" on {options_of(tokenizer).day}"
+    return chat_model
+
+
+def _causal(config: Any) -> str:
+    if config.is_encoder_decoder:
+        fix = "name a causal model, such as Llama, Qwen or GPT-2"
+        got = f"model_type {config.model_type}"
+        raise CheckpointError("a model with an encoder answers no messages", where=config.name_or_path, got=got, fix=fix)
+    return "AutoModelForCausalLM"
+
+
+_ROLES = ("user", "assistant")
+
+
+class ChatResponder:
+    """A chat model that answers contexts.
+
+    Args:
+        chat_model: who answers.
+        max_tokens: of a reply at most.
+    """
+
+    turns = 2
+    """Turns of context that are read, as the paper's models do; more on request."""
+    decoders: tuple[str, ...] = ("greedy", "sample")
+    """Rules that it knows."""
+
+    def __init__(self, chat_model: ChatModel, max_tokens: int = MAX_REPLY_TOKENS) -> None:
+        self.chat_model, self._max_tokens = chat_model, max_tokens
+
+    def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
+        """Return replies, see `parley.policies.core.responder.Responder`; a turn without a word where there is none."""
+        return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
+
+    def replies_with_answers(
+        self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
+    ) -> list[ModelReply]:
+        """Return replies with the model's answers; the arguments are those of `respond`.
+
+        A context that is longer than the model reads is answered without its oldest turns.
+
+        Raises:
+            ModelError: the model does not answer.
+        """
+        require_known(self, decoder, self.chat_model.name)
+        decoding = ChatDecoding(temperature=decoder.temperature if decoder.draws else 0.0, max_tokens=self._max_tokens)
+        own = seeds if decoder.draws else ()
+        answers = answer_newest(self.chat_model, [_forms(turns) for turns in contexts], decoding=decoding, seeds=own)
+        return [ModelReply(turn_of_text(answer.text), answer) for _, answer in answers]
+
+
+def _forms(turns: Turns) -> list[Chat]:
+    """Return the messages of a context, and the same without its oldest turns."""
+    said = [" ".join(map(detokenise, turn)) for turn in turns]
+    return [chat_of_turns(said[start:]) for start in range(len(said))]
+
+
+def chat_of_turns(said: Sequence[str]) -> Chat:
+    """The messages of a conversation.
+
+    Args:
+        said: texts, oldest first; at least one, of which the last is the user's.
+    """
+    merged = list(said) if len(said) % 2 else ["\n".join(said[:2]), *said[2:]]
+    return tuple(Message(_ROLES[number % 2], text) for number, text in enumerate(merged))
+
+
+def turn_of_text(text: str) -> Turn:
+    """The utterances of an answer, one a line; one without a word where there is none."""
+    return tuple(tuple(tokenise(line)) for line in text.splitlines() if line.strip()) or ((),)
+
+
+EMPTY = -100.0
+"""Nats a token of a reply without one: below what any model gives, so that nothing is never the answer."""
+
+
+class ChatRanker(LimitedRanker):
+    """A chat model that scores replies.
+
+    Args:
+        chat_model: one that gives scores.
+
+    Raises:
+        ConfigError: texts are all that can be seen of it.
+    """
+
+    def __init__(self, chat_model: ScoringChatModel) -> None:
+        require_access(chat_model, Access.SCORES, "ranking by how likely replies are")
+        self.chat_model = chat_model
+        fits = chat_model.has_room if isinstance(chat_model, LocalChatModel) else None
+        self._newest = NewestTurns(self._nats, fits and (lambda context: fits(_chat(context))))
+
+    def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
+        """Nats a token, negative; a reply that comes twice in a context is read once."""
+        asked = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
+        nats = dict(zip(asked, self._newest(asked), strict=True))
+        return [np.array([nats.get((context, reply), EMPTY) for reply in candidates]) for context, candidates in pairs]
+
+    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
+        """Turns that were left out for any reply so far; replies are read whole."""
+        return Unread(self._newest.left_out.get(context, 0))
+
+    def _nats(self, asked: Questions) -> list[float]:
+        scores = self.chat_model.score([_chat(context) for context, _ in asked], [detokenise(reply) for _, reply in asked])
+        return [score.nats / score.num_tokens for score in scores]
+
+
+def _chat(context: Context) -> Chat:
+    return chat_of_turns([detokenise(turn) for turn in context])
+
+
+class RespondingChatModel:
+    """A response model that answers messages, each of which is a turn.
+
+    Args:
+        name: of its run.
+        responder: who answers.
+
+    Attributes:
+        usage: what was asked; tokens are words, and those of a context that it does not read are counted, too.
+    """
+
+    access = Access.TEXT
+
+    def __init__(self, name: str, responder: Responder) -> None:
+        self.name, self.responder, self.usage = name, responder, ChatUsage()
+
+    def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
+        """Answers, see `ChatModel`.
+
+        Raises:
+            ConfigError: there is a system message, or the model draws no replies.
+        """
+        if any(message.role == "system" for chat in chats for message in chat):
+            fix = "say it in the first message of the user, or take a chat model"
+            raise ConfigError("a response model has no place for the system", where=self.name, fix=fix)
+        drawn = decoding.temperature > 0
+        if drawn and "sample" not in getattr(self.responder, "decoders", ()):
+            raise ConfigError("this model draws no replies", where=self.name, fix="ask at temperature 0, without samples")
+        decoder = DecoderSettings(rule="sample", temperature=decoding.temperature) if drawn else GREEDY
+        contexts = [tuple(turn_of_text(message.content) for message in chat) for chat in chats]
+        replies = answer(self.responder, contexts, decoder, seeds if drawn else ())
+        answers = [_answer(context, reply, decoding.max_tokens) for context, reply in zip(contexts, replies, strict=True)]
+        self.usage.count(answers)
+        return answers
+
+
+def _answer(context: Turns, reply: Turn, most: int) -> Answer:
+    read, words = sum(len(utterance) for turn in context for utterance in turn), [*chain.from_iterable(reply)]
+    if len(words) > most:
+        return Answer(detokenise(words[:most]), "length", read, most)
+    return Answer("\n".join(map(detokenise, reply)), "stop", read, len(words))

@@ -3,18 +3,35 @@
 A question has forms, the longest first. Who asks takes the first form that the model reads; what is left out for a question
 depends on that question alone. Where even the shortest is too long, the question is lost, as an answer of its own kind
 (`AnswerKind.TOO_LONG`), or as an error where likelihoods are asked for.
+
+A chat model that takes part in a game: it is asked for a reply, without the oldest turns where it reads no more.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from typing import Generic, TypeVar
 
+from parley.envs.core.play import agent_errors
+from parley.envs.core.registry import own_code
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
 from parley.policies.chat.answers import answers_arriving, count_lost
-from parley.policies.chat.model import Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, ReplyScore, ScoringChatModel
+from parley.policies.chat.model import (
+    SEEDS,
+    Answer,
+    AnswerKind,
+    Chat,
+    ChatDecoding,
+    ChatModel,
+    ChatTooLongError,
+    NoReplyError,
+    ReplyScore,
+    ScoringChatModel,
+)
 from parley.policies.ranking.ranker import first_read
 
 logger = logging.getLogger(__name__)
@@ -179,3 +196,89 @@ def note_left_out(left_out: dict[Context, int], context: Context, num_turns: int
     """Note how many turns of a context were left out for a reply; the most count."""
     if num_turns:
         left_out[context] = max(num_turns, left_out.get(context, 0))
+
+
+_ALWAYS_SO = (AnswerKind.FILTERED, AnswerKind.TOO_LONG)
+"""Kinds of answers that no other seed mends."""
+Note = Callable[[int, Answer], None]
+"""Takes a dialogue and an answer that was given in it."""
+
+
+class SeatedChatModel:
+    """A chat model that takes part in a game.
+
+    Args:
+        address: the model's.
+        load: gives the model; called when it is first needed.
+        temperature: of its answers; 0 takes the likeliest.
+        max_tokens: tokens of an answer at most.
+    """
+
+    def __init__(self, address: str, load: Callable[[], ChatModel], temperature: float, max_tokens: int) -> None:
+        self.address, self._load = address, load
+        self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """A block that asks the model; where that fails, the dialogue is lost and no other.
+
+        Raises:
+            AgentError: it fails.
+        """
+        with agent_errors(), own_code(self.address) if ".py:" in self.address else nullcontext():
+            yield
+
+    def answers(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
+        """Return an answer to each chat; where the model draws, one that is no reply is asked for once more.
+
+        At temperature 0 the same question has the same answer; what moderation stopped stays stopped, and what is too long
+        stays so.
+
+        Args:
+            rows: dialogues of the game.
+            chats: one of each.
+            seeds: one of each.
+            note: is given every answer and its row, whatever the answer's kind.
+
+        Raises:
+            AgentError: the model fails.
+        """
+        answers = self._noted(rows, chats, seeds, note)
+        again = [place for place, answer in enumerate(answers) if not answer.is_reply and answer.kind not in _ALWAYS_SO]
+        if again and self.decoding.temperature > 0:
+            more = [(seeds[place] + 1) % SEEDS for place in again]
+            mended = self._noted([rows[place] for place in again], [chats[place] for place in again], more, note)
+            for place, answer in zip(again, mended, strict=True):
+                answers[place] = answer
+        return answers
+
+    def replies(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
+        """Return a reply to each chat, see `answers`.
+
+        Raises:
+            NoReplyError: answers are still no reply; it names the rows of the kind that comes first.
+            AgentError: the model fails.
+        """
+        answers = self.answers(rows, chats, seeds, note)
+        lost = [(row, answer.kind) for row, answer in zip(rows, answers, strict=True) if not answer.is_reply]
+        if lost:
+            kind = lost[0][1]
+            raise NoReplyError.of(self.address, kind, [row for row, other in lost if other is kind])
+        return answers
+
+    def _noted(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
+        with self.asked():
+            newest = answer_newest(self.model, [newest_forms(chat) for chat in chats], decoding=self.decoding, seeds=seeds)
+        answers = [answer for _, answer in newest]
+        for row, answer in zip(rows, answers, strict=True):
+            note(row, answer)
+        return answers
+
+    @cached_property
+    def model(self) -> ChatModel:
+        """Who answers.
+
+        Raises:
+            ConfigError: it cannot be loaded.
+        """
+        return self._load()

@@ -5,11 +5,37 @@ Only the reply and its end are learned. The state of a training holds what learn
 these alone.
 
     B lessons, L tokens of the longest prompt and reply, T reply tokens, M real ones of a batch, V tokens
+
+Low-rank adapters in Hugging Face models, through peft (the extra `lora`).
+
+Source: Hu et al. 2021 (arXiv 2106.09685). The weights of a model stay; beside each chosen layer W a product of two small
+matrices is learned, W + (alpha / r) B A. B begins at 0, so that a model begins as it was. `merged` adds the product to W: what
+comes out is a model of the same kind and size, which anything reads that read the first.
+
+Embeddings that a model uses at its input and at its output are one matrix. peft 0.21.2 adapts one of the two uses and adds the
+product to both: the merged model is another one. So adapters on tied embeddings are refused, and the logits of every merged
+model are compared with those of the adapted one before anything else is done with it.
+
+Lessons of causal Hugging Face models with contrasts: contexts behind which a reply shall be less likely.
+
+    L = L_ML + alpha L_MM,    L_MM = mean over lessons of max(0, M + [NLL(g | s) - NLL(g | a)] / |g|)
+
+as in `policies/core/margin.py`, of Niu & Bansal 2018 (arXiv 1809.02079), section 4; s is the prompt of a lesson, a its
+contrast.
+
+Choices:
+  * # Paper: g is the greedy reply of the model as it is at that moment. Ours: the lesson's own reply, which is the greedy one
+    of the model before it learned, or the recorded one: a large model would spend most of a training on saying replies anew.
+    NLL(g | s) is then at hand, because L_ML has read it.
+  * As there, lessons without a contrast count as met.
+
+Shapes: B lessons, C of them with a contrast.
 """
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +45,130 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from parley.envs.core.errors import DataError
-from parley.policies.core.fitting.batches import Tensors
-from parley.policies.core.fitting.loss import OutputLoss
-from parley.policies.core.fitting.predictor import Loss, Predictor
-from parley.policies.hugging_face.caches import continues_reading, pads_left
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, how_to_install
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.settings import LoraSettings
+from parley.policies.core.fitting.batches import ExtendedBatch, Loss, OutputLoss, Predictor, Tensors, evaluate, example_nll
+from parley.policies.core.fitting.loop import Objective
+from parley.policies.hugging_face.caches import continues_reading, difference, pads_left
 from parley.policies.hugging_face.tokens import ends_of
+
+EXTRA = "lora"
+"""The optional extra of this package."""
+ALL_LINEAR = "all-linear"
+"""Stands for every linear layer but the output."""
+_PROBE = 16
+"""Tokens whose logits are compared."""
+_ROUNDING, _ROUNDING_HALF = 1e-3, 0.2
+"""How far logits of a merged model may be off, as a share of their spread, in float32 and in half precision."""
+
+
+def require_peft() -> None:
+    """Makes sure that adapters can be made.
+
+    Raises:
+        ConfigError: peft is not installed.
+    """
+    _peft()
+
+
+def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
+    """The model with fresh adapters, the only weights of it that learn.
+
+    Args:
+        model: of transformers, a causal one; its layers are exchanged in place.
+        settings: of the adapters.
+        seed: of their first weights.
+
+    Raises:
+        ConfigError: peft is not installed, the model has no layer of those names, or they are embeddings that are tied.
+    """
+    peft = _peft()
+    modules = [name.strip() for name in settings.modules.split(",") if name.strip()]
+    config = peft.LoraConfig(
+        task_type="CAUSAL_LM",
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=ALL_LINEAR if modules == [ALL_LINEAR] else modules,
+    )
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # It tells of layers that hold their weights transposed, and sets what it tells of.
+        warnings.filterwarnings("ignore", message="fan_in_fan_out")
+        # Refused below.
+        warnings.filterwarnings("ignore", message="(?s).*ensure_weight_tying")
+        # It calls what transformers is about to rename.
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        torch.manual_seed(derive_seed(seed, "adapters"))
+        try:
+            adapted_model = peft.get_peft_model(model, config)
+        except ValueError as error:
+            fix = f"name layers of the model by lora.modules, or {ALL_LINEAR}"
+            got = str(error).splitlines()[0][:200]
+            raise ConfigError("no adapter fits the model", where=settings.modules, got=got, fix=fix) from None
+    if tied := _adapted_embeddings(adapted_model):
+        fix = f"name other layers by lora.modules, such as {ALL_LINEAR}, or learn all weights (--method full)"
+        what = "adapters on tied embeddings cannot be added to the weights"
+        raise ConfigError(what, where=settings.modules, got=f"adapters on {' and '.join(tied)}", fix=fix)
+    return adapted_model
+
+
+def merged(model: Any, where: str | None = None) -> Any:
+    """Return the model alone, with what its adapters learned added to its weights.
+
+    Args:
+        model: with adapters; its layers are exchanged in place.
+        where: what an error calls it.
+
+    Raises:
+        CheckpointError: the adapters are of a kind that cannot be added, or the model says something else without them.
+    """
+    training = model.training
+    model.eval()
+    wanted = _probe_logits(model)
+    try:
+        alone = model.merge_and_unload()
+    except (AttributeError, NotImplementedError, ValueError) as error:
+        fix = "name an adapter of LoRA's kind, or store the whole model with save_pretrained"
+        got = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise CheckpointError("the adapter cannot be added to the weights", where=where, got=got, fix=fix) from None
+    off = difference(_probe_logits(alone), wanted)
+    if not off <= (_ROUNDING if wanted.dtype in (torch.float32, torch.float64) else _ROUNDING_HALF):
+        fix = "adapt other layers: embeddings that are tied, and layers that are used twice, cannot be merged"
+        got = f"logits differ by {off:.2g} times their spread"
+        raise CheckpointError("the merged model says something else than the adapted one", where=where, got=got, fix=fix)
+    return alone.train(training)
+
+
+@torch.inference_mode()
+def _probe_logits(model: Any) -> torch.Tensor:
+    """Return the logits of a few tokens of all parts of the vocabulary."""
+    layer = model.get_input_embeddings()
+    num, device = layer.weight.shape[0], layer.weight.device
+    ids = torch.linspace(0, num - 1, _PROBE, device=device).long()[None]
+    more = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    logits: torch.Tensor = model(input_ids=ids, use_cache=False, **more).logits
+    return logits.clone()
+
+
+def _adapted_embeddings(model: Any) -> list[str]:
+    """Return the adapted layers whose weights another layer shares: embeddings at the input and the output."""
+    base = model.get_base_model()
+    layers = {"the input embeddings": base.get_input_embeddings(), "the output layer": base.get_output_embeddings()}
+    weights = [getattr(getattr(layer, "base_layer", layer), "weight", None) for layer in layers.values()]
+    if weights[0] is None or weights[0] is not weights[1]:
+        return []
+    return [name for name, layer in layers.items() if hasattr(layer, "base_layer")]
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError:
+        fix = f"{how_to_install(EXTRA)}; or learn all weights with --method full"
+        raise ConfigError("adapters need the package peft, which is not installed", fix=fix) from None
+    return peft
+
 
 _ROWS = 8
 """Lessons read together; bounds the memory for logits."""
@@ -214,3 +358,123 @@ def greedy_replies(
             found[row] = tokenizer.decode(said[:length], skip_special_tokens=True), length < len(said)
         advance(len(found))
     return [found[row] for row in range(len(prompts))]
+
+
+_ROWS_CONTRASTS = 128
+
+
+@dataclass(frozen=True)
+class ContrastedBatch(ExtendedBatch):
+    """Lessons as a model reads them, and beside them the replies of some behind their contrasts.
+
+    Args:
+        rows_C: which lessons have a contrast, int64.
+        contrasts: these, with the contrast in the prompt's place; None where there are none.
+    """
+
+    rows_C: Tensor
+    contrasts: ChatBatch | None
+
+    def to(self, device: torch.device) -> ContrastedBatch:
+        """The same batch on a device."""
+        contrasts = None if self.contrasts is None else self.contrasts.to(device)
+        return ContrastedBatch(self.learned.to(device), self.rows_C.to(device), contrasts)
+
+
+class ContrastedExamples:
+    """Lessons, some of them with a contrast.
+
+    Args:
+        learned: all of them.
+        contrasts: the same with their contrasts in the prompts' places, of those that have one.
+        places: (C,) which of `learned` these are, ascending.
+    """
+
+    def __init__(self, learned: ChatLessons, contrasts: ChatLessons, places: Sequence[int]) -> None:
+        self.learned, self.contrasts = learned, contrasts
+        self.places = np.array(places, dtype=np.int64)
+        self._contrast = {place: number for number, place in enumerate(places)}
+        self.num_targets = learned.num_targets
+
+    def __len__(self) -> int:
+        return len(self.learned)
+
+    def batch(self, indices: np.ndarray) -> ContrastedBatch:
+        """The lessons at `indices` (B,)."""
+        rows = [row for row, place in enumerate(indices.tolist()) if place in self._contrast]
+        behind = np.array([self._contrast[place] for place in indices[rows].tolist()], dtype=np.int64)
+        contrasts = self.contrasts.batch(behind) if rows else None
+        return ContrastedBatch(self.learned.batch(indices), torch.tensor(rows, dtype=torch.int64), contrasts)
+
+
+class ContrastObjective(Objective[ContrastedBatch]):
+    """L_ML + alpha L_MM.
+
+    Args:
+        model: that is trained.
+        train: what it is trained on; sets what a token weighs beside a lesson.
+        alpha: weight of the margin.
+        margin: M, in nats per token.
+    """
+
+    def __init__(self, model: ChatPredictor, train: ContrastedExamples, *, alpha: float, margin: float) -> None:
+        super().__init__(model)
+        self.alpha, self.margin = alpha, margin
+        self._tokens_per_lesson = float(train.num_targets.mean())
+
+    def loss(self, batch: ContrastedBatch, output_loss: OutputLoss) -> Loss:
+        """The replies' likelihood and, in the same unit, the weighted hinges of those with a contrast."""
+        nll_B, _ = example_nll(self.model, batch.learned)
+        nll = nll_B.sum()
+        if batch.contrasts is None:
+            return Loss(nll, nll)
+        behind_C, tokens_C = example_nll(self.model, batch.contrasts)
+        hinges_C = (self.margin - (behind_C - nll_B[batch.rows_C]) / tokens_C).relu()
+        # Fit divides by the mean number of tokens in a batch: a hinge that counts as much becomes a mean over lessons.
+        return Loss(nll + self.alpha * self._tokens_per_lesson * hinges_C.sum(), nll)
+
+    def validation(self, examples: Any) -> float:
+        hinges = np.maximum(0.0, self.margin - gaps(self.model, examples))
+        return evaluate(self.model, examples.learned).nll + self.alpha * float(hinges.sum()) / len(examples)
+
+
+@torch.no_grad()
+def gaps(model: Any, lessons: ContrastedExamples) -> np.ndarray:
+    """[NLL(g | a) - NLL(g | s)] / |g| (C,) of the lessons that have a contrast, in nats per token, dropout off.
+
+    Args:
+        model: a `ChatPredictor`.
+        lessons: to be measured.
+    """
+    was_training, device = model.training, next(model.parameters()).device
+    model.eval()
+    found = []
+    for start in range(0, len(lessons.places), _ROWS_CONTRASTS):
+        rows = np.arange(start, min(start + _ROWS_CONTRASTS, len(lessons.places)))
+        as_before_C, tokens_C = example_nll(model, lessons.learned.batch(lessons.places[rows]).to(device))
+        behind_C, _ = example_nll(model, lessons.contrasts.batch(rows).to(device))
+        found.append(((behind_C - as_before_C) / tokens_C).cpu().numpy())
+    model.train(was_training)
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def contrasted(
+    tokenizer: Any, lessons: Sequence[ChatLesson], contrasts: Sequence[str], end_id: int, longest: float
+) -> ContrastedExamples:
+    """Lessons with a contrast each, or an empty one.
+
+    Args:
+        tokenizer: of the model.
+        lessons: in the order in which `batch` counts them.
+        contrasts: the prompts behind which their replies shall be less likely; empty where there is none.
+        end_id: the token that ends a reply.
+        longest: tokens that the model reads at most; infinity where nothing limits them.
+
+    Raises:
+        DataError: as `ChatLessons`.
+    """
+    places = [place for place, contrast in enumerate(contrasts) if contrast]
+    behind = [ChatLesson(contrasts[place], lessons[place].reply, lessons[place].ended) for place in places]
+    return ContrastedExamples(
+        ChatLessons(tokenizer, lessons, end_id, longest), ChatLessons(tokenizer, behind, end_id, longest), places
+    )

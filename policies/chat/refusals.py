@@ -4,19 +4,102 @@ No two makers agree on statuses, codes or words, so all three are read, and the 
 what was asked: a server may say a text again. Wordings are those of OpenAI and Azure, vLLM, SGLang, TGI, llama.cpp's server,
 LM Studio, Ollama, TensorRT-LLM, Mistral, Anthropic, Gemini, Bedrock, xAI, Groq, DeepSeek, Kimi, DashScope, OpenRouter and
 LiteLLM, taken from their pages and from public reports.
+
+Keys of servers: read from the environment at each request, sent to one server, and blotted out of all that is shown or kept.
+
+A key stands nowhere else: not in a model's name or attributes, a row, a log or an error.
+
+What is raised where a server refuses: an error for the user, or what tells the asking to change the request or to wait.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from parley.policies.chat.roles import refuses_order, refuses_system
+from parley.envs.core.errors import ConfigError, ModelError, ParleyError, RefusedModelError
+from parley.policies.chat.model import Answer, ChatTooLongError, refuses_order, refuses_system
 from parley.policies.chat.settings import LIMITS
+
+KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
+"""Environment variables of a key for all servers, in this order."""
+_SHORTEST = 8
+"""Characters of the shortest key that is blotted out; servers without keys are given shorter ones, such as `none`."""
+_BEGINNING = 4
+"""Characters of a key that a server may show of it."""
+
+
+def key_variables(url: str) -> tuple[str, ...]:
+    """Return the environment variables of a server's key, in the order in which they are read.
+
+    Those of its host and port come first, then of its host, then those for all servers. Of https://api.example.com:8443/v1 the
+    first two are PARLEY_API_KEY_API_EXAMPLE_COM_8443 and PARLEY_API_KEY_API_EXAMPLE_COM.
+    """
+    parts = urlsplit(url)
+    host = re.sub(r"[^A-Z0-9]", "_", (parts.hostname or "").upper())
+    own = [f"{KEYS[0]}_{host}_{parts.port}"] if parts.port else []
+    return *own, f"{KEYS[0]}_{host}", *KEYS
+
+
+def api_key(url: str) -> str:
+    """Return the key of a server; empty where there is none, or where the variable of its host is set to nothing.
+
+    Raises:
+        ConfigError: the variable holds what no header can; the message does not show it.
+    """
+    *own, general, openai = key_variables(url)
+    for variable in (*own, general, openai):
+        if variable not in os.environ:
+            continue
+        key = os.environ[variable].strip()
+        if not key.isascii() or (key and not key.isprintable()) or " " in key:
+            fix = "export it anew, without quotes, blanks and line breaks inside"
+            raise ConfigError("the key holds characters that no key has", where=variable, fix=fix)
+        if key or variable in own:
+            return key
+    return ""
+
+
+def without_keys(body: bytes) -> bytes:
+    """Return what a server said without any key of this process, also where it is escaped as JSON, HTML and addresses may."""
+    for key in _secrets():
+        body = re.sub("".join(map(_escaped, key)).encode(), b"[key]", body, flags=re.IGNORECASE)
+    return body
+
+
+def answer_without_keys(answer: Answer) -> Answer:
+    """Return an answer without any key of this process, such as one that stood in several parts."""
+    text, reasoning, withheld = (
+        without_keys(part.encode()).decode() for part in (answer.text, answer.reasoning, answer.withheld)
+    )
+    return replace(answer, text=text, reasoning=reasoning, withheld=withheld)
+
+
+def blotted(text: str) -> str:
+    """Return what an error shows, without keys as they are or as a server shortens them."""
+    shown = without_keys(text.encode("utf-8", "replace")).decode()
+    begins = "".join(rf"|\b{re.escape(key[:_BEGINNING])}[\w*.…-]*" for key in _secrets())
+    return re.sub(rf"\b(sk|pk|key)-[\w*.…-]{{4,}}|[\w.-]*\*{{3,}}[\w*.-]*{begins}", "[key]", shown)
+
+
+def _secrets() -> list[str]:
+    """Return the keys of this process that are long enough to be secrets, the longest first."""
+    named = (value.strip() for name, value in os.environ.items() if name in KEYS or name.startswith(f"{KEYS[0]}_"))
+    return sorted({key for key in named if len(key) >= _SHORTEST and key.isascii()}, key=len, reverse=True)
+
+
+def _escaped(character: str) -> str:
+    """Return a pattern of a character: as it is, or as JSON (within JSON, too), HTML or an address write it."""
+    code = ord(character)
+    plain = re.escape(character)
+    return rf"(?:\\*{plain}|\\+u{code:04x}|&#0*{code};|&#x0*{code:x};|%{code:02x})"
+
 
 _SHOWN = 160
 _DEEPEST = 6
@@ -437,3 +520,102 @@ def _seconds_in(text: str) -> float | None:
         return None
     minutes, seconds, unit = match.groups()
     return 60.0 * int(minutes or 0) + float(seconds) * (0.001 if unit == "ms" else 1)
+
+
+_WRONG_ADDRESS = "mend the address openai:URL#MODEL: the URL ends in /v1, the model is one that the server lists"
+
+
+class AgainError(Exception):
+    """An attempt that may go better another time.
+
+    Args:
+        error: that is raised where no attempt is left.
+        wait_s: seconds that the server asks to wait; None where it does not say.
+        most_unreached: attempts at most to reach a server that has never been reached; None where somebody was there.
+    """
+
+    def __init__(self, error: ModelError, wait_s: float | None = None, *, most_unreached: int | None = None) -> None:
+        self.error, self.wait_s, self.most_unreached = error, wait_s, most_unreached
+
+
+class UnsuitedError(Exception):
+    """A request that does not suit a server, and may be changed.
+
+    Args:
+        reading: what the server says of it.
+        error: that is raised where it cannot be changed.
+    """
+
+    def __init__(self, reading: RefusalReading, error: ModelError) -> None:
+        self.reading, self.error = reading, error
+
+
+def error_of(refusal: Refusal, reading: RefusalReading, where: str, url: str, proxy: str) -> Exception:
+    """Return what a refusal that is no answer raises.
+
+    Args:
+        refusal: of a server.
+        reading: what it comes to.
+        where: address of the model.
+        url: of the server.
+        proxy: that was asked for it; empty for none.
+    """
+    shown = blotted(refusal.shown)
+    status = f"HTTP 200 with error {refusal.status}" if refusal.in_answer else f"HTTP {refusal.status}"
+    got = f"{status}: {shown}" if shown else status
+    if proxy and refusal.status in (403, 407, 502, 503, 504):
+        got = f"{got}, by the proxy {proxy}"
+    kind, what, fix = _told(refusal, reading, url)
+    error = kind(what, where=where, got=got, fix=fix)
+    if not isinstance(error, ModelError) or isinstance(error, RefusedModelError):
+        return error
+    if reading.kind is RefusalKind.BUSY:
+        return AgainError(error, refusal.wait_s)
+    changeable = (RefusalKind.FIELD, RefusalKind.SYSTEM, RefusalKind.TURNS, RefusalKind.NO_ROOM)
+    return UnsuitedError(reading, error) if reading.kind in changeable else error
+
+
+def _told(refusal: Refusal, reading: RefusalReading, url: str) -> tuple[type[ParleyError], str, str]:
+    """Return the kind of the error, what is wrong, and how to fix it."""
+    field = reading.field
+    match reading.kind:
+        case RefusalKind.KEY:
+            taken = "takes the key for none of its own" if api_key(url) else "wants a key and there is none"
+            own = key_variables(url)[-len(KEYS) - 1]
+            return (
+                RefusedModelError,
+                f"the server {taken}",
+                f"export {KEYS[0]}=..., which is never written down; {own} for it alone",
+            )
+        case RefusalKind.QUOTA:
+            return (
+                RefusedModelError,
+                "nothing is left to pay the server with",
+                "pay, or take another key; the same command resumes",
+            )
+        case RefusalKind.NO_MODEL:
+            return RefusedModelError, "the server has no such address or model", _WRONG_ADDRESS
+        case RefusalKind.BUSY:
+            return ModelError, "the server asks for patience" if refusal.status == 429 else "the server fails", "resume later"
+        case RefusalKind.TOO_LONG:
+            return (
+                ChatTooLongError,
+                "the messages are longer than the model reads",
+                "ask less, or what the server's model takes",
+            )
+        case RefusalKind.FIELD:
+            return ModelError, f"the server takes no field {field}", f'--set chat.extra={{"{field}": null}} leaves it out'
+        case RefusalKind.VALUE:
+            return ModelError, f"the server takes other values of {field}", f"ask for another {field}"
+        case RefusalKind.SYSTEM:
+            return ModelError, "the server takes no message of the system", "ask in other roles"
+        case RefusalKind.TURNS:
+            return ModelError, "the server takes roles in turns alone", "ask in other roles"
+        case RefusalKind.NO_ROOM:
+            return ModelError, f"the server allows an answer {reading.room} tokens", "ask for shorter answers"
+    if refusal.status == 403:
+        # Some servers say so of a key, others of a text that their moderation stopped, which says nothing of the next one.
+        fix = f"ask what the server lets through, with a key in {KEYS[0]} that may use this model"
+        return ModelError, "the server refuses the question", fix
+    fix = "ask less, or what the server's model takes" if refusal.status == 400 else _WRONG_ADDRESS
+    return ModelError, "the server refuses the question", fix

@@ -1,6 +1,8 @@
 """How a model is loaded, and how a chat model is asked.
 
 No answer depends on any of it but by rounding; `extra`, `thinking` and `date` apart, which answers are kept by.
+
+Settings of low-rank adapters; how they are put into a model is in `lora.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +12,34 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
 
-from parley.envs.core.config import JsonObject, check, shared
-from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Share
+from parley.envs.core.config import (
+    Configuration,
+    JsonObject,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Share,
+    ShareBelowOne,
+    check,
+    shared,
+)
 from parley.policies.chat.addresses import is_local
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraSettings(Configuration):
+    """Which low-rank matrices are learned beside a model's own weights (Hu et al. 2021, arXiv 2106.09685)."""
+
+    rank: PositiveInt = 16
+    """r: columns of one matrix and rows of the other."""
+    alpha: PositiveFloat = 32.0
+    """Their product is added times this over the rank."""
+    dropout: ShareBelowOne = 0.0
+    """Share of what they read that is left out in training."""
+    modules: str = "all-linear"
+    """Names of the layers that get them, separated by commas; all-linear stands for every linear layer but the output."""
+
 
 Precision = Literal["float32", "bfloat16", "float16", "auto"]
 LIMITS = ("max_tokens", "max_completion_tokens")

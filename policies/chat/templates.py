@@ -24,8 +24,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from parley.envs.core.errors import ConfigError
-from parley.policies.chat.model import Chat, Message
-from parley.policies.chat.roles import FOLDED, MERGED, fold_system, merged
+from parley.policies.chat.model import FOLDED, MERGED, Chat, Message, fold_system, merged
 
 logger = logging.getLogger(__name__)
 _OPTIONS = "parley_template_options"

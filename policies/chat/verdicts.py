@@ -18,8 +18,8 @@ from parley.policies.chat.model import AnswerKind, ChatModel, Message
 from parley.policies.chat.newest import Forms
 from parley.policies.chat.rating import REPAIR as NUMBER
 from parley.policies.chat.rating import rating_of
+from parley.policies.chat.request_shape import StrictQuestion, word_of
 from parley.policies.chat.settings import DEFAULT
-from parley.policies.chat.strict import StrictQuestion, word_of
 
 ASKED_FOR = """Below is what a chat model was asked for and what it replied.
 

@@ -3,19 +3,31 @@
 A checkpoint is a folder with `weights.safetensors`, `config.json` (kind, format version, sizes, where it came from, digests of
 the other two files) and `vocabulary.json`. A training state is one safetensors file, so that one rename replaces it. Its
 metadata holds the counters and a digest of tensors and counters.
+
+Memory that a training frees at each step and wants again at the next.
+
+A policy that chooses among actions by what it sees of each: the network that editors and liars share.
+
+`engine/core/rllib/reproducible.py` trains it by reinforcement. Shapes: B examples, A actions, F features.
+
+What every supervised training shares: its precision, when it has diverged, and the state it goes on from.
+
+The loop itself is `policies/core/fitting/loop.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -24,9 +36,8 @@ from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
 from parley.envs.core.config import from_dict
-from parley.envs.core.disk import file_digest, sync
-from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.policies.core.stored import (
+from parley.envs.core.errors import CheckpointError, ConfigError, file_digest, sync
+from parley.policies.core.responder import (
     CONFIG,
     DIGESTS,
     FORMAT_VERSION,
@@ -40,6 +51,63 @@ from parley.policies.core.stored import (
     reading,
     require_undamaged,
 )
+from parley.policies.core.settings import ChoiceSizes
+
+_LARGEST_BYTES = 30 << 20
+"""Just below the largest block that glibc learns from."""
+
+
+def keep_freed() -> None:
+    """Has glibc keep up to some 60 MiB of what this process frees, of blocks of up to 30 MiB; elsewhere it does nothing.
+
+    glibc gives back what is freed beyond twice the largest block that was freed so far (`M_TRIM_THRESHOLD` in `man mallopt`).
+    What is then allocated comes a page at a time from the system, which takes longer than most of what is done in it.
+    """
+    # Nothing is written, so that no page of it is ever taken.
+    torch.empty(_LARGEST_BYTES, dtype=torch.uint8)
+
+
+class ActionScorer(nn.Module):
+    """Scores actions, each by itself.
+
+    Args:
+        num_features: F.
+        sizes: widths.
+    """
+
+    def __init__(self, num_features: int, sizes: ChoiceSizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.layers = nn.Sequential(nn.Linear(num_features, sizes.hidden), nn.Tanh(), nn.Linear(sizes.hidden, 1))
+
+    def forward(self, seen: Tensor, mask: Tensor) -> Tensor:
+        """Scores of actions; their softmax is the policy.
+
+        Args:
+            seen: (B, A, F) float32.
+            mask: (B, A), 1 for what is allowed.
+
+        Returns:
+            (B, A) float32, what is not allowed at the lowest finite number.
+        """
+        scores: Tensor = self.layers(seen).squeeze(-1)
+        return scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+
+    def draw_weights(self, seed: int) -> None:
+        """Draws all weights afresh."""
+        generator = torch.Generator().manual_seed(seed)
+        for parameter in self.parameters():
+            bound = 1 / math.sqrt(parameter.shape[-1])
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+
+def drawn_actions(scores: Tensor, shares: np.ndarray) -> np.ndarray:
+    """An action for each row (B,) by the softmax of scores (B, A) and a uniform number (B,)."""
+    reached = scores.double().softmax(-1).cumsum(-1).numpy()
+    drawn = (reached < shares[:, None] * reached[:, -1:]).sum(1)
+    # Rounding may leave a share behind the last action.
+    return np.asarray(drawn.clip(max=reached.shape[1] - 1))
+
 
 SizesT = TypeVar("SizesT")
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -259,3 +327,89 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = number
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+DIVERGED = 100.0
+"""Loss in nats that no model has which still learns: guessing costs the logarithm of the number of words."""
+
+Precision = Literal["float32", "bfloat16", "auto"]
+Progress = Callable[[int, int, int], None]
+"""Called after each batch with (epoch, batches done, batches in all)."""
+
+
+def autocast(device: torch.device, precision: Precision) -> torch.autocast:
+    """A block whose matrix products are of a precision that was chosen: anything but bfloat16 leaves them as they are."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def require_bounded(loss: float, where: str, learning_rate: float, clip: float) -> None:
+    """Stops a training whose loss has left all bounds.
+
+    Args:
+        loss: of a batch or of the validation, in nats.
+        where: epoch and batch, or validation.
+        learning_rate: in force.
+        clip: largest norm of a gradient.
+
+    Raises:
+        ConfigError: the loss is not a number below `DIVERGED`.
+    """
+    if not loss < DIVERGED:
+        raise ConfigError(
+            "the training has diverged",
+            where=where,
+            got=f"a loss of {loss:g}",
+            fix=f"lower learning_rate (now {learning_rate:g}) or clip (now {clip:g})",
+        )
+
+
+def copied_weights(model: nn.Module) -> dict[str, Tensor]:
+    """A model's weights as they are now."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def save_training(
+    path: Path, model: nn.Module, best: Mapping[str, Tensor], optimiser: torch.optim.Optimizer, counters: Mapping[str, Any]
+) -> None:
+    """Writes all that a training goes on from: weights, the best weights so far, the optimiser and counters (JSON types).
+
+    Raises:
+        CheckpointError: the file cannot be written; the previous state stays as it was.
+    """
+    tensors, numbers = flatten_optimiser(optimiser)
+    tensors |= {f"model.{name}": value for name, value in model.state_dict().items()}
+    tensors |= {f"best.{name}": value for name, value in best.items()}
+    save_state(path, tensors, {**counters, "optimiser": numbers})
+
+
+@dataclass(frozen=True)
+class SavedTraining:
+    """What `save_training` wrote, beside the weights.
+
+    Args:
+        best: the best weights so far.
+        counters: as they were given.
+    """
+
+    best: dict[str, Tensor]
+    counters: dict[str, Any]
+    _tensors: dict[str, Tensor]
+
+    def restore(self, optimiser: torch.optim.Optimizer) -> None:
+        """Puts the optimiser's state back; its settings stay."""
+        restore_optimiser(optimiser, self._tensors, self.counters["optimiser"])
+
+
+def load_training(path: Path, model: nn.Module) -> SavedTraining:
+    """Reads what `save_training` wrote; the model takes its weights.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    tensors, counters = load_state(path)
+    model.load_state_dict(_named(tensors, "model."))
+    return SavedTraining(_named(tensors, "best."), counters, tensors)
+
+
+def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

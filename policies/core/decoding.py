@@ -14,9 +14,23 @@ siblings that is likelier.
   * # Released (Li et al. 2017): what is taken off once stays off, in the score of the whole reply too. Ours: it decides who
     stays in the beam, as in the paper, so that scores of replies are log-probabilities.
 
-What replies may say is changed by `Charge`s (`policies/core/charges.py`), which work in any of these searches.
+What replies may say is changed by `Charge`s (`policies/core/decoding.py`), which work in any of these searches.
 
 Shapes: B contexts, K hypotheses of each, R = B K rows, V words.
+
+Draws words from distributions over a vocabulary, each decided by one uniform number.
+
+The word is the one at which the summed probabilities, in the order of the ids, pass the number. The sums are formed over blocks
+of words first, so that a distribution is read once, and every draw then looks into one block; few words are one block.
+
+Shapes: n distributions, V words, R draws, K blocks of W words.
+
+What replies are kept from saying while they are decoded: words that are forbidden, words that were said before.
+
+Source: Li et al. 2017 (arXiv 1701.06547, section 3.3) penalise "word types (stop words excluded) that have already been
+generated"; the amount is not said, so it is an option.
+
+Shapes: R rows, V words of the vocabulary, T words said so far.
 """
 
 from __future__ import annotations
@@ -27,7 +41,46 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.envs.core.errors import ConfigError
+from parley.envs.corpora.pairs.tokens import is_content
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, END, EOS, EOS_ID, MARKS, PairVocabulary
+
+_BLOCK, _SMALL = 128, 512
+"""Words of a block; so few words in all are summed without blocks."""
+_BELOW_ONE = 1 - 2.0**-40
+"""Keeps a draw off the very end of a sum, behind which words of no probability may stand."""
+
+
+def drawn(logits_nV: Tensor, draws_R: Tensor, rows_R: Tensor | None = None) -> Tensor:
+    """Words (R,) int64.
+
+    Args:
+        logits_nV: minus infinity for words that are never drawn.
+        draws_R: uniform in [0, 1), float64.
+        rows_R: the distribution of each draw, int64; each its own where none are named.
+    """
+    num, size = logits_nV.shape
+    device, whole = logits_nV.device, size - size % _BLOCK
+    shares_nV = logits_nV.softmax(1)
+    if size <= _SMALL:
+        passed_nV = shares_nV.cumsum(1, dtype=torch.float64)
+        passed_RV = passed_nV if rows_R is None else passed_nV[rows_R]
+        return torch.searchsorted(passed_RV, (draws_R * passed_RV[:, -1] * _BELOW_ONE).unsqueeze(1), right=True).squeeze(1)
+    blocks_nKW = shares_nV[:, :whole].unflatten(1, (-1, _BLOCK)) if whole else shares_nV.new_zeros(num, 0, _BLOCK)
+    rest_n1 = shares_nV[:, whole:].sum(1, keepdim=True)
+    passed_nK = torch.cat([blocks_nKW.sum(2), rest_n1], dim=1).double().cumsum(1)
+    if rows_R is None:
+        rows_R = torch.arange(num, device=device)
+    passed_RK = passed_nK[rows_R]
+    bars_R1 = (draws_R * passed_RK[:, -1] * _BELOW_ONE).unsqueeze(1)
+    blocks_R1 = torch.searchsorted(passed_RK, bars_R1, right=True)
+    words_RW = blocks_R1 * _BLOCK + torch.arange(_BLOCK, device=device)
+    within_RW = (shares_nV[rows_R.unsqueeze(1), words_RW.clamp(max=size - 1)] * (words_RW < size)).double().cumsum(1)
+    before_R1 = torch.where(blocks_R1 > 0, passed_RK.gather(1, (blocks_R1 - 1).clamp(min=0)), 0.0)
+    # The block's sum in float32 may lie a little above its words'.
+    left_R1 = torch.minimum(bars_R1 - before_R1, within_RW[:, -1:] * _BELOW_ONE)
+    return (blocks_R1 * _BLOCK + torch.searchsorted(within_RW, left_R1, right=True)).squeeze(1)
+
 
 MemoryT_contra = TypeVar("MemoryT_contra", bound=tuple[Any, ...], contravariant=True)
 MemoryT = TypeVar("MemoryT", bound=tuple[Any, ...])
@@ -258,3 +311,105 @@ def _ranked(
             of_row.append(Hypothesis(reply[::-1], nats))
         found.append(of_row)
     return found
+
+
+def charges_on_words(vocabulary: PairVocabulary, forbid: Sequence[str], repeat: float) -> list[Charge[Any]]:
+    """What keeps replies from forbidden words and from content words that they hold already.
+
+    Args:
+        vocabulary: of the model.
+        forbid: words that are never said.
+        repeat: nats that a content word costs which was said before; 0 for none.
+
+    Raises:
+        ConfigError: the end of a reply is forbidden.
+    """
+    found: list[Charge[Any]] = []
+    if EOS in forbid:
+        raise ConfigError("the end of a reply cannot be forbidden", where="forbid", got=EOS, fix="forbid other words")
+    if forbid:
+        found.append(Forbidden(vocabulary, forbid) if vocabulary.merges is None else Spelt(vocabulary, torch.inf, forbid))
+    if repeat:
+        found.append(Repetition(vocabulary, repeat) if vocabulary.merges is None else Spelt(vocabulary, repeat))
+    return found
+
+
+class NoState(NamedTuple):
+    """Of a charge that does not depend on what was said."""
+
+
+class Forbidden(Charge[NoState]):
+    """Words that are never said.
+
+    Args:
+        vocabulary: of the model.
+        words: what is forbidden; those that the model does not know it cannot say anyway.
+    """
+
+    def __init__(self, vocabulary: PairVocabulary, words: Sequence[str]) -> None:
+        self._ids = [vocabulary.index[word] for word in words if word in vocabulary.index]
+
+    def begin(self, num_rows: int, device: torch.device) -> NoState:
+        return NoState()
+
+    def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: NoState) -> tuple[Tensor, NoState]:
+        return scores_RV.index_fill(1, torch.tensor(self._ids, dtype=torch.int64, device=scores_RV.device), -torch.inf), state
+
+
+class SaidBefore(NamedTuple):
+    """What replies hold so far."""
+
+    words_RT: Tensor
+
+
+class Repetition(Charge[SaidBefore]):
+    """Content words that a reply holds already cost more, once however often they were said.
+
+    Args:
+        vocabulary: of the model.
+        amount: nats that each costs, above 0.
+    """
+
+    def __init__(self, vocabulary: PairVocabulary, amount: float) -> None:
+        self._amounts_V = torch.tensor([amount if is_content(word) else 0.0 for word in vocabulary.words])
+
+    def begin(self, num_rows: int, device: torch.device) -> SaidBefore:
+        return SaidBefore(torch.zeros((num_rows, 0), dtype=torch.int64, device=device))
+
+    def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: SaidBefore) -> tuple[Tensor, SaidBefore]:
+        said_RT = torch.cat([state.words_RT, words_R.unsqueeze(1)], dim=1)
+        charged_RT = scores_RV.gather(1, said_RT) - self._amounts_V.to(scores_RV)[said_RT]
+        return scores_RV.scatter(1, said_RT, charged_RT), SaidBefore(said_RT)
+
+
+class Spelt(Charge[SaidBefore]):
+    """What a model of pieces is charged for a word: the piece that would end it, whatever pieces it began with.
+
+    A word that breaks off where a reply ends is not charged.
+
+    Args:
+        vocabulary: of pieces.
+        amount: nats.
+        words: that cost it; content words that the reply holds already when not given.
+    """
+
+    def __init__(self, vocabulary: PairVocabulary, amount: float, words: Sequence[str] | None = None) -> None:
+        self._vocabulary, self._amount, self._words = vocabulary, amount, words
+
+    def begin(self, num_rows: int, device: torch.device) -> SaidBefore:
+        return SaidBefore(torch.zeros((num_rows, 0), dtype=torch.int64, device=device))
+
+    def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: SaidBefore) -> tuple[Tensor, SaidBefore]:
+        said_RT = torch.cat([state.words_RT, words_R.unsqueeze(1)], dim=1)
+        amounts_RV = torch.zeros_like(scores_RV)
+        for row, ids in enumerate(said_RT.tolist()):
+            amounts_RV[row, self._endings(ids)] = self._amount
+        return scores_RV - amounts_RV, SaidBefore(said_RT)
+
+    def _endings(self, ids: Sequence[int]) -> list[int]:
+        said, begun = self._vocabulary.parted(ids)
+        charged = filter(is_content, said) if self._words is None else self._words
+        index = self._vocabulary.index
+        begins = (word for word in charged if word in MARKS or word.startswith(begun))
+        ends = (word if word in MARKS else word[len(begun) :] + END for word in begins)
+        return [index[end] for end in ends if end in index]

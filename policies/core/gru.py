@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from parley.policies.core.products import Adder, outer_sum, tanh_
+from parley.policies.core.layers import Adder, outer_sum, tanh_
 
 Add = Callable[[Tensor, Tensor], None]
 """Adds products of its second argument to the first."""

@@ -1,33 +1,331 @@
 """What answers: any model of replies to contexts of several turns, asked in words.
 
 Evaluation under perturbations and adversarial training know models by this protocol alone. Parley's own are
-`policies/seq2seq/responder.py` and `policies/vhred/responder.py`; a user's own is named as `path/file.py:Name` and needs
+`policies/seq2seq/decoding.py` and `policies/vhred/decoding.py`; a user's own is named as `path/file.py:Name` and needs
 `respond` only, if it is to be evaluated and not trained. It is called with contexts alone, unless it declares in `decoders`
-which rules and options of `policies/core/decoders.py` it knows.
+which rules and options of `policies/core/responder.py` it knows.
+
+What a stored model says of itself: its parts, its kind and its words. No torch, so that drivers may ask without it.
+
+How a reply is chosen, as one word of the command line: `greedy`, `beam:5`, `sample:0.8`, `diverse:7,rate=0.5`, `mmi:...`.
+
+    RULE[:FIRST][,OPTION=VALUE ...]
+
+What the rules do is `policies/core/decoding.py` and `policies/seq2seq/decoding.py`; this reads their names, without torch.
+
+Sources: diverse beam, Li et al. 2016c (arXiv 1611.08562); re-ranking and the anti-language-model, Li et al. 2016a (arXiv
+1510.03055, sections 4.2 and 4.3); which of them are baselines, and the penalty on words said before, Li et al. 2017 (arXiv
+1701.06547, section 3.3 and table 3). The amounts are not in the latter paper. They are options:
+  * mmi: # Released: a beam of 7, both halves count alike (weight 0.5). The paper speaks of a large list.
+  * diverse: rate 0.5 is ours.
+  * mmi-antilm: weight 0.5 is that of Li et al. 2016a; that the first 5 words are penalised is ours.
+  * repeat: ours is 0, which is none.
+
+Response models that Parley trained, by the run or checkpoint that holds one (see `policies/core/responder.py`).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
+from safetensors import SafetensorError
 
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.config import Configuration, NonNegativeFloat, PositiveFloat, PositiveInt, Share
+from parley.envs.core.errors import CheckpointError, ConfigError, OutOfRangeError, ParleyError, file_digest
+from parley.envs.core.registry import Registry, nearest
+from parley.envs.core.storage.copies import CHECKPOINT, fetched_model
+from parley.envs.corpora.lines import WordList
 from parley.envs.corpora.pairs.turns import Turn, Turns, turn_of
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from parley.policies.chat.model import Answer
-from parley.policies.core.decoders import GREEDY, DecoderSettings
 
 if TYPE_CHECKING:
     from torch import nn
 
     from parley.policies.core.checkpoint import ModelFormat
-    from parley.policies.core.fitting.batches import Examples
-    from parley.policies.core.fitting.predictor import Predictor
+    from parley.policies.core.fitting.batches import Examples, Predictor
+
+
+FORMAT_VERSION = 1
+WEIGHTS, CONFIG, VOCABULARY = "weights.safetensors", "config.json", "vocabulary.json"
+PARTS = (WEIGHTS, CONFIG, VOCABULARY)
+DIGESTS = "digests"
+"""Where the configuration of a checkpoint holds the SHA-256 of the other parts; checkpoints of older versions hold none."""
+WordsT = TypeVar("WordsT", bound=WordList)
+
+
+def read_header(folder: Path, kind: str) -> dict[str, Any]:
+    """The configuration of a checkpoint of the given kind, whose parts are all there.
+
+    Raises:
+        CheckpointError: a part is missing or damaged, or it is of another kind or format.
+    """
+    missing = [part for part in PARTS if not (folder / part).is_file()]
+    if missing:
+        raise CheckpointError(
+            "no checkpoint is there",
+            where=folder,
+            got=f"missing {', '.join(missing)}",
+            fix="name a checkpoint folder, such as runs/NAME/checkpoint",
+        )
+    with reading(folder):
+        config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        found = config["kind"], config["format"]
+        if not all(isinstance(config[part], dict) for part in ("sizes", "provenance")):
+            raise TypeError("sizes and provenance are mappings")
+    if found != (kind, FORMAT_VERSION):
+        raise CheckpointError(
+            "the checkpoint is of another kind",
+            where=folder,
+            got=f"kind {found[0]!r}, format {found[1]}",
+            fix=f"name a checkpoint of kind {kind!r}, format {FORMAT_VERSION}",
+        )
+    return config
+
+
+def model_inside(folder: Path) -> Path:
+    """The checkpoint that a folder is, or that the run in it holds."""
+    return folder / CHECKPOINT if (folder / CHECKPOINT).is_dir() else folder
+
+
+def stored_kind(folder: Path) -> str:
+    """The kind of model that a run or checkpoint folder holds.
+
+    Raises:
+        CheckpointError: nothing is there, or it is damaged.
+    """
+    inside = model_inside(folder)
+    if not (inside / CONFIG).is_file():
+        fix = "name a run or checkpoint folder, such as runs/NAME"
+        raise CheckpointError("no checkpoint is there", where=inside, got=f"missing {CONFIG}", fix=fix)
+    with reading(inside):
+        return str(json.loads((inside / CONFIG).read_text(encoding="utf-8"))["kind"])
+
+
+def is_pretrained(folder: Path) -> bool:
+    """Whether a run or folder holds a model that Hugging Face's `save_pretrained` wrote, and none of Parley's own."""
+    try:
+        return "model_type" in json.loads((model_inside(folder) / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def reads_pieces(folder: Path) -> bool:
+    """Whether the model of a checkpoint folder reads pieces of words; False where its vocabulary cannot be read."""
+    try:
+        return isinstance(json.loads((folder / VOCABULARY).read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError):
+        return False
+
+
+def require_undamaged(folder: Path, part: str, config: Mapping[str, Any]) -> None:
+    """Compares a part of a checkpoint with the digest that its configuration holds, if it holds one.
+
+    Raises:
+        CheckpointError: the part is not as it was saved.
+    """
+    with reading(folder):
+        wanted = config.get(DIGESTS, {}).get(part)
+        found = wanted and file_digest(folder / part)
+    if found != wanted:
+        raise CheckpointError(
+            f"the checkpoint is damaged: {part} is not as it was saved",
+            where=folder,
+            got=f"SHA-256 {found[:12]}, and {CONFIG} says {str(wanted)[:12]}",
+            fix="train it again or copy it again",
+        )
+
+
+def read_words(folder: Path, kind: str, words: type[WordsT]) -> WordsT:
+    """The vocabulary of a checkpoint; errors as those of `read_header`."""
+    require_undamaged(folder, VOCABULARY, read_header(folder, kind))
+    with reading(folder):
+        return words.load(folder / VOCABULARY)
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Says of a part that cannot be read that the checkpoint is damaged.
+
+    Raises:
+        CheckpointError: it is.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except ParleyError as error:
+        got = ", ".join(str(part) for part in (error.what, error.got) if part is not None)
+        fix = "train it again or copy it again"
+        raise CheckpointError("the checkpoint is damaged", where=error.where or folder, got=got, fix=fix) from None
+    except (OSError, AttributeError, KeyError, RecursionError, TypeError, ValueError, SafetensorError) as error:
+        raise CheckpointError(
+            "the checkpoint is damaged",
+            where=folder,
+            got=f"{type(error).__name__}: {error}",
+            fix="train it again or copy it again",
+        ) from None
+
+
+class DecodingRule(NamedTuple):
+    """Which options a way to choose replies has."""
+
+    summary: str
+    """What it does."""
+    first: str = ""
+    """The option that may stand behind the colon without its name."""
+    options: tuple[str, ...] = ()
+    """Other options of its own."""
+    defaults: Mapping[str, Any] = {}
+    """Where they are not those of the fields of `DecoderSettings`."""
+    needed: str = ""
+    """The option that has to be given."""
+
+
+RULES = {
+    "greedy": DecodingRule("the likeliest word at every step"),
+    "beam": DecodingRule("the likeliest reply per word that a beam finds", "beam", ("length",), {"beam": 5}),
+    "sample": DecodingRule("drawn word by word", "temperature"),
+    "diverse": DecodingRule(
+        "a beam whose hypotheses compete less with their siblings", "beam", ("rate", "length"), {"beam": 7, "rate": 0.5}
+    ),
+    "mmi": DecodingRule(
+        "the replies of a beam, re-ranked by a backward model", "beam", ("backward", "weight", "rate"), {"beam": 7}, "backward"
+    ),
+    "mmi-antilm": DecodingRule(
+        "a beam in which words that a language model expects are penalised",
+        "beam",
+        ("lm", "weight", "words", "length"),
+        {"beam": 7},
+        "lm",
+    ),
+    "blind": DecodingRule("greedy, to a context without a turn: one reply to everybody, a control"),
+}
+BLIND = "blind"
+"""The rule for which a model needs to know no more than greedy."""
+EVERYWHERE = ("repeat", "forbid")
+"""Options of every rule."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderSettings(Configuration):
+    """A rule and its amounts; those of other rules have no effect."""
+
+    rule: str = "greedy"
+    """One of `RULES`."""
+    beam: PositiveInt = 1
+    """Hypotheses that are kept."""
+    temperature: PositiveFloat = 1.0
+    """Of the distribution that words are drawn from."""
+    length: NonNegativeFloat = 1.0
+    """Exponent of the number of words by which the log-probability of a whole reply is divided; 0 for none."""
+    rate: NonNegativeFloat = 0.0
+    """Nats that a hypothesis loses for each sibling that is likelier, from the second word on."""
+    backward: str = ""
+    """Run of parley train seq2seq --backward."""
+    lm: str = ""
+    """Run of parley train lm."""
+    weight: Share = 0.5
+    """Of the backward model, the rest being the forward model's; of the language model's log-probability."""
+    words: PositiveInt = 5
+    """First words of a reply that the language model penalises."""
+    repeat: NonNegativeFloat = 0.0
+    """Nats that a content word costs that the reply holds already."""
+    forbid: tuple[str, ...] = ()
+    """Words that are never said."""
+
+    @classmethod
+    def parse(cls, text: str, where: str = "--decoder") -> DecoderSettings:
+        """The settings that a text stands for.
+
+        Args:
+            text: such as "beam:5" or "mmi:beam=20,backward=runs/backward,forbid=<unk>"; blanks separate forbidden words.
+            where: who asks, for messages.
+
+        Raises:
+            ConfigError: no such rule or option (with the nearest name), a value out of range, or one that is missing.
+        """
+        name, _, rest = text.partition(":") if ":" in text.split(",")[0] else text.partition(",")
+        if name not in RULES:
+            fix = f"one of {', '.join(RULES)}"
+            raise ConfigError(f"no decoder is called {name!r}{nearest(name, RULES)}", where=f"{where} {text}", fix=fix)
+        rule = RULES[name]
+        known = [*([rule.first] if rule.first else []), *rule.options, *EVERYWHERE]
+        values: dict[str, Any] = {}
+        for number, part in enumerate(rest.split(",") if rest else []):
+            option, equals, value = part.partition("=")
+            if not equals and not number and rule.first:
+                option, value = rule.first, part
+            if option not in known:
+                what = f"the decoder {name} has no option {option!r}{nearest(option, known)}"
+                raise ConfigError(what, where=f"{where} {text}", fix=f"its options: {', '.join(known)}")
+            values[option] = _value(option, value, f"{where} {text}")
+        if rule.needed and not values.get(rule.needed):
+            fix = f"{name}:{rule.needed}=RUN of {MAKERS[rule.needed]}"
+            raise ConfigError(f"the decoder {name} needs {rule.needed}", where=f"{where} {text}", fix=fix)
+        try:
+            return cls(rule=name, **{**rule.defaults, **values})
+        except OutOfRangeError as error:
+            raise OutOfRangeError(error.what, where=f"{where} {text}", got=error.got, fix=error.fix) from None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Its rule and the options of every rule that it uses: what a model has to know."""
+        return ("greedy" if self.is_blind else self.rule, *(option for option in EVERYWHERE if getattr(self, option)))
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the reply is the same to every context."""
+        return self.rule == BLIND
+
+    @property
+    def draws(self) -> bool:
+        """Whether replies depend on seeds."""
+        return self.rule == "sample"
+
+    @property
+    def models(self) -> dict[str, str]:
+        """Other models that it asks, by the option that names each."""
+        return {option: name for option in ("backward", "lm") if (name := getattr(self, option))}
+
+
+def lacks_backward(text: str) -> bool:
+    """Whether a decoder re-ranks by a backward model that it does not name: `mmi`, `mmi:20`."""
+    return text.replace(":", ",").split(",")[0] == "mmi" and "backward=" not in text
+
+
+def with_backward(text: str, backward: str) -> str:
+    """A decoder with the backward model that it lacks; one that lacks none is what it was."""
+    joint = "," if ":" in text or "," in text else ":"
+    return f"{text}{joint}backward={backward}" if lacks_backward(text) else text
+
+
+GREEDY = DecoderSettings()
+MAKERS = {"backward": "parley train seq2seq --backward", "lm": "parley train lm"}
+"""The commands that make the models which decoders name, by option."""
+
+
+def _value(option: str, text: str, where: str) -> Any:
+    default = next(field.default for field in dataclasses.fields(DecoderSettings) if field.name == option)
+    if isinstance(default, tuple):
+        return tuple(text.split())
+    if isinstance(default, str):
+        return text
+    kind = int if isinstance(default, int) else float
+    try:
+        return kind(text)
+    except ValueError:
+        fix = "give a whole number" if kind is int else "give a number"
+        raise ConfigError(f"{option} has the wrong type", where=where, got=repr(text), fix=fix) from None
+
 
 NetworkT = TypeVar("NetworkT", bound="_Network")
 
@@ -187,3 +485,30 @@ class NetworkResponder(ABC, Generic[NetworkT]):
     @abstractmethod
     def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
         """The word ids of the reply to each context, without the end, by a decoder that it declares."""
+
+
+kinds = Registry("kind of response model", "parley.responders")
+"""By the kind of their checkpoints; each is a function from a run or checkpoint folder to a responder."""
+kinds.register("seq2seq", "parley train seq2seq", "parley.policies.seq2seq.decoding:load_responder")
+kinds.register("vhred", "parley train vhred", "parley.policies.vhred.decoding:load_vhred")
+
+
+def load_trained(name: str | Path) -> Responder:
+    """The response model of a run or checkpoint, on the CPU and in evaluation mode.
+
+    Args:
+        name: its folder or URI.
+
+    Raises:
+        CheckpointError: nothing is there, it is damaged, or models of its kind do not answer.
+    """
+    folder = fetched_model(name)
+    kind = stored_kind(folder)
+    if kind not in kinds:
+        raise CheckpointError(
+            "models of this kind do not answer",
+            where=folder,
+            got=f"kind {kind!r}",
+            fix=f"name a model of {' or '.join(map(kinds.summary, kinds))}, or path/file.py:Name",
+        )
+    return cast("Responder", kinds.get(kind)(folder))

@@ -8,8 +8,7 @@ from typing import Any, cast
 from parley.envs.core.errors import ConfigError
 from parley.policies.chat.addresses import is_chat_address, is_local
 from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
-from parley.policies.core.responder import Responder
-from parley.policies.core.trained_responders import kinds, load_trained
+from parley.policies.core.responder import Responder, kinds, load_trained
 
 
 def load_responder(
@@ -43,16 +42,15 @@ def load_responder(
         return load_local_responder(str(name), chat, answers=answers, max_tokens=max_tokens)
     if is_chat_address(str(name)):
         from parley.policies.chat.loading import load_chat_model
-        from parley.policies.chat.responder import ChatResponder
+        from parley.policies.chat.local import ChatResponder
 
         return ChatResponder(load_chat_model(str(name), chat, answers=answers), max_tokens)
     return load_trained(name)
 
 
 def _own(name: str, chat: ChatModelSettings, answers: Path | None, max_tokens: int) -> Responder:
-    from parley.policies.chat.answers import kept_answers
-    from parley.policies.chat.own import OwnChatModel, answers_chats, made_chat_model
-    from parley.policies.chat.responder import ChatResponder
+    from parley.policies.chat.answers import OwnChatModel, answers_chats, kept_answers, made_chat_model
+    from parley.policies.chat.local import ChatResponder
 
     named: Any = kinds.get(name)
     part = made_chat_model(name, named)

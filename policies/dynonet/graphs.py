@@ -7,17 +7,75 @@ and stands in no own item is a node without edges.
 Features of a node are one-hot: its degree, its degree as a share of the number of items (six bins), and what it is: an
 entity of a category, an attribute, or the item of a place in the table. The degree of an entity is the number of items that
 have it; items have no degree, because it is the same for all.
+
+The words of a DynoNet, and the categories and attributes that nodes of its graphs may have.
+
+Ids 0..5 are `<pad>`, `</s>`, `<go>`, `<select>`, `<item>`, `<unk>`; then a word for each category of entities, which stands
+for all of them, and a name for each attribute; then the words of chats by falling frequency, ties by first occurrence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from parley.envs.core.errors import DataError
-from parley.envs.mutual_friends.schema import Attribute, Entity
-from parley.policies.dynonet.vocabulary import ITEM_ID, PAD_ID, FriendsVocabulary
+from parley.envs.corpora.lines import WordList
+from parley.envs.mutual_friends.scenario import Attribute, Entity, FriendsSchema
+
+SPECIALS = ("<pad>", "</s>", "<go>", "<select>", "<item>", "<unk>")
+PAD_ID, EOS_ID, GO_ID, SELECT_ID, ITEM_ID, UNK_ID = range(6)
+_TYPE, _ATTRIBUTE = "<type> ", "<attribute> "
+
+
+@dataclass(frozen=True)
+class FriendsVocabulary(WordList):
+    """Words, categories and attributes."""
+
+    SPECIALS: ClassVar[tuple[str, ...]] = SPECIALS
+    UNKNOWN_ID: ClassVar[int] = UNK_ID
+
+    @classmethod
+    def build(cls, schema: FriendsSchema, utterances: Iterable[Sequence[str]], least: int) -> FriendsVocabulary:
+        """The categories and attributes of a schema, and the words that stand at least `least` times in utterances.
+
+        Args:
+            schema: of the chats.
+            utterances: words of each, without those of entities.
+            least: occurrences.
+        """
+        counts = Counter(word for words in utterances for word in words)
+        types = [_TYPE + kind for kind in dict.fromkeys(attribute.type for attribute in schema.attributes)]
+        attributes = [_ATTRIBUTE + attribute.name for attribute in schema.attributes]
+        return cls((*SPECIALS, *types, *attributes, *(word for word, count in counts.most_common() if count >= least)))
+
+    @cached_property
+    def types(self) -> dict[str, int]:
+        """Categories of entities, numbered from 0."""
+        return self._named(_TYPE)
+
+    @cached_property
+    def attributes(self) -> dict[str, int]:
+        """Attributes, numbered from 0."""
+        return self._named(_ATTRIBUTE)
+
+    def type_word(self, kind: str) -> int:
+        """The word that stands for all entities of a category."""
+        return self.index[_TYPE + kind]
+
+    @cached_property
+    def first_word(self) -> int:
+        """The id of the first word of chats: those below are no words that anybody says, but `</s>` and `<select>`."""
+        return len(SPECIALS) + len(self.types) + len(self.attributes)
+
+    def _named(self, kind: str) -> dict[str, int]:
+        return {name: i for i, name in enumerate(word.removeprefix(kind) for word in self.words if word.startswith(kind))}
+
 
 NUM_SHARES = 6
 """Bins of a degree as a share: 0, up to 1/4, up to 1/2, up to 3/4, below 1, 1 (or more, of a value of two attributes)."""

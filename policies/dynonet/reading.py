@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from parley.envs.mutual_friends.events import ChatEvent, Mention, Token
+from parley.envs.mutual_friends.game import ChatEvent, Mention, Token
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.schema import Attribute, Entity
-from parley.policies.dynonet.graphs import TableGraph
-from parley.policies.dynonet.vocabulary import EOS_ID, ITEM_ID, SELECT_ID, UNK_ID, FriendsVocabulary
+from parley.envs.mutual_friends.scenario import Attribute, Entity
+from parley.policies.dynonet.graphs import EOS_ID, ITEM_ID, SELECT_ID, UNK_ID, FriendsVocabulary, TableGraph
 
 NO_NODE = -1
 

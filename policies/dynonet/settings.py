@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
-from parley.policies.core.fitting.settings import FitConfig
+from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
+from parley.policies.core.settings import FitConfig
 
 RELEASED_PENALTY = math.log(2)
 

@@ -1,22 +1,141 @@
 """Hugging Face models as judges of inputs: how likely the searched words are as a text of their own.
 
 B inputs, N searched positions, V tokens, E embedding
+
+Classifiers of Hugging Face that read a reply alone: how sure they are of a label.
+
+Whether a sentence follows from another, as a Hugging Face model of natural language inference has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import stream
 from parley.policies.hugging_face.caches import continues_reading, next_logits
+from parley.policies.hugging_face.models import read_pretrained
 from parley.policies.hugging_face.tokens import ends_of, longest_input, searchable
 from parley.policies.hugging_face.victims import HuggingFaceVictim, token_embeddings
+
+
+class ReplyClassifier:
+    """A sequence classifier.
+
+    Args:
+        model: with a head for sequence classification.
+        tokenizer: of the model.
+        label: what is looked for; the last one when empty.
+
+    Raises:
+        ConfigError: no label is called so.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, label: str = "") -> None:
+        self._model, self._tokenizer = model.eval().requires_grad_(False), tokenizer
+        labels = {str(name): int(number) for number, name in model.config.id2label.items()}
+        if label and label not in labels:
+            what = f"the classifier has no label {label!r}{nearest(label, labels)}"
+            raise ConfigError(what, fix=f"labels: {', '.join(labels)}")
+        self._label = labels[label] if label else max(labels.values())
+        self._longest = longest_input(tokenizer, model)
+
+    @torch.inference_mode()
+    def scores(self, replies: Sequence[str]) -> list[float]:
+        """The probability of the label for each reply, read alone; what is longer than the model reads is cut."""
+        found = []
+        for reply in replies:
+            read = self._tokenizer(reply, truncation=True, max_length=self._longest, return_tensors="pt")
+            logits_L = self._model(**read.to(self._model.device)).logits[0].float()
+            one = logits_L[0].sigmoid() if len(logits_L) == 1 else logits_L.softmax(-1)[self._label]
+            found.append(float(one))
+        return found
+
+
+def load_reply_classifier(folder: Path, label: str = "", device: str = "cpu") -> ReplyClassifier:
+    """The classifier of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+
+    Args:
+        folder: model and tokenizer, weights as safetensors.
+        label: see `ReplyClassifier`.
+        device: torch device.
+
+    Raises:
+        ConfigError: transformers is not installed, or the classifier has no such label.
+        CheckpointError: the folder holds no classifier.
+    """
+    tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForSequenceClassification")
+    return ReplyClassifier(model.to(device), tokenizer, label)
+
+
+ENTAILMENT = "entailment"
+"""What the label of such a model is called, in any case."""
+
+
+class Entailment:
+    """A model that classifies pairs of premise and hypothesis.
+
+    Args:
+        model: with a head for sequence classification, one of whose labels is `ENTAILMENT`.
+        tokenizer: of the model.
+        batch_size: pairs that are read side by side.
+
+    Raises:
+        CheckpointError: no label is called so.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, batch_size: int = 64) -> None:
+        self._model, self._tokenizer, self._batch_size = model.eval().requires_grad_(False), tokenizer, batch_size
+        labels = {str(label).lower(): int(number) for number, label in model.config.id2label.items()}
+        if ENTAILMENT not in labels:
+            raise CheckpointError(
+                "the model has no label of entailment",
+                where=model.config.name_or_path or type(model).__name__,
+                got=f"labels {', '.join(labels)}",
+                fix="name a model of natural language inference, whose config.json has it in id2label",
+            )
+        self._label = labels[ENTAILMENT]
+        self._longest = longest_input(tokenizer, model)
+
+    @torch.inference_mode()
+    def follows(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
+        """Whether each hypothesis follows from its premise: entailment is the likeliest label.
+
+        Args:
+            premises: sentences; what is longer than the model reads is cut.
+            hypotheses: as many.
+        """
+        found: list[bool] = []
+        for start in range(0, len(premises), self._batch_size):
+            rows = slice(start, start + self._batch_size)
+            pairs = list(premises[rows]), list(hypotheses[rows])
+            read = self._tokenizer(*pairs, padding=True, truncation=True, max_length=self._longest, return_tensors="pt")
+            logits = self._model(**read.to(self._model.device)).logits
+            found += (logits.argmax(-1) == self._label).tolist()
+        return found
+
+
+def load_entailment(folder: Path, device: str = "cpu", batch_size: int = 64) -> Entailment:
+    """The model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+
+    Args:
+        folder: model and tokenizer, weights as safetensors.
+        device: torch device.
+        batch_size: pairs that are read side by side.
+
+    Raises:
+        ConfigError: transformers is not installed.
+        CheckpointError: the folder holds no such model, or it has no label of entailment.
+    """
+    tokenizer, model = read_pretrained(folder, lambda config: "AutoModelForSequenceClassification")
+    return Entailment(model.to(device), tokenizer, batch_size)
 
 
 class HuggingFaceInputModel:

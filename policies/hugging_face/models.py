@@ -1,40 +1,149 @@
 """Hugging Face models from folders and files: read without running code, as victims of a trigger search and otherwise.
 
 The optional extra `hugging-face` installs what loading needs; this module itself imports nothing of it.
+
+A causal model beside one with other tokens: it is given as text what is searched in the tokens of the other one.
+
+As in the released code of Zou et al. 2023, where models have different tokenizers: a candidate is a string to each of them.
+
+    R inputs, N searched positions of the other model
+
+Hugging Face models of an encoder and a decoder as what a trigger search works on; causal ones: `hugging_face_victims.py`.
+
+B inputs, N searched positions, P positions around them, T tokens of a reply, V tokens, E embedding
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from parley.envs.core.errors import CheckpointError, ConfigError, ParleyError
-from parley.envs.core.extras import how_to_install
+import torch
+from torch import Tensor
+
+from parley.envs.core.errors import CheckpointError, ConfigError, ParleyError, how_to_install
 from parley.envs.core.storage.copies import fetched_file, fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.policies.chat.addresses import GGUF
 from parley.policies.chat.model import Chat
 from parley.policies.chat.settings import WeightSettings
 from parley.policies.chat.templates import options_of, prints_date, say_once, use_options
-from parley.policies.core.stored import model_inside
-from parley.policies.hugging_face.adapter_folders import (
+from parley.policies.core.responder import model_inside
+from parley.policies.hugging_face.gguf import (
     base_of,
+    in_precision,
     is_adapter_alone,
+    plain_folder,
     tell_of_adapter,
     tokenizer_folder,
     with_adapter,
     without_adapter,
 )
-from parley.policies.hugging_face.gguf import plain_folder
-from parley.policies.hugging_face.kept_weights import in_precision
-from parley.policies.hugging_face.seq2seq import HuggingFaceSeq2Seq
-from parley.policies.hugging_face.tokenizer_files import load_tokenizer
-from parley.policies.hugging_face.tokens import ANY, InputRules, name_end, require_finite
+from parley.policies.hugging_face.tokens import ANY, InputRules, load_tokenizer, marks_around, name_end, require_finite
 from parley.policies.hugging_face.tokens import longest_input as longest_input
-from parley.policies.hugging_face.victims import HuggingFaceCausal
+from parley.policies.hugging_face.victims import HuggingFaceCausal, HuggingFaceVictim
+
+
+class HuggingFaceByText(HuggingFaceCausal):
+    """A model whose inputs are told in the tokens of another one, and read as their text is typed into its own prompt.
+
+    Args:
+        own: the model.
+        other: whose tokens the searched words are; behind the same request.
+    """
+
+    def __init__(self, own: HuggingFaceCausal, other: HuggingFaceCausal) -> None:
+        vars(self).update(vars(own))
+        self._other, self.searchable_V = other, other.searchable_V.to(own.searchable_V.device)
+
+    def behind(self, prompt: str) -> Self:
+        """Both models with another request in their prompts."""
+        found = super().behind(prompt)
+        found._other = self._other.behind(prompt)
+        return found
+
+    def slot_texts(self, ids: Sequence[int]) -> list[str]:
+        """What to type into each slot: what is typed to the other model."""
+        return self._other.slot_texts(ids)
+
+    def allows(self, words_RN: Tensor) -> Tensor:
+        """All inputs (R,): what may be typed at all, the other model's rules say, and whatever is typed is read as it is."""
+        return torch.ones(len(words_RN), dtype=torch.bool, device=words_RN.device)
+
+    def reads(self, words_RN: Tensor) -> list[list[int]]:
+        """The tokens of the whole prompt with each input typed into it; not all have as many."""
+        return self._typed(words_RN.tolist())
+
+    def _read(self, ids: Sequence[int]) -> list[int]:
+        return self.typed(ids)
+
+
+_SAMPLE = "a"
+
+
+class HuggingFaceSeq2Seq(HuggingFaceVictim):
+    """An encoder and a decoder, such as T5, BART or BlenderBot; the whole source is searched.
+
+    What the tokenizer puts around a text stands around the input (T5: an end; BART: a beginning and an end). What it puts
+    before the text of a reply is given to the decoder and not scored.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, length: int, *, end: bool = True, rules: InputRules = ANY) -> None:
+        super().__init__(model, tokenizer, length, end=end, rules=rules)
+        self._before, self._after = marks_around(tokenizer, text=_SAMPLE)
+        start = model.config.decoder_start_token_id
+        if start is None:
+            raise ConfigError(
+                "the model does not say which token its replies begin after",
+                where=tokenizer.name_or_path or None,
+                fix="set decoder_start_token_id in its config.json",
+            )
+        self._begin = [start, *marks_around(tokenizer, text_target=_SAMPLE)[0]]
+
+    @property
+    def _num_before_reply(self) -> int:
+        return len(self._begin)
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
+        source = [self._embedded(self._before, embedded_BNE), embedded_BNE, self._embedded(self._after, embedded_BNE)]
+        begin_BP = replies_BT.new_tensor(self._begin).expand(len(replies_BT), -1)
+        decoded = self.model(
+            inputs_embeds=torch.cat(source, dim=1),
+            decoder_input_ids=torch.cat([begin_BP, replies_BT[:, :-1]], dim=1),
+            use_cache=False,
+        )
+        logits_BTV: Tensor = decoded.logits[:, len(self._begin) - 1 :]
+        return logits_BTV
+
+    def _read(self, ids: Sequence[int]) -> list[int]:
+        return [*self._before, *ids, *self._after]
+
+    def _read_texts(self, texts: Sequence[str]) -> list[int]:
+        read: list[int] = self.tokenizer(texts[0]).input_ids
+        return read
+
+    def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        return [self._read_texts(self.slot_texts(ids)) for ids in rows]
+
+    def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
+        source_1N = torch.tensor([read], device=self.embedding_VE.device)
+        known = {"encoder_outputs": self.model.get_encoder()(input_ids=source_1N), "past": None}
+
+        def step(reply: list[int]) -> Tensor:
+            given = torch.tensor([reply[-1:] or self._begin], device=source_1N.device)
+            found = self.model(
+                encoder_outputs=known["encoder_outputs"], decoder_input_ids=given, past_key_values=known["past"], use_cache=True
+            )
+            known["past"] = found.past_key_values
+            logits_V: Tensor = found.logits[0, -1].float()
+            return logits_V
+
+        return step
+
 
 EXTRA = "hugging-face"
 """The optional extra of this package."""

@@ -15,18 +15,14 @@ from typing import Any
 import torch
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.corpora.pairs.turns import Turn, Turns
-from parley.envs.corpora.pairs.written import detokenise
+from parley.envs.corpora.pairs.turns import Turn, Turns, detokenise
 from parley.policies.chat.answers import kept_answers
-from parley.policies.chat.local import LocalChatModel
+from parley.policies.chat.completions import is_tool_call, opens_thinking, part_thinking
+from parley.policies.chat.local import ChatResponder, LocalChatModel, load_local, turn_of_text
 from parley.policies.chat.model import Answer, ChatModel, Message
-from parley.policies.chat.reading import load_local
-from parley.policies.chat.responder import ChatResponder, turn_of_text
 from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS, ChatModelSettings
 from parley.policies.chat.templates import write_prompt
-from parley.policies.chat.thinking import is_tool_call, opens_thinking, part_thinking
-from parley.policies.core.decoders import GREEDY, DecoderSettings
-from parley.policies.core.responder import ModelReply, require_known
+from parley.policies.core.responder import GREEDY, DecoderSettings, ModelReply, require_known
 from parley.policies.hugging_face.caches import continues_reading
 from parley.policies.hugging_face.models import is_encoder_decoder, read_placed
 from parley.policies.hugging_face.tokens import decode_marked, ends_of, longest_input, num_positions

@@ -7,22 +7,120 @@ The selection network, which costs most, also decides with its products in bfloa
 which need float32 (`screening.py`).
 
 Shapes: n rows, T tokens, N tokens of all rows, M language states, V words, H language state.
+
+Whether choices are told roughly first: the selection network in bfloat16, and in float32 only where that does not tell.
+
+What it gains depends on two things, and neither is the name of a processor. How much faster a machine reads a network of
+these sizes in bfloat16 is measured when it is first needed: the network reads the same made-up dialogues in both precisions by
+turns, a tenth of a second long (`policies/core/layers.py`). How many choices are left to float32 is counted as
+they are made: a hastily fitted network, whose selections lie near each other, leaves nearly all of them, so that screening
+costs more than it saves on any processor.
+
+What holds: a choice is float32's own if bfloat16 moved no selection further against the best than `MARGIN`. That is measured
+and not proved: a bound carried through the steps of a recurrence soon exceeds every distance between selections. Whatever
+float32 decides again is compared, and a network that is seen to leave the margin is decided in float32 alone from then on.
+So what was measured changes time and not rows, on one machine or on many, as far as the margin holds; who measured what first,
+and what a worker chose before, change nothing else.
+
+Dialogues that share a beginning: what a negotiator makes of many endings, without reading the beginning again.
+
+A search for adversarial sentences asks the same network about thousands of dialogues that differ in a few words near the
+end. Language states and the forward half of the selection network depend on what came before alone, so they are kept for
+every position of a prefix and an ending continues from them. The backward half sees the whole dialogue; what it needs of a
+prefix besides its own recurrence (input products, the forward share of the attention) is kept too. Figures equal those of
+`model.py` on whole dialogues up to rounding (tested).
+
+Shapes: n prefixes, P longest prefix, r endings, T longest ending, H language state, S selection state, A attention, V words.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from weakref import proxy
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from parley.policies.core.bfloat16 import clock_of, shortest_share
-from parley.policies.core.packing import TokenPlaces, by_step
-from parley.policies.negotiator.cells import ROWS, Attended, Cell, Products, Selection
-from parley.policies.negotiator.model import Negotiator
-from parley.policies.negotiator.screening import of_machine
+from parley.policies.core.layers import (
+    ENOUGH,
+    TokenPlaces,
+    by_step,
+    clock_of,
+    cost_of_bfloat16,
+    has_onednn,
+    is_mkl_whole,
+    running,
+    shortest_share,
+)
+from parley.policies.negotiator.model import ROWS, Attended, Cell, Negotiator, Products, Selection
+from parley.policies.negotiator.settings import NegotiatorSizes
+
+MARGIN = 0.005
+"""How far bfloat16 may move a selection against the best, as a share of the distance from best to worst. The most that was
+seen: 0.005 anywhere and 0.0038 among selections near the best, in 20,000 dialogues of each of four networks, supervised and
+reinforced; 0.0041 near the best in 74,000 candidates of two. It changed a choice only where the second was behind by less than
+0.0012."""
+LEAST_ROWS = 256
+"""From as many choices at a time on screening can pay."""
+FIRST = 1000
+"""Choices after which it counts how many were left to float32."""
+
+
+class Screening:
+    """Whether the next choices of a network are screened.
+
+    Args:
+        cost: tells the time of a reading in bfloat16 as a share of float32's; asked once, when first needed.
+        least_rows: from as many choices at a time on.
+    """
+
+    def __init__(self, cost: Callable[[], float], least_rows: int = LEAST_ROWS) -> None:
+        self._measure, self._least_rows = cost, least_rows
+        self._num_screened = self._num_left = 0
+        self._trusted = True
+
+    @cached_property
+    def cost(self) -> float:
+        """Time of a reading in bfloat16 as a share of float32's."""
+        return self._measure()
+
+    @property
+    def share_left(self) -> float:
+        """Share of the choices screened so far that was left to float32."""
+        return self._num_left / max(1, self._num_screened)
+
+    def pays(self, rows: int) -> bool:
+        """Whether so many choices are better screened than all made in float32."""
+        if rows < self._least_rows or not self._trusted:
+            return False
+        return self.cost + (self.share_left if self._num_screened >= FIRST else 0.0) < ENOUGH
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """For benchmarks to print."""
+        return {"cost": self.cost, "share_left": self.share_left, "pays": float(self.pays(self._least_rows))}
+
+    def note(self, screened: int, left: int, moved_too_far: bool) -> None:
+        """Counts what was screened and what of it was left to float32, and whether bfloat16 was seen to leave the margin."""
+        self._num_screened += screened
+        self._num_left += left
+        self._trusted &= not moved_too_far
+
+
+def of_machine(sizes: NegotiatorSizes, device: torch.device, measure: Callable[[], float]) -> Screening:
+    """Screening where it pays on this machine, for as many threads as torch has when it is first asked.
+
+    Args:
+        sizes: of the network.
+        device: where it runs.
+        measure: as `cost_of_bfloat16` takes it.
+    """
+    by_onednn = has_onednn() and not is_mkl_whole()
+    return Screening(lambda: cost_of_bfloat16(device, {"sizes": asdict(sizes), "float32 by oneDNN": by_onednn}, measure))
+
 
 MADE_UP = 2, 256
 """Tokens and rows of the dialogues by which bfloat16 is measured."""
@@ -138,3 +236,173 @@ class Tables:
         language_NH = torch.zeros(len(tokens_N), self.model.sizes.hidden_language, device=self.device)
         before_rS = torch.zeros(rows, self.model.sizes.hidden_selection, device=self.device)
         return self.selection(dtype).read(tokens_N, language_NH, places, before_rS)[0].cpu()
+
+
+@dataclass(frozen=True)
+class Endings:
+    """r endings: each keeps the first tokens of a prefix and goes on with its own.
+
+    Args:
+        prefixes: index (r,) of the prefix that each continues.
+        keeps: tokens (r,) kept of it, from none to all.
+        tokens: token ids (r, T) that follow, padded.
+        lengths: how many of `tokens` count (r,), at least 1.
+    """
+
+    prefixes: np.ndarray
+    keeps: np.ndarray
+    tokens: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.prefixes)
+
+    def __getitem__(self, rows: np.ndarray) -> Endings:
+        return Endings(self.prefixes[rows], self.keeps[rows], self.tokens[rows], self.lengths[rows])
+
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """One row (u,) of each kind of equal endings, and which of these each ending equals (r,)."""
+        read = np.where(np.arange(self.tokens.shape[1]) < self.lengths[:, None], self.tokens, -1)
+        whole = np.ascontiguousarray(np.column_stack([self.prefixes, self.keeps, read]))
+        alike = whole.view(np.dtype((np.void, whole.dtype.itemsize * whole.shape[1]))).ravel()
+        _, rows, which = np.unique(alike, return_index=True, return_inverse=True)
+        return rows, which
+
+
+class Prefixes:
+    """n beginnings of dialogues, read once.
+
+    Args:
+        tables: the negotiator that reads them.
+        contexts_n6: count and own value of each item in turn.
+        tokens_nP: the dialogues from its perspective, padded.
+        lengths_n: how many tokens count, at least 1.
+    """
+
+    @torch.no_grad()
+    def __init__(self, tables: Tables, contexts_n6: np.ndarray, tokens_nP: np.ndarray, lengths_n: np.ndarray) -> None:
+        self._tables, self._model, self.domain = tables, tables.model, tables.model.domain
+        self.context_nC, self.context_gates_n3H = tables.encode(np.ascontiguousarray(contexts_n6))
+        sizes = self._model.sizes
+        rows, places = len(lengths_n), int(lengths_n.max())
+        tokens_Pn = torch.from_numpy(np.ascontiguousarray(tokens_nP[:, :places].T)).to(tables.device)
+        # What follows a row's last token is read as well and never used: no ending keeps more than the row has.
+        language = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_language)
+        for t in range(places):
+            tables.advance(tokens_Pn[t], self.context_gates_n3H, language[t], out_nH=language[t + 1])
+        self._tokens_Pn = tokens_Pn
+        # Kept by prefix, then position, so that one number addresses a place of a prefix.
+        self._places, self._language = places, language.transpose(0, 1).contiguous()
+        self._in_precision: dict[torch.dtype, list[Tensor]] = {}
+
+    @cached_property
+    def _forward(self) -> Tensor:
+        """States (n, P + 1, S) of the forward half before and after each position."""
+        places, rows = self._tokens_Pn.shape
+        cell = self._tables.selection(torch.float32).forward
+        states = self._language.new_zeros(places + 1, rows, self._model.sizes.hidden_selection)
+        for t in range(places):
+            cell.step(cell.inputs(self._tokens_Pn[t], self._language[:, t + 1]), states[t], states[t + 1])
+        return states.transpose(0, 1).contiguous()
+
+    @cached_property
+    def _shares(self) -> list[Tensor]:
+        """What each place of a prefix gives to the steps of the backward half and to the attention (n * P, .)."""
+        selection = self._tables.selection(torch.float32)
+        inputs = selection.backward.inputs(self._tokens_Pn.t().flatten(), self._language[:, 1:].flatten(0, 1))
+        return [inputs, selection.hidden(self._forward[:, 1:].flatten(0, 1))]
+
+    def _shares_in(self, dtype: torch.dtype) -> list[Tensor]:
+        if dtype not in self._in_precision:
+            self._in_precision[dtype] = [share.to(dtype) for share in self._shares]
+        return self._in_precision[dtype]
+
+    @torch.no_grad()
+    def states(self, endings: Endings) -> Tensor:
+        """Language states (r, H) after each ending."""
+        states_rH = self._language.new_empty(len(endings), self._language.shape[2])
+        for rows in _chunks(_by_length(endings), ROWS[torch.float32]):
+            tokens_N, places, prefixes, state = self._begin(endings[rows])
+            gates = self.context_gates_n3H.index_select(0, prefixes)
+            for tokens in tokens_N.split(places.counts):
+                k = len(tokens)
+                self._tables.advance(tokens, gates[:k], state[:k], state[:k])
+            states_rH[torch.from_numpy(rows).to(state.device)] = state
+        return states_rH
+
+    @torch.no_grad()
+    def decide(self, endings: Endings, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Item logits (r, 6, 18) of the final choice after dialogues with those endings, the last token included.
+
+        Args:
+            endings: how they go on.
+            dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
+        """
+        device = self._language.device
+        states_rS = torch.empty(len(endings), self._model.sizes.hidden_selection, device=device)
+        attended = Attended.to_nothing(states_rS)
+        # Grouped once by their own tokens and once by those kept, so that a group's rows run equally far.
+        for rows in _chunks(_by_length(endings), ROWS[dtype]):
+            index = torch.from_numpy(rows).to(device)
+            states_rS[index], part = self._over_ending(endings[rows], dtype)
+            attended.include(index, part)
+        kept = np.lexsort((endings.prefixes, -endings.keeps))[: np.count_nonzero(endings.keeps)]
+        for rows in _chunks(kept, ROWS[dtype]):
+            index = torch.from_numpy(rows).to(device)
+            attended.include(index, self._over_prefix(endings.prefixes[rows], endings.keeps[rows], states_rS[index], dtype))
+        return self._tables.heads(attended, self.context_nC[torch.from_numpy(endings.prefixes).to(device)])
+
+    def _begin(self, endings: Endings) -> tuple[Tensor, TokenPlaces, Tensor, Tensor]:
+        """Tokens (N,) and where they stand, the prefix (r,) and the language state (r, H) that each goes on from."""
+        places = TokenPlaces.of(endings.lengths, self._language.device)
+        tokens_rT, prefixes, keeps = (
+            torch.from_numpy(part).to(self._language.device) for part in (endings.tokens, endings.prefixes, endings.keeps)
+        )
+        return tokens_rT[places.rows_N, places.steps_N], places, prefixes, self._language[prefixes, keeps]
+
+    def _over_ending(self, endings: Endings, dtype: torch.dtype) -> tuple[Tensor, Attended]:
+        """The endings' own tokens, longest first: the backward states (r, S) before them, and what is attended to."""
+        tokens_N, places, prefixes, state = self._begin(endings)
+        gates = self.context_gates_n3H.index_select(0, prefixes)
+        language_NH = state.new_empty(len(tokens_N), state.shape[1])
+        for tokens, after in zip(tokens_N.split(places.counts), language_NH.split(places.counts), strict=True):
+            k = len(tokens)
+            state = self._tables.advance(tokens, gates[:k], state[:k], after)
+        before_rS = self._forward[prefixes, torch.from_numpy(endings.keeps).to(prefixes.device)]
+        return self._tables.selection(dtype).read(tokens_N, language_NH, places, before_rS)
+
+    def _over_prefix(self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, dtype: torch.dtype) -> Attended:
+        """What is attended to in the kept tokens; most kept first. The backward half moves `state_rS` on to the start."""
+        selection, (inputs, hidden) = self._tables.selection(dtype), self._shares_in(dtype)
+        last, steps = torch.from_numpy(prefixes * self._places + keeps - 1).to(state_rS.device), running(keeps)
+        attended = Attended.to_nothing(state_rS)
+        # Last token first, nothing before the start.
+        scores_Kr = state_rS.new_full((len(steps), len(prefixes)), -torch.inf)
+        for t, k in enumerate(steps):
+            places, state = last[:k] - t, state_rS[:k]
+            selection.backward.step(selection.products.begin(inputs, places), state, state)
+            scores_Kr[t, :k] = selection.scores(selection.products.begin(hidden, places), state)
+            attended.backward[:k].lerp_(state, attended.outweigh(scores_Kr[t, :k]))
+        weights_Kr = (scores_Kr - attended.weights).exp_()
+        # The forward outputs of kept tokens are the same for all endings that keep as many.
+        for same in _groups(prefixes * self._places + keeps):
+            keep = int(keeps[same.start])
+            before = torch.arange(keep, 0, -1, device=state_rS.device)
+            forward_KS = self._forward[int(prefixes[same.start]), before]
+            torch.mm(weights_Kr[:keep, same].t(), forward_KS, out=attended.forward[same])
+        return attended
+
+
+def _groups(labels_k: np.ndarray) -> Iterator[slice]:
+    """Runs of equal labels."""
+    stops = [*(np.flatnonzero(np.diff(labels_k)) + 1).tolist(), len(labels_k)]
+    yield from (slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False))
+
+
+def _by_length(endings: Endings) -> np.ndarray:
+    """Longest endings first, neighbours much alike."""
+    return np.lexsort((endings.prefixes, -endings.keeps, -endings.lengths))
+
+
+def _chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    yield from (rows[start : start + size] for start in range(0, len(rows), size))

@@ -6,8 +6,15 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from parley.envs.core.config import check
-from parley.envs.core.ranges import Configuration, NonNegativeFloat, PositiveFloat, PositiveInt, PositiveShare, ShareBelowOne
+from parley.envs.core.config import (
+    Configuration,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    PositiveShare,
+    ShareBelowOne,
+    check,
+)
 
 KIND = "negotiator"
 """Of checkpoints that play."""

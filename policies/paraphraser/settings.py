@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parley.envs.core.config import check
-from parley.envs.core.ranges import (
+from parley.envs.core.config import (
     AtLeastTwo,
     Configuration,
     NonNegativeFloat,
@@ -17,8 +16,9 @@ from parley.envs.core.ranges import (
     PositiveInt,
     Share,
     ShareBelowOne,
+    check,
 )
-from parley.policies.core.fitting.settings import FitConfig
+from parley.policies.core.settings import FitConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """A policy that edits replies: it scores every replacement of a word by what it sees of it, and learns by reinforcement.
 
-It plays `parley/ResponseRanking-v1` (`engine/ranking/rl/editing.py` trains it) and is a method of attacks on rankers
+It plays `parley/ResponseRanking-v1` (`engine/ranking/rl.py` trains it) and is a method of attacks on rankers
 (`engine/ranking/attacks/editing.py`). Of a ranker it sees scores alone: how the margin stands, and what erasing each word of
 the original does to it, which costs a query a word. Shapes: B examples, A actions, F features.
 """
@@ -17,13 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parley.envs.corpora.lines import WordList
 from parley.envs.corpora.pairs.turns import Utterance
-from parley.envs.corpora.words import WordList
 from parley.envs.ranking.edit_game import EditedReply, EditGame, EditRules
 from parley.envs.ranking.groups import Context
-from parley.policies.core.checkpoint import ModelFormat
-from parley.policies.core.choosing import ActionScorer
-from parley.policies.core.choosing_settings import ChoiceSizes
+from parley.policies.core.checkpoint import ActionScorer, ModelFormat
+from parley.policies.core.settings import ChoiceSizes
 
 FEATURES = (
     "place of the word, from the first to the last",

@@ -16,12 +16,11 @@ from parley.envs.core.errors import CheckpointError
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
-from parley.policies.core.fitting.evaluation import example_nll
+from parley.policies.core.fitting.batches import example_nll
 from parley.policies.core.responder import TrainableResponder
 from parley.policies.core.responders import load_responder
 from parley.policies.ranking.ranker import BatchRanker, LimitedRanker, Pair, Unread
-from parley.policies.seq2seq.checkpoints import load_language_model
-from parley.policies.seq2seq.scoring import WordScores
+from parley.policies.seq2seq.scoring import WordScores, load_language_model
 
 _ROWS = 64
 

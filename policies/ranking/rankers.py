@@ -12,36 +12,33 @@ from pathlib import Path
 from typing import Any, cast
 
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.envs.core.own_code import own_code
-from parley.envs.core.registry import Registry
+from parley.envs.core.registry import Registry, own_code
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.envs.ranking.groups import Context
 from parley.policies.chat.addresses import GGUF, OPENAI
-from parley.policies.chat.own import answers_chats, made_chat_model
+from parley.policies.chat.answers import answers_chats, made_chat_model
 from parley.policies.chat.settings import DEFAULT, ChatModelSettings
-from parley.policies.core.stored import stored_kind
+from parley.policies.core.responder import stored_kind
 from parley.policies.ranking.ranker import Ranker
 
 LANGUAGE_MODEL, RESPONSE_MODEL, RESPONSE_ONLY = "lm:", "seq2seq:", "response-only:"
 
 rankers = Registry("ranker", "parley.rankers")
 """Classes that are called without arguments; one with a class method `fit` is given training contexts by it instead."""
-rankers.register("constant", "all candidates alike", "parley.policies.ranking.controls:Constant")
-rankers.register("longest", "many words", "parley.policies.ranking.controls:Longest")
-rankers.register("shortest", "few words", "parley.policies.ranking.controls:Shortest")
-rankers.register("overlap", "words that the context holds", "parley.policies.ranking.controls:WordOverlap")
-rankers.register("tfidf", "cosine of TF-IDF weights", "parley.policies.ranking.terms:TfIdf")
-rankers.register("bm25", "cosine of BM25 weights", "parley.policies.ranking.terms:Bm25")
+rankers.register("constant", "all candidates alike", "parley.policies.ranking.ranker:Constant")
+rankers.register("longest", "many words", "parley.policies.ranking.ranker:Longest")
+rankers.register("shortest", "few words", "parley.policies.ranking.ranker:Shortest")
+rankers.register("overlap", "words that the context holds", "parley.policies.ranking.ranker:WordOverlap")
+rankers.register("tfidf", "cosine of TF-IDF weights", "parley.policies.ranking.ranker:TfIdf")
+rankers.register("bm25", "cosine of BM25 weights", "parley.policies.ranking.ranker:Bm25")
 
 kinds = Registry("kind of matching model", "parley.matchers")
 """By the kind of their checkpoints; each makes a ranker of a run or checkpoint folder and a torch device."""
-kinds.register("smn", "sequential matching network, Wu et al. 2017", "parley.policies.ranking.matching.ranker:load_matcher")
+kinds.register("smn", "sequential matching network, Wu et al. 2017", "parley.policies.ranking.matching.fit:load_matcher")
+kinds.register("dam", "deep attention matching network, Zhou et al. 2018", "parley.policies.ranking.matching.fit:load_matcher")
 kinds.register(
-    "dam", "deep attention matching network, Zhou et al. 2018", "parley.policies.ranking.matching.ranker:load_matcher"
-)
-kinds.register(
-    "mrfn", "multi-representation fusion network, Tao et al. 2019", "parley.policies.ranking.matching.ranker:load_matcher"
+    "mrfn", "multi-representation fusion network, Tao et al. 2019", "parley.policies.ranking.matching.fit:load_matcher"
 )
 
 RANKER_KINDS = {
@@ -77,13 +74,13 @@ def load_ranker(
         DataError: there are no words to fit a ranker on.
     """
     if name.startswith(RESPONSE_ONLY):
-        from parley.policies.ranking.controls import ResponseOnly
+        from parley.policies.ranking.ranker import ResponseOnly
 
         return ResponseOnly(load_ranker(name.removeprefix(RESPONSE_ONLY), contexts, chat, answers=answers))
     if is_chat_ranker(name):
         return _chat_ranker(name, chat, answers)
     if name.startswith(HUGGING_FACE):
-        from parley.policies.ranking.hugging_face import load_hugging_face_ranker
+        from parley.policies.ranking.encoders import load_hugging_face_ranker
 
         return load_hugging_face_ranker(fetched_model(name.removeprefix(HUGGING_FACE)), chat.device)
     if name.startswith(RESPONSE_MODEL):
@@ -110,7 +107,7 @@ def load_ranker(
 
 def is_chat_ranker(name: str) -> bool:
     """Whether a name stands for a chat model, which ranks by how likely it finds replies, or how it rates them."""
-    from parley.policies.ranking.hugging_face import is_causal
+    from parley.policies.ranking.encoders import is_causal
 
     if name.startswith(HUGGING_FACE):
         return is_causal(fetched_model(name.removeprefix(HUGGING_FACE)))
@@ -120,8 +117,8 @@ def is_chat_ranker(name: str) -> bool:
 def _chat_ranker(name: str, chat: ChatModelSettings, answers: Path | None) -> Ranker:
     from parley.policies.chat.answers import kept_answers
     from parley.policies.chat.loading import load_chat_model
+    from parley.policies.chat.local import ChatRanker
     from parley.policies.chat.model import Access, ScoringChatModel
-    from parley.policies.chat.ranker import ChatRanker
     from parley.policies.chat.rating import RatingRanker
 
     model = load_chat_model(name, chat)

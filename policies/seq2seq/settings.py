@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from parley.envs.core.config import check
-from parley.envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
-from parley.policies.core.fitting.settings import FitConfig
+from parley.envs.core.config import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne, check
+from parley.policies.core.settings import FitConfig
 
 Attention = Literal["none", "general", "released", "dot"]
 

@@ -3,15 +3,48 @@
 Source: Niu & Bansal 2018 decode greedily, Serban et al. 2017 by beam search.
 
 A reply depends on its own context alone: nothing is drawn, and what stands beside a context in a batch is masked.
+
+VHRED on disk: a folder (`policies/core/checkpoint.py`) of kind `vhred`; a run folder that has one stands for it.
+
+How much the latent variable of a VHRED is used. What it predicts is measured by `policies/core/fitting/batches.py`.
+
+VHRED asked in words: the `TrainableResponder` of `policies/core/responder.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+import numpy as np
+import torch
+from torch import nn
+
+from parley.envs.corpora.pairs.turns import Turn, Turns
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.policies.core.checkpoint import ModelFormat
 from parley.policies.core.decoding import beam_search, in_blocks, likeliest, word_by_word
-from parley.policies.vhred.batches import Context, side_by_side
-from parley.policies.vhred.model import VHRED, VhredMemory
+from parley.policies.core.fitting.batches import in_order
+from parley.policies.core.responder import GREEDY, DecoderSettings, NetworkResponder
+from parley.policies.vhred.model import VHRED, Context, DialogueExamples, VhredMemory, context_ids, side_by_side
+from parley.policies.vhred.settings import VhredSizes
+
+FORMAT = ModelFormat("vhred", PairVocabulary, VhredSizes, VHRED)
+save_model, load_model = FORMAT.save, FORMAT.load
+
+
+_ROWS = 256
+
+
+@torch.no_grad()
+def divergences(model: VHRED, examples: DialogueExamples) -> np.ndarray:
+    """KL(posterior || prior) of each reply (n,) in nats, shortest replies first; dropout is off while it runs."""
+    was_training = model.training
+    model.eval()
+    device = model.output.weight.device
+    found = [model.divergences(batch.to(device)).double().cpu().numpy() for batch in in_order(examples, _ROWS)]
+    model.train(was_training)
+    return np.concatenate(found)
 
 
 def greedy(model: VHRED, contexts: Sequence[Context]) -> list[list[int]]:
@@ -53,3 +86,31 @@ def beam(model: VHRED, contexts: Sequence[Context], width: int, length_penalty: 
 
 def _read(model: VHRED, contexts: Sequence[Context]) -> VhredMemory:
     return model.listen(side_by_side(contexts).to(model.output.weight.device))
+
+
+class VhredResponder(NetworkResponder[VHRED]):
+    """A VHRED that reads and says words; those that it does not know are `<unk>`, which it may say."""
+
+    stored_as = FORMAT
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        """Of contexts and of replies."""
+        return self.model.embedding
+
+    def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
+        ids = [context_ids(context, self.model.vocabulary, self.model.sizes) for context in contexts]
+        return greedy(self.model, ids) if decoder == GREEDY else beam(self.model, ids, decoder.beam, decoder.length)
+
+    def examples(self, contexts: Sequence[Turns], replies: Sequence[Turn]) -> DialogueExamples:
+        """What `Fit` and `evaluate` work on: replies to be predicted from contexts, in the given order."""
+        return DialogueExamples(contexts, replies, self.model.vocabulary, self.model.sizes)
+
+
+def load_vhred(folder: Path) -> VhredResponder:
+    """The VHRED of a run or checkpoint folder, on the CPU.
+
+    Raises:
+        CheckpointError: nothing is there, it is damaged or of another kind, or a weight is not a finite number.
+    """
+    return VhredResponder(load_model(folder))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from parley.envs.core.ranges import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
-from parley.policies.core.fitting.settings import FitConfig
+from parley.envs.core.config import AtLeastTwo, Configuration, NonNegativeInt, PositiveInt, ShareBelowOne
+from parley.policies.core.settings import FitConfig
 
 VhredAttention = Literal["words", "turns"]
 

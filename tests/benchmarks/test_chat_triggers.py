@@ -30,7 +30,7 @@ def test_a_gpu_finds_what_a_cpu_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Options, "steps", 2)
     monkeypatch.setattr(measure, "PEAK_WIDTH", {"cpu": 64, "cuda": 64})
     monkeypatch.setattr(chat_triggers, "multiplies_bfloat16", lambda device: device.type == "cuda")
-    monkeypatch.setattr("parley.engine.triggers.scorers.causal.screening.require_bfloat16", lambda device, width: None)
+    monkeypatch.setattr("parley.engine.triggers.scorers.causal.swaps.require_bfloat16", lambda device, width: None)
     waited = list[torch.device]()
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
     cpu = compare(tiny("cpu"), Options(quick=True))

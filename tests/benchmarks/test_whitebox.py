@@ -13,7 +13,7 @@ from benchmarks.whitebox import Comparison, compare, states
 from parley.engine.negotiation.attacks.replacement import ExchangeBatch, Found, ReplacementStep, reactive
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.core.errors import ConfigError
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID
 from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation import searches
 from tests.policies.negotiator.made_up import VOCABULARY, WORDS, negotiator

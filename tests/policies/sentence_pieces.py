@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from parley.policies.hugging_face.leading_blanks import BLANK
+from parley.policies.hugging_face.tokens import BLANK
 from tests.policies.byte_pairs import CHAT, END_ID, MARKS, TEXT, TURN_ID
 
 

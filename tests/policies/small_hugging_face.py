@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from parley.policies.hugging_face.seq2seq import HuggingFaceSeq2Seq
+from parley.policies.hugging_face.models import HuggingFaceSeq2Seq
 from parley.policies.hugging_face.victims import HuggingFaceCausal, HuggingFaceVictim
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")

@@ -11,12 +11,12 @@ import pytest
 from torch import nn
 
 from parley.envs.corpora.pairs.turns import Turns
-from parley.policies.core.decoders import DecoderSettings
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.paraphraser.decoding import paraphrases
+from parley.policies.core.fitting.batches import evaluate
+from parley.policies.core.responder import DecoderSettings
+from parley.policies.paraphraser.model import paraphrases
 from parley.policies.paraphraser.settings import BeamConfig
-from parley.policies.seq2seq.responder import Seq2SeqResponder
-from parley.policies.vhred.responder import VhredResponder
+from parley.policies.seq2seq.decoding import Seq2SeqResponder
+from parley.policies.vhred.decoding import VhredResponder
 from tests.devices import CLOSE, SHARE, on_each_device
 from tests.policies.paraphraser.made_up import network
 from tests.policies.seq2seq import made_up as pairs

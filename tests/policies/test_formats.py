@@ -13,15 +13,15 @@ from torch import nn
 
 from parley.envs.core.errors import CheckpointError
 from parley.policies.core.checkpoint import ModelFormat
-from parley.policies.core.choosing_settings import ChoiceSizes
-from parley.policies.dynonet.checkpoints import DYNONET
-from parley.policies.dynonet.liar import LIAR, new_liar
-from parley.policies.generation.discriminator.checkpoints import DISCRIMINATOR
-from parley.policies.negotiator.checkpoints import NEGOTIATOR
-from parley.policies.paraphraser.checkpoints import FORMAT as POINTER_GENERATOR
+from parley.policies.core.settings import ChoiceSizes
+from parley.policies.dynonet.agent import LIAR, new_liar
+from parley.policies.dynonet.model import DYNONET
+from parley.policies.generation.discriminator.batches import DISCRIMINATOR
+from parley.policies.negotiator.speaker import NEGOTIATOR
+from parley.policies.paraphraser.model import FORMAT as POINTER_GENERATOR
 from parley.policies.ranking.matching.checkpoints import FORMATS
-from parley.policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ
-from parley.policies.vhred.checkpoints import FORMAT as VHRED
+from parley.policies.seq2seq.scoring import LANGUAGE_MODEL, SEQ2SEQ
+from parley.policies.vhred.decoding import FORMAT as VHRED
 from tests.policies.dynonet.chats import tiny
 from tests.policies.generation.discriminator.made_up import network as discriminator
 from tests.policies.negotiator.made_up import negotiator

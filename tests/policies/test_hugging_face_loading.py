@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.scorers.causal import reader
-from parley.engine.triggers.scorers.causal.reader import CausalReader
+from parley.engine.triggers.scorers.causal import packed as reader
+from parley.engine.triggers.scorers.causal.packed import CausalReader
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer, is_causal
 from parley.engine.triggers.scorers.scorer import PlainScorer
 from parley.envs.core.errors import CheckpointError, ConfigError

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from parley.envs.corpora.pairs.turns import Turns
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, PAD_ID, SPECIALS, PairVocabulary
-from parley.policies.core.reranking import ExamplesByContext
-from parley.policies.core.speaking import Spoken
+from parley.policies.core.margin import ExamplesByContext, Spoken
+from parley.policies.seq2seq.decoding import Seq2SeqResponder
 from parley.policies.seq2seq.model import Seq2Seq
-from parley.policies.seq2seq.responder import Seq2SeqResponder
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 THREE = PairVocabulary((*SPECIALS, "a", "b", "c"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from parley.tune.plan import Plan
-from parley.tune.space import Choice, Integer
+from parley.tune.plan import Choice, Integer, Plan
 
 SMALL = Plan(
     job="selfplay",

@@ -16,11 +16,9 @@ from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.job import Silent
 from parley.envs.core.errors import RunError
 from parley.tune.config import SweepConfig
-from parley.tune.ledger import HOPELESS, PROPOSED, Ledger, best_row
-from parley.tune.rows import SWEEP_TRIALS
-from parley.tune.space import Choice, Integer, Real
-from parley.tune.study import Study
-from parley.tune.trial import Setup
+from parley.tune.plan import Choice, Integer, Real
+from parley.tune.sweep import SWEEP_TRIALS
+from parley.tune.trial import HOPELESS, PROPOSED, Ledger, Setup, Study, best_row
 from tests.tune import plans
 
 SAMPLES = 16

@@ -11,15 +11,12 @@ import ray
 from ray.tune.experiment import Trial
 
 from parley.engine.core.ray import ray_internals
-from parley.engine.core.ray.progress_board import Board
+from parley.engine.core.ray.record import ProgressBoard
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.job import Silent
 from parley.tune.driver import SHOWN, _Results
-from parley.tune.ledger import Ledger
-from parley.tune.study import Study
-from parley.tune.trial import BUDGET, HIGH, LOW, NUM, OBJECTIVE
-from parley.tune.trial_progress import EVERY_S, TrialReporter
+from parley.tune.trial import BUDGET, EVERY_S, HIGH, LOW, NUM, OBJECTIVE, Ledger, Study, TrialReporter
 from tests.tune.test_ledger import PLAN, SAMPLES, opened, setup_of
 
 
@@ -36,7 +33,7 @@ def test_a_trial_tells_each_stage_and_how_far_it_is_now_and_then() -> None:
 
 @pytest.mark.ray
 def test_a_line_is_read_where_the_driver_is(ray_session: RaySession) -> None:
-    board, other = Board(), Board()
+    board, other = ProgressBoard(), ProgressBoard()
     assert board.line(3) == ""
     put = ray.remote(lambda board, line: board.put(3, line))
     ray.get(put.remote(board, "two updates: Ā"))
@@ -53,7 +50,7 @@ def test_without_an_answer_of_the_head_a_line_is_lost_and_nothing_else(monkeypat
 
     for name in ("put_note", "note", "drop_note"):
         monkeypatch.setattr(ray_internals, name, unanswered)
-    board = Board()
+    board = ProgressBoard()
     TrialReporter(lambda line: board.put(3, line), "dialogues 500").stage("playing", 500, "dialogues")
     assert board.line(3) == ""
     board.clear(3)
@@ -66,7 +63,7 @@ class Heard(Silent):
         self.notes.append((done, note))
 
 
-class Lines(Board):
+class Lines(ProgressBoard):
     """A board that needs no Ray."""
 
     def __init__(self) -> None:

@@ -13,9 +13,8 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.ranking.verbs.matcher import TRAIN_MATCHER
 from parley.envs.core.config import assign
-from parley.envs.corpora.root import CACHE_VARIABLE, DATA_VARIABLE
-from parley.tune.plan import Plan, find_plan
-from parley.tune.space import corners
+from parley.envs.corpora.arrow import CACHE_VARIABLE, DATA_VARIABLE
+from parley.tune.plan import Plan, corners, find_plan
 from parley.tune.sweep import SWEEP
 from parley.tune.trial import Setup, measure
 from tests.engine.core.verbs import made_up

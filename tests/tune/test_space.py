@@ -12,8 +12,7 @@ from parley.engine.triggers.methods.settings import SearchSettings
 from parley.envs.core.config import put, with_values
 from parley.envs.core.errors import ConfigError
 from parley.tune.config import SweepConfig
-from parley.tune.plan import find_plan, sweeps
-from parley.tune.space import check_space
+from parley.tune.plan import check_space, find_plan, sweeps
 from parley.tune.sweep import SWEEP
 from tests.tune import plans
 

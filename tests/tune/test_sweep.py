@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from parley.engine.core.cli.flags import parse_job
-from parley.engine.core.cli.verbs import find_verb
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.cli.main import find_verb
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.ray.session import TIMEOUT_VARIABLE, RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.runs.remote_lock import STALE_S
+from parley.engine.core.runs.remote_sync import STALE_S
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.job import FAILURE, Result, Silent
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.files import put
 from parley.envs.core.storage.uris import local_copy
-from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE
 from parley.tune.config import SweepConfig
 from parley.tune.plan import find_plan
 from parley.tune.sweep import AGAIN, Swept, measured_again

@@ -1,34 +1,82 @@
-"""`parley list`: everything that can be named on the command line."""
+"""`parley list`: everything that can be named on the command line.
+
+`parley check`: whether a part of the user's own keeps what its protocol promises.
+
+`parley settings VERB`: every setting of a verb, what it is, and what it would be; nothing is run.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from rich.console import Console
 from tyro import conf
 
-from parley.engine.core.cli.flags import parse
-from parley.engine.core.cli.tables import make_console, show_table
-from parley.engine.core.cli.verbs import Verb
-from parley.engine.core.verbs.catalogue import ENTRIES
+from parley.engine.core.cli.flags import field_docs, meant, parse, parse_job
+from parley.engine.core.cli.main import JOBS, Verb, find_verb
+from parley.engine.core.cli.screen import make_console, show_lines, show_table
+from parley.engine.core.verbs.api import check_part
+from parley.engine.core.verbs.catalogue import ENTRIES, find
+from parley.engine.core.verbs.job import flat
+from parley.envs import IDS
+from parley.envs.core.config import JsonObject, assign, overlay, to_dict
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.storage.copies import fetched_file
 from parley.envs.corpora.pairs.corpora import pair_corpora
-from parley.envs.mutual_friends.corpora import friend_corpora
+from parley.envs.mutual_friends.compiled import friend_corpora
 from parley.envs.negotiation.agents import agents
 from parley.envs.negotiation.corpora.catalogue import corpora
 from parley.envs.negotiation.domain import domains
 from parley.envs.ranking.corpora import candidate_corpora
-from parley.envs.registration import IDS
 from parley.policies.chat.addresses import chat_models
 from parley.policies.chat.loading import CHAT_MODEL_KINDS
-from parley.policies.core.decoders import RULES
+from parley.policies.core.responder import RULES
 from parley.policies.generation.discriminator.settings import KINDS
 from parley.policies.generation.judges.judge import JUDGE_KINDS, judges
 from parley.policies.ranking.rankers import RANKER_KINDS, rankers
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckArguments:
+    """What is checked."""
+
+    part: Annotated[conf.Positional[str], conf.arg(metavar="PART")]
+    """path/file.py:Name of an agent, a player of MutualFriends, a corpus, a strategy or rule, a responder, a ranker,
+    a method of attacks on rankers, a judge, a chat model, a model or method of trigger search."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print one JSON object on standard output."""
+
+
+def run_check(verb: Verb, arguments: Sequence[str]) -> int:
+    """Tests the part; returns 0 when it keeps every promise, 1 otherwise."""
+    asked = parse(CheckArguments, verb, arguments)
+    found = check_part(asked.part)
+    broken = sum(not conformance.kept for conformance in found)
+    if asked.json:
+        kinds = {
+            each.kind.name: {
+                "protocol": each.kind.protocol,
+                "kept": each.kept,
+                "promises": {promise.text: promise.failure for promise in each.promises},
+            }
+            for each in found
+        }
+        sys.stdout.write(f"{json.dumps({'part': asked.part, 'kinds': kinds})}\n")
+        return int(broken > 0)
+    console = make_console()
+    for each in found:
+        rows = [(promise.text, "kept" if not promise.failure else f"BROKEN: {promise.failure}") for promise in each.promises]
+        show_table(console, f"{asked.part} as {each.kind.name} ({each.kind.protocol})", ("promise", ""), rows)
+    return int(broken > 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +137,13 @@ def _part(target: str) -> Any:
 def listing() -> dict[str, Any]:
     """The names of each kind of part, with what is worth knowing of each."""
     friends_agents = _part("parley.engine.mutual_friends.verbs.agents:friends_agents")
-    liars = _part("parley.engine.mutual_friends.verbs.channels:LIARS")
+    liars = _part("parley.engine.mutual_friends.verbs.config:LIARS")
     searches = _part("parley.engine.triggers.catalogue:searches")
     strategies = _part("parley.engine.perturb.catalogue:strategies")
     rules = _part("parley.engine.perturb.replies.catalogue:rules")
     rank_attacks = _part("parley.engine.ranking.attacks.catalogue:rank_attacks")
-    moves = _part("parley.engine.ranking.attacks.moves:BY_NAME")
-    methods = _part("parley.engine.generation.rewards.settings:METHODS")
+    moves = _part("parley.engine.ranking.attacks.cases:BY_NAME")
+    methods = _part("parley.engine.generation.settings:METHODS")
     decoded, at, trained = (_part(f"parley.engine.generation.metrics.trained:{name}") for name in ("DECODED", "AT", "TRAINED"))
     attack_metrics = _part("parley.engine.negotiation.metrics.attack:ATTACK_METRICS")
     return {
@@ -123,3 +171,133 @@ def listing() -> dict[str, Any]:
         "environments": list(IDS),
         "metrics": {name: metric._asdict() for name, metric in attack_metrics.items()},
     }
+
+
+OTHERS = {
+    "perturb": "parley.engine.perturb.verbs.perturb:PerturbConfig",
+    "play ranking": "parley.engine.ranking.verbs.config:PlayRankingConfig",
+}
+"""Verbs with settings that run no job."""
+HELP = {"-h", "--help"}
+_TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false", Path: "path", JsonObject: "JSON object"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One setting of a job.
+
+    Args:
+        key: dotted.
+        kind: what values it takes, in words.
+        default: its own, before any preset; `dataclasses.MISSING` where it has none.
+        meaning: the docstring under it.
+    """
+
+    key: str
+    kind: str
+    default: Any
+    meaning: str
+
+    def told(self, value: Any) -> str:
+        """What it is, which values it takes, and its default where the value is another."""
+        other = self.default is not dataclasses.MISSING and self.default != value
+        default = f"; default {_shown(self.default)}" if other else ""
+        return f"{self.meaning} [{self.kind}{default}]"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SettingsArguments:
+    """What may follow a verb with settings that runs no job."""
+
+    config: Annotated[str, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = ""
+    """Settings laid over the defaults; a file or its URI."""
+    set: Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="KEY=VALUE", help_behavior_hint="(repeatable)")] = ()
+    """One setting."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print the settings as one JSON object on standard output."""
+
+
+def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
+    """Prints the settings that a command line would use; returns the exit status."""
+    # The words of a verb may stand in quotes, too.
+    arguments = [word for argument in arguments[:1] for word in argument.split()] + list(arguments[1:])
+    wanted = find_verb(arguments)
+    if wanted is not None and wanted.name in OTHERS and not set(arguments) & HELP:
+        return _settings_of_no_job(wanted, arguments[len(wanted.words) :])
+    if wanted not in JOBS:
+        names = [*(job.name for job in JOBS), *OTHERS]
+        asked = [argument for argument in arguments if argument not in HELP]
+        if asked != list(arguments) or not asked:
+            sys.stdout.write(_help(verb))
+            return 0
+        begun = [name for name in names if name.startswith(f"{asked[0]} ")]
+        hint = "" if begun and len(asked) == 1 else meant(" ".join(asked), begun or names)
+        raise ConfigError(f"no verb with settings is called {asked[0]!r}{hint}", fix=f"one of {', '.join(begun or names)}")
+    assert wanted is not None
+    job = find("-".join(wanted.words)).load()
+    command = parse_job(wanted, job, arguments[len(wanted.words) :])
+    values = flat(to_dict(command.config))
+    if command.json:
+        sys.stdout.write(f"{json.dumps(to_dict(command.config))}\n")
+        return 0
+    console = _show(wanted.name, job.config, values)
+    first, *others = (flat(to_dict(preset())) for preset in job.presets.values())
+    differences = [
+        (name, ", ".join(f"{key}={_shown(value)}" for key, value in preset.items() if value != first[key]))
+        for name, preset in zip([*job.presets][1:], others, strict=True)
+    ]
+    if differences:
+        show_table(console, f"presets, where they differ from {next(iter(job.presets))}", ("preset", "settings"), differences)
+    show_lines(console, "this command", [job.command(command.config, command.run)])
+    return 0
+
+
+def _settings_of_no_job(verb: Verb, arguments: Sequence[str]) -> int:
+    """The settings of a verb that runs no job; returns the exit status."""
+    asked = parse(SettingsArguments, verb, arguments)
+    module, _, name = OTHERS[verb.name].partition(":")
+    kind = getattr(importlib.import_module(module), name)
+    config = overlay(kind(), fetched_file(asked.config), asked.config) if asked.config else kind()
+    values = to_dict(assign(config, asked.set))
+    if asked.json:
+        sys.stdout.write(f"{json.dumps(values)}\n")
+    else:
+        _show(verb.name, kind, flat(values))
+    return 0
+
+
+def _show(name: str, kind: type, values: Mapping[str, Any]) -> Console:
+    console = make_console()
+    rows = [(each.key, _shown(values[each.key]), each.told(values[each.key])) for each in settings_of(kind)]
+    show_table(console, f"settings of parley {name}", ("setting", "value", "what it is"), rows)
+    return console
+
+
+def settings_of(kind: type, prefix: str = "") -> Iterator[Setting]:
+    """Every simple setting of a configuration in the order of its fields, those of sections after the section's place."""
+    hints, docs = get_type_hints(kind), field_docs(kind)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            assert isinstance(hint, type)
+            yield from settings_of(hint, f"{prefix}{field.name}.")
+        else:
+            yield Setting(f"{prefix}{field.name}", _kind(hint), field.default, " ".join(docs.get(field.name, "").split()))
+
+
+def _kind(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return ", ".join(map(str, get_args(hint)))
+    if isinstance(hint, UnionType):
+        return " or ".join("none" if each is NoneType else _kind(each) for each in get_args(hint))
+    return _TYPES.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value) or "empty"
+
+
+def _help(verb: Verb) -> str:
+    lines = [f"usage: parley {verb.name} {verb.usage}", "", verb.summary, ""]
+    lines += ["What follows is what could follow that verb: a preset, --config, --set and flags. --json prints JSON."]
+    return "\n".join([*lines, "", "examples:", *(f"  {line}" for line in verb.examples), ""])

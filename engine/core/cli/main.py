@@ -2,22 +2,299 @@
 
 Exit status: 0 done, 1 done but not as it should be (a broken corpus, a promise not kept), 2 a mistake that the user can
 mend, 130 interrupted (SIGINT), 143 terminated (SIGTERM), 141 nobody reads on (`parley list | head`), as of other programs.
+
+The verbs and their help, as plain text: importing this imports nothing heavy.
 """
 
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
-from parley.engine.core.cli.verbs import VERBS, below, find_verb, group_help, help_text
 from parley.engine.core.ray import logs
+from parley.engine.core.verbs.catalogue import ENTRIES
+
+SLOGAN = "Finds out how a dialogue agent breaks, and makes it harder to break."
+PRESET = "[PRESET]"
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What can be typed after `parley`.
+
+    Args:
+        words: such as ("train", "negotiator").
+        summary: one line of help.
+        target: "module:function" of what runs it; the function takes the verb and the arguments after its words, and
+            returns the exit status.
+        examples: copy-paste commands.
+        usage: the positional arguments.
+    """
+
+    words: tuple[str, ...]
+    summary: str
+    target: str
+    examples: tuple[str, ...]
+    usage: str = ""
+
+    @classmethod
+    def of(cls, words: str, summary: str, target: str, *examples: str, usage: str = "") -> Verb:
+        """The verb of those words, as they are typed."""
+        return cls(tuple(words.split()), summary, target, examples, usage)
+
+    @property
+    def name(self) -> str:
+        """The words as typed."""
+        return " ".join(self.words)
+
+    @property
+    def has_presets(self) -> bool:
+        """Whether it runs a job, whose first argument may name a preset."""
+        return self.usage.startswith(PRESET)
+
+    def run(self, arguments: Sequence[str]) -> int:
+        """Imports the verb's module and runs it; returns the exit status."""
+        module, _, attribute = self.target.partition(":")
+        function: Callable[[Verb, Sequence[str]], int] = getattr(importlib.import_module(module), attribute)
+        return function(self, arguments)
+
+
+JOBS = tuple(
+    Verb(
+        entry.words,
+        entry.summary,
+        "parley.engine.core.cli.runs:run_job",
+        entry.examples,
+        f"{PRESET} [{entry.argument}]" if entry.argument else PRESET,
+    )
+    for entry in ENTRIES
+)
+OTHERS = (
+    Verb.of(
+        "perturb",
+        "text before and after a perturbation, changed words marked",
+        "parley.engine.perturb.verbs.perturb:run_perturb",
+        "parley perturb random-swap < in.txt",
+        "parley perturb all --input in.txt --model runs/seq2seq --set perturb.lexicon=built-in --json",
+        "parley perturb iiw,sow --context candidates.tsv",
+        usage="STRATEGY",
+    ),
+    Verb.of(
+        "perturb label",
+        "read labelled lines of an audit back into its rates",
+        "parley.engine.perturb.verbs.audit:run_label",
+        "parley perturb label runs/audit runs/audit/sheet.csv",
+        "parley perturb label runs/audit alice.csv bob.csv      # two labellers: how far they agree",
+        "parley perturb label runs/audit alice.csv --json",
+        usage="RUN FILE ...",
+    ),
+    Verb.of(
+        "list",
+        "agents, corpora, presets, environments and metrics",
+        "parley.engine.core.cli.listing:run_list",
+        "parley list",
+        "parley list --json",
+        "parley list --json | python -m json.tool",
+    ),
+    Verb.of(
+        "check",
+        "whether an agent, a corpus, a model or a strategy of your own keeps what its protocol promises",
+        "parley.engine.core.cli.listing:run_check",
+        "parley check agent.py:MyAgent",
+        "parley check strategy.py:Shout --json",
+        "parley check corpus.py:CORPUS              # its files lie below PARLEY_DATA",
+        usage="PART",
+    ),
+    Verb.of(
+        "data list",
+        "the corpora, their licences, and whether their files are there",
+        "parley.engine.responders.data:run_list",
+        "parley data list",
+        "parley data list --data-root DIR",
+        "parley data list --json",
+    ),
+    Verb.of(
+        "data get",
+        "download a corpus and compile it; nltk stands for what perturbations read",
+        "parley.engine.responders.data:run_get",
+        "parley data get dealornodeal",
+        "parley data get dealornodeal --data-root DIR",
+        "parley data get nltk",
+        usage="NAME",
+    ),
+    Verb.of(
+        "data info",
+        "a corpus in numbers",
+        "parley.engine.responders.data:run_info",
+        "parley data info helpdesk",
+        "parley data info dealornodeal --json",
+        "parley data info corpus.py:CORPUS",
+        usage="NAME",
+    ),
+    Verb.of(
+        "data check",
+        "read every line of a corpus; every problem with where it stands",
+        "parley.engine.responders.data:run_check",
+        "parley data check embedded",
+        "parley data check dealornodeal --json",
+        "parley data check corpus.py:CORPUS",
+        usage="NAME",
+    ),
+    Verb.of(
+        "data export",
+        "write a corpus of chats in the format of MutualFriends",
+        "parley.engine.responders.data:run_export",
+        "parley data export friends exported",
+        "parley data export mutualfriends_scripted exported --json",
+        "parley data export corpus.py:CORPUS exported",
+        usage="NAME FOLDER",
+    ),
+    Verb.of(
+        "settings",
+        "every setting of a verb, what it is and what it would be; runs nothing",
+        "parley.engine.core.cli.listing:run_settings",
+        "parley settings selfplay",
+        "parley settings train negotiator lewis2017 --set fit.clip=1",
+        "parley settings minmax population --json",
+        usage="VERB ...",
+    ),
+    Verb.of(
+        "play",
+        "negotiate with an agent yourself",
+        "parley.engine.negotiation.verbs.play:run_play",
+        "parley play scripted",
+        "parley play runs/demo/adversary --seed 7",
+        "parley play scripted-tough --scenario 1,2,3/0,2,2/4,0,2   # counts / your points / its points",
+        usage="AGENT",
+    ),
+    Verb.of(
+        "play friends",
+        "look with a bot for the friend both of you have",
+        "parley.engine.mutual_friends.verbs.agents:run_play_friends",
+        "parley play friends",
+        "parley play friends --partner runs/dynonet --seed 7",
+        "parley play friends --partner mine.py:Bot",
+    ),
+    Verb.of(
+        "play ranking",
+        "edit candidate replies yourself, and see scores, ranks and the importance of words move",
+        "parley.engine.ranking.verbs.play:run_play_ranking",
+        "parley play ranking                           # TF-IDF on the built-in help desk",
+        "parley play ranking --model runs/matcher,bm25 --corpus ubuntu_dialogues --key test-0000012",
+        "parley play ranking --json < moves.txt        # such as: attack 3",
+    ),
+    Verb.of(
+        "play reply",
+        "talk with a response model yourself",
+        "parley.engine.responders.reply:run_play_reply",
+        "parley play reply runs/seq2seq",
+        "parley play reply runs/seq2seq --decoder sample:0.7,repeat=2",
+        "parley play reply runs/seq2seq --decoder mmi:beam=20,backward=runs/backward",
+        usage="MODEL",
+    ),
+    Verb.of(
+        "report",
+        "show a run, or a folder of runs, as one page",
+        "parley.engine.core.cli.runs:run_report",
+        "parley report runs/demo",
+        "parley report runs/selfplay",
+        "parley report runs   # all runs side by side",
+        usage="RUN",
+    ),
+    Verb.of(
+        "rows",
+        "write the rows of a run as one flat file, for pandas, R or a spreadsheet",
+        "parley.engine.core.cli.runs:run_rows",
+        "parley rows runs/ranking ranking.parquet      # a line for each candidate, ranker and rule",
+        "parley rows runs/selfplay dialogues.csv",
+        "parley rows runs/adversarial-evaluation pairs.jsonl --json",
+        usage="RUN FILE",
+    ),
+    Verb.of(
+        "status",
+        "how a run stands: running or not, how far, how fast, what failed",
+        "parley.engine.core.cli.runs:run_status",
+        "parley status                # all of runs/",
+        "parley status runs/search",
+        "parley status runs/search --json",
+        usage="[RUN]",
+    ),
+    Verb.of(
+        "resume",
+        "go on with a run that was interrupted",
+        "parley.engine.core.cli.runs:run_resume",
+        "parley resume runs/negotiator",
+        "parley resume runs/demo",
+        "parley resume runs/selfplay --json",
+        usage="RUN",
+    ),
+)
+VERBS = (*JOBS, *OTHERS)
+_ORDER = (
+    ("start here", ("demo", "list", "settings", "play", "check")),
+    ("data", ("data",)),
+    ("agents", ("train", "reply")),
+    ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
+    ("robustness", ("minmax", "evaluate", "reproduce")),
+    ("sweeps", ("sweep",)),
+    ("runs", ("status", "report", "rows", "resume")),
+)
+
+
+def find_verb(arguments: Sequence[str]) -> Verb | None:
+    """The verb that a command line begins with, of several the one with the most words; None when there is none."""
+    found = (verb for verb in VERBS if tuple(arguments[: len(verb.words)]) == verb.words)
+    return max(found, key=lambda verb: len(verb.words), default=None)
+
+
+def below(word: str) -> list[Verb]:
+    """The verbs that begin with a word, the word itself first where it is one."""
+    return sorted((verb for verb in VERBS if verb.words[0] == word), key=lambda verb: len(verb.words) > 1)
+
+
+def help_text() -> str:
+    """What `parley --help` prints."""
+    lines = ["usage: parley VERB [ARGUMENTS]", "", SLOGAN]
+    for title, words in _ORDER:
+        lines += ["", title, *(line for word in words for line in _lines(below(word)))]
+    lines += [
+        "",
+        "parley VERB --help says more. The same command again goes on with an interrupted run. Text goes to standard error,",
+        "results to standard output with --json. --log json makes the text JSON lines, those of Ray's workers too;",
+        "--debug shows the traceback of an error. --trust-code imports Python files that a run or a settings file names;",
+        "those that you type are imported anyway. parley --version names the version.",
+    ]
+    return "\n".join(lines)
+
+
+def group_help(word: str) -> str:
+    """What `parley train --help` prints, and the like for other words that begin several verbs."""
+    verbs = below(word)
+    endings = "|".join(verb.words[1] for verb in verbs)
+    examples = [f"  {verb.examples[0]}" for verb in verbs]
+    lines = [f"usage: parley {word} {endings} [ARGUMENTS]", "", *_lines(verbs), "", "examples", *examples]
+    return "\n".join(lines)
+
+
+def _lines(verbs: Sequence[Verb]) -> list[str]:
+    return [f"  {_typed(verb):<{_WIDTH}}  {verb.summary}" for verb in verbs]
+
+
+def _typed(verb: Verb) -> str:
+    return f"{verb.name} {verb.usage}".rstrip()
+
+
+_WIDTH = max(len(_typed(verb)) for verb in VERBS)
+
 
 DEBUG, TRUST_CODE = "--debug", "--trust-code"
 MISTAKE, INTERRUPTED, UNREAD, TERMINATED = 2, 130, 141, 143
@@ -72,7 +349,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             if debug or not isinstance(error, ParleyError):
                 raise
-            from parley.engine.core.cli.tables import show_error
+            from parley.engine.core.cli.screen import show_error
 
             show_error(error)
             return MISTAKE
@@ -132,7 +409,7 @@ def _is_of_output(error: OSError) -> bool:
 
 
 def _output_lost(error: OSError) -> int:
-    from parley.engine.core.cli.tables import show_error
+    from parley.engine.core.cli.screen import show_error
     from parley.envs.core.errors import RunError
 
     _write_nowhere(sys.stdout.fileno())
@@ -172,7 +449,7 @@ def _run(arguments: list[str], trusts_code: bool) -> int:
         return 0
     verb = find_verb(arguments)
     if verb is not None:
-        from parley.engine.core.cli.trust import trusting_what_is_typed
+        from parley.engine.core.cli.screen import trusting_what_is_typed
 
         with trusting_what_is_typed(arguments, trusts_code):
             return verb.run(arguments[len(verb.words) :])

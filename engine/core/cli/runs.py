@@ -1,25 +1,123 @@
-"""Verbs that take a run: `parley report` and `parley resume`."""
+"""Verbs that take a run: `parley report` and `parley resume`.
+
+`parley rows`: the rows of a run as one flat file for pandas, R or a spreadsheet.
+
+Verbs that run jobs: understand the flags, run, show the result.
+
+`parley status`: how a run stands, or a table of the runs of a folder.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
+from rich.console import Console
+from rich.text import Text
 from tyro import conf
 
-from parley.engine.core.cli.flags import JobCommand, parse
-from parley.engine.core.cli.jobs import carry_out
-from parley.engine.core.cli.screen import watching
-from parley.engine.core.cli.tables import make_console, show_lines
-from parley.engine.core.cli.verbs import Verb
+from parley.engine.core.cli.flags import JobCommand, parse, parse_job
+from parley.engine.core.cli.main import Verb
+from parley.engine.core.cli.screen import make_console, show_lines, show_result, show_table, watching
+from parley.engine.core.ray import logs
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.catalogue import find
-from parley.envs.core.config import from_dict
+from parley.engine.core.verbs.job import Job, Result, flat
+from parley.engine.core.verbs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
+from parley.engine.core.verbs.trainings import Entry
+from parley.envs.core.config import from_dict, to_dict
 from parley.envs.core.storage.uris import display_path, local_copy
+from parley.envs.negotiation.agents import HUMAN
+from parley.policies.chat.model import by_kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsArguments:
+    """Which run, and which file."""
+
+    run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
+    """Folder or URI of a run, finished or not."""
+    file: Annotated[conf.Positional[str], conf.arg(metavar="FILE")]
+    """What is written, a file or URI that is not there yet: .csv, .parquet or .jsonl."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print what was written as one JSON object on standard output."""
+
+
+def run_rows(verb: Verb, arguments: Sequence[str]) -> int:
+    """Writes the file; returns the exit status."""
+    asked = parse(RowsArguments, verb, arguments)
+    from parley.engine.core.verbs.export import write_flat
+
+    with watching() as reporter:
+        written = write_flat(asked.run, asked.file, reporter)
+    if asked.json:
+        sys.stdout.write(f"{json.dumps({**asdict(written), 'file': display_path(written.file)})}\n")
+        return 0
+    console = make_console()
+    facts = [
+        ("lines", f"{written.num_lines:,}, of {written.num_rows:,} rows"),
+        ("failed rows", f"{written.num_failed:,}, a line each that says why" if written.num_failed else ""),
+        ("columns", ", ".join(written.columns)),
+    ]
+    show_table(console, f"{asked.run}: {written.job}", ("", "written"), [fact for fact in facts if fact[1]])
+    if written.num_guarded:
+        told = f"{written.num_guarded:,} texts begin as a formula does, or with an apostrophe: an apostrophe stands in front"
+        console.print(Text(f"\n{told}; .parquet and .jsonl hold them as they are"), soft_wrap=True)
+    if not written.finished:
+        console.print(Text("\nthe run is not finished: these are the rows that it has so far"), soft_wrap=True)
+    show_lines(console, "files", [display_path(written.file)])
+    show_lines(console, "next", [] if written.finished else [shlex.join(["parley", "resume", asked.run])])
+    return 0
+
+
+def run_job(verb: Verb, arguments: Sequence[str]) -> int:
+    """Runs the job of a verb; returns the exit status."""
+    entry = find("-".join(verb.words))
+    job = entry.load()
+    return carry_out(entry, job, parse_job(verb, job, arguments))
+
+
+def _without_figures(result: Result) -> Result:
+    """A result of which every item failed says so, and shows no table of nothing."""
+    if not result.failure or any(estimate.n for estimate in result.metrics.values()):
+        return result
+    hint = "" if "--debug" in result.failure else "; the same command with --debug shows the traceback"
+    failure = f"{result.failure}{hint}"
+    return replace(result, metrics={}, legend={}, tables={}, next_commands=(), failure=failure)
+
+
+def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int:
+    """Runs a job and shows its result.
+
+    Args:
+        entry: what the list of jobs says of it.
+        job: the job.
+        command: its configuration and folder.
+
+    Returns:
+        The exit status: 1 when the result is not what the job promises.
+    """
+    typed = HUMAN in flat(to_dict(command.config)).values()
+    with logs.metadata(run=str(command.run), job=job.name):
+        with watching(live=not typed) as reporter:
+            result = job.run(command.config, command.run, reporter)
+            if entry.reports:
+                from parley.engine.core.page.page import report_from_run
+
+                result = replace(result, files=(report_from_run(result.run), *result.files))
+        show_result(_without_figures(result))
+    if command.json:
+        metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
+        document = {"metrics": metrics, "run": display_path(result.run)}
+        document |= {"warnings": list(result.warnings)} if result.warnings else {}
+        document |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
+        sys.stdout.write(f"{json.dumps(document)}\n")
+    return int(bool(result.failure))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +145,8 @@ class ResumeArguments:
 def run_report(verb: Verb, arguments: Sequence[str]) -> int:
     """Writes report.html into a run folder; returns the exit status."""
     asked = parse(ReportArguments, verb, arguments)
-    from parley.engine.core.page.chapters import load_chapters
-    from parley.engine.core.page.collect import collect_run, report_from_run
-    from parley.engine.core.page.picture import require_suffix, write_picture
+    from parley.engine.core.page.page import collect_run, load_chapters, report_from_run
+    from parley.engine.core.page.plots import require_suffix, write_picture
 
     if asked.picture:
         require_suffix(asked.picture)
@@ -78,3 +175,111 @@ def run_resume(verb: Verb, arguments: Sequence[str]) -> int:
     job = entry.load()
     config: Any = from_dict(job.config, folder.config, str(run / "config.json"))
     return carry_out(entry, job, JobCommand(config, run, asked.json))
+
+
+_REASONS = 5
+"""Reasons of failures that a screen shows; --json has them all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusArguments:
+    """Which run."""
+
+    run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")] = "runs"
+    """Folder or URI of a run, or of a folder that holds runs."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print {"runs": [...]} as one JSON object on standard output."""
+
+
+def run_status(verb: Verb, arguments: Sequence[str]) -> int:
+    """Shows how runs stand; returns the exit status."""
+    asked = parse(StatusArguments, verb, arguments)
+    with watching():
+        run = fetched_run(asked.run)
+        found = statuses(run)
+    if asked.json:
+        sys.stdout.write(f"{json.dumps({'runs': [status.to_json() for status in found]})}\n")
+        return 0
+    console = make_console()
+    if len(found) == 1:
+        _show_one(console, found[0])
+    else:
+        _show_table(console, display_path(run), found)
+    unfinished = [status for status in found if status.state in (DAMAGED, FAILED, INTERRUPTED)]
+    # What goes on with a run goes on with the runs below it.
+    goes_on = unfinished[:1] if unfinished and unfinished[0].run == run else unfinished
+    resumes = [shlex.join(["parley", "resume", display_path(status.run)]) for status in goes_on]
+    show_lines(console, "next", resumes or _reports(found))
+    return 0
+
+
+def _show_one(console: Console, status: RunStatus) -> None:
+    rows = [
+        ("state", status.state + (f", by {status.writer}" if status.writer else "")),
+        ("progress", _progress(status.pace)),
+        ("rate", _rate(status.pace)),
+        ("time left", _duration(status.left_s)),
+        ("workers", _workers(status)),
+        ("failed", f"{sum(status.errors.values()):,}"),
+        ("answers of chat models", f"{sum(status.answers.values()):,}: {by_kind(status.answers)}" if status.answers else ""),
+        ("damaged parts", f"{status.damaged:,}" if status.damaged else ""),
+        ("last event", _last_event(status)),
+    ]
+    show_table(console, f"{display_path(status.run)}: {status.job}", ("", "now"), [row for row in rows if row[1]])
+    reasons = [f"{count:,} x {reason}" for reason, count in status.errors.items()]
+    more = [f"and {len(reasons) - _REASONS:,} more reasons: --json"] if len(reasons) > _REASONS else []
+    show_lines(console, "errors", [*reasons[:_REASONS], *more])
+
+
+def _show_table(console: Console, title: str, found: Sequence[RunStatus]) -> None:
+    columns = ("run", "job", "state", "progress", "rate", "time left", "failed", "last event")
+    rows = [
+        (
+            display_path(status.run),
+            status.job,
+            status.state,
+            _progress(status.pace),
+            _rate(status.pace),
+            _duration(status.left_s),
+            f"{sum(status.errors.values()):,}",
+            _last_event(status),
+        )
+        for status in found
+    ]
+    show_table(console, title, columns, rows, right=("progress", "rate", "time left", "failed"))
+
+
+def _reports(found: Sequence[RunStatus]) -> list[str]:
+    """The page of a run that is finished alone; running ones are looked at again."""
+    return [shlex.join(["parley", "report", display_path(status.run)]) for status in found[:1] if status.state == FINISHED]
+
+
+def _progress(pace: Pace) -> str:
+    if not pace.done and pace.total is None:
+        return ""
+    return f"{pace.done:,}" + (f" of {pace.total:,}" if pace.total is not None else "") + f" {pace.unit}"
+
+
+def _rate(pace: Pace) -> str:
+    return f"{pace.per_s:.3g} {pace.unit}/s" if pace.per_s else ""
+
+
+def _workers(status: RunStatus) -> str:
+    if status.workers is None:
+        return ""
+    return f"{status.workers:,} Ray actor{'s' * (status.workers > 1)}" if status.workers else "none: its own process works"
+
+
+def _last_event(status: RunStatus) -> str:
+    return f"{status.last_event}, {_duration(status.last_event_s)} ago" if status.last_event else ""
+
+
+def _duration(seconds: float | None) -> str:
+    """Such as "0:07", "12:30" or "3 d 4:05:06"."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    clock = f"{hours}:{minutes:02d}:{rest:02d}" if hours or days else f"{minutes}:{rest:02d}"
+    return f"{days} d {clock}" if days else clock

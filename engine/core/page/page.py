@@ -3,16 +3,30 @@
 What speakers say is hostile text. Three lines of defence: jinja2 escapes everything that is not a figure drawn here, the page's
 content policy forbids foreign resources and every script but the viewer's own, known by its hash, and invisible characters are
 written out (`envs/core/visible.py`). Without the script the page stands as it is, its items folded.
+
+The chapters of a report, in the order of the page: one line per system, imported when a run of it is shown.
+
+What the sentences of verdicts are made of: numbers in words, directions, and what a number does not carry.
+
+From a run folder to what its report shows.
+
+What a job can tell the report, beyond its metrics and rows:
+  * `write_summary(metrics, extra)` with `title` (a short heading), `description` (one sentence) and `command` (what to type);
+  * events, as the curves of the chapters list them.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -20,15 +34,148 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from parley.engine.core.page.content import Chapter, Failures, Item, Report, Section, ShownRun, Verdict
-from parley.engine.core.page.figure import Figure
-from parley.engine.core.page.markup import fill
-from parley.engine.core.page.verdicts import interval, number
-from parley.engine.core.runs.documents import write_whole
-from parley.engine.core.stats.statistics import NEITHER, Estimate, Metric
+from parley.engine.core.page.content import (
+    Chapter,
+    Failures,
+    Figure,
+    Item,
+    Report,
+    Run,
+    RunLine,
+    Section,
+    ShownRun,
+    Stages,
+    Verdict,
+    fill,
+    find_runs,
+    short_paths,
+)
+from parley.engine.core.runs.documents import ENVIRONMENT, read_json, whole, write_whole
+from parley.engine.core.runs.remote_sync import replicate
+from parley.engine.core.runs.run_folder import RunFolder, is_summarised
+from parley.engine.core.stats.statistics import FEW, NEITHER, Estimate, Metric
 from parley.engine.core.stats.tables import ABSENT, TextTable
+from parley.engine.core.verbs.catalogue import find
+from parley.engine.core.verbs.job import USAGE, WARNINGS
+from parley.engine.core.verbs.status import FINISHED, run_status
 from parley.envs.core.errors import RunError
+from parley.envs.core.storage.uris import display_path
 from parley.envs.core.visible import visible
+
+CHAPTERS = (
+    "parley.engine.negotiation.page.chapter:Negotiations",
+    # What hardening came to stands before the attacks that measured it.
+    "parley.engine.triggers.page.chapter:HardenedModels",
+    "parley.engine.triggers.page.chapter:TriggerSearches",
+    "parley.engine.perturb.page.chapter:Perturbations",
+    "parley.engine.ranking.page.searches:HardenedRankers",
+    "parley.engine.ranking.page.chapter:Rankings",
+    "parley.engine.ranking.page.searches:RankerAttacks",
+    "parley.engine.generation.page.chapter:TrainedGenerators",
+    "parley.engine.generation.page.chapter:JudgedSystems",
+    "parley.engine.mutual_friends.page.hardened:HardenedFriends",
+    "parley.engine.mutual_friends.page.chapter:Collaborations",
+    "parley.engine.core.page.sweeps:Sweeps",
+    "parley.engine.core.page.trainings:Trainings",
+    # Last: what no other chapter knows.
+    "parley.engine.core.page.trainings:Measurements",
+)
+_WITHOUT = ("core", "responders")
+"""Packages whose jobs the chapters of every page show."""
+
+
+def load_chapters(jobs: Iterable[str] | None = None) -> list[Chapter[Any]]:
+    """Return the chapters that can own runs of some jobs, in the order of the page.
+
+    Args:
+        jobs: names as run folders carry them; all chapters where it is left out.
+    """
+    systems = None if jobs is None else {_system(job) for job in jobs}
+    return [_load(target) for target in CHAPTERS if _is_wanted(target.split(".")[2], systems)]
+
+
+def _is_wanted(system: str, systems: Collection[str] | None) -> bool:
+    if systems is None or system == "core" or system in systems:
+        return True
+    # The demonstration holds runs of all systems; a job of another version may be of any.
+    with_chapters = {target.split(".")[2] for target in CHAPTERS}
+    return any(other not in with_chapters and other not in _WITHOUT for other in systems)
+
+
+def _system(job: str) -> str:
+    """Return the system of a job, such as "triggers"; empty for a job that this version does not have."""
+    try:
+        room, package = find(job).target.split(".")[1:3]
+    except RunError:
+        return ""
+    return package if room == "engine" else "core"
+
+
+def _load(target: str) -> Chapter[Any]:
+    module, _, name = target.partition(":")
+    chapter: Chapter[Any] = getattr(importlib.import_module(module), name)()
+    return chapter
+
+
+MINUS = "\N{MINUS SIGN}"
+POINTS = Metric("points", "", "")
+SHARE = Metric("share", "", "", "share")
+MOST_MARKS = 12
+"""Estimates that a picture has room for."""
+
+
+def number(metric: Metric, value: float) -> str:
+    """A value in the form of its metric: decimals, percent, or a whole number; "none" for NaN."""
+    if not math.isfinite(value):
+        return "none"
+    if metric.form == "share":
+        return f"{100 * value:.1f}\N{NO-BREAK SPACE}%"
+    whole = metric.form == "count" or abs(value) >= 1000
+    return f"{value:,.{0 if whole else 2}f}".replace("-", MINUS)
+
+
+def interval(metric: Metric, estimate: Estimate) -> str:
+    """The 95 % interval in words; empty where there is none."""
+    if not all(map(math.isfinite, (estimate.low, estimate.high))):
+        return ""
+    return f"{number(metric, estimate.low)} to {number(metric, estimate.high)}"
+
+
+def certain_sign(difference: Estimate) -> Literal[-1, 0, 1]:
+    """Which side of 0 the whole interval is on; 0 where it holds 0 or there is none."""
+    return 1 if difference.low > 0 else -1 if difference.high < 0 else 0
+
+
+def caveat(*estimates: Estimate, unit: str = "independent units") -> str:
+    """A sentence, with a blank before it, on what the numbers of a verdict do not carry; empty where they carry it.
+
+    Args:
+        estimates: the numbers.
+        unit: what they are counted in, in the plural.
+    """
+    known = [each for each in estimates if math.isfinite(each.value)]
+    said = ""
+    if known and (least := min(each.n for each in known)) < FEW:
+        said += f" Few {unit} ({least:,}): do not lean on it."
+    if any(not math.isfinite(each.low) for each in known):
+        said += " There is no interval."
+    return said
+
+
+def listed(names: list[str]) -> str:
+    """Such as "a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def first_marks(marks: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """As many as a picture has room for."""
+    return dict(list(marks.items())[:MOST_MARKS])
+
+
+def others_below(measured: Sized, what: str = "evaluations") -> str:
+    """A sentence, with a blank before it, on the runs that a verdict on the first one leaves out; empty for no other."""
+    return f" {len(measured) - 1} more {what} are below." if len(measured) > 1 else ""
+
 
 MOST_NUMBERS = 12
 """Numbers of a chapter that are not folded away."""
@@ -309,3 +456,194 @@ def _block(metric: Metric, estimates: Mapping[str, Estimate]) -> MetricBlock:
         )
     direction = "" if metric.direction == NEITHER else metric.direction
     return MetricBlock(metric.title[:1].upper() + metric.title[1:], direction, metric.definition, tuple(lines))
+
+
+REPORT = "report.html"
+
+_FILES = {
+    "config.json": "what was asked for",
+    "environment.json": "versions, commit, device",
+    "events.jsonl": "what happened when",
+    "rows": "every dialogue, target or example, as Parquet",
+    "next.tsv": "what followed the recorded replies; empty where the corpus does not know",
+    "labels": "the sheets that people have labelled",
+    "sheet.csv": "changed lines for a person to label",
+    "summary.json": "the metrics",
+    "targets.json": "what was searched for",
+    "best.yaml": "the best settings, for --config",
+    "table.md": "the table, as Markdown",
+    "tensorboard": "training as TensorBoard shows it: tensorboard --logdir of the run",
+}
+_WEIGHTS = ".safetensors"
+_ALL_FAILED, _DAMAGED = "every item failed", "damaged"
+
+
+def report_from_run(run_dir: Path) -> Path:
+    """Writes `report.html` into a run folder.
+
+    Args:
+        run_dir: a run, or a folder that holds runs.
+
+    Returns:
+        The page written.
+
+    Raises:
+        RunError: there is no run in the folder, a part of it is damaged, or the page cannot be written. Of a folder of runs
+            those that are damaged stand in the table of all with what is wrong.
+    """
+    with _whole(run_dir):
+        report = collect_run(run_dir)
+        page = write_report(report, load_chapters(report.jobs), run_dir / REPORT)
+    replicate(page)
+    return page
+
+
+def collect_run(run_dir: Path) -> Report:
+    """What the report of a run folder shows.
+
+    Args:
+        run_dir: a run, or a folder that holds runs.
+
+    Raises:
+        RunError: there is no run in the folder, or something that one holds is damaged.
+    """
+    with _whole(run_dir):
+        return _collect(run_dir)
+
+
+def _whole(run_dir: Path) -> AbstractContextManager[None]:
+    return whole(run_dir, f"parley resume {display_path(run_dir)} mends what it can; --debug shows where reading ended")
+
+
+def _collect(run_dir: Path) -> Report:
+    found = find_runs(run_dir)
+    top = found.get("")
+    overview = [] if top else [_line(name, folder) for name, folder in found.items()]
+    # One of many keeps the others from no page; where all are damaged, reading them says how.
+    damaged = {line.name for line in overview if line.state.startswith(_DAMAGED)}
+    found = {name: folder for name, folder in found.items() if name not in damaged} or found
+    stages = _stages(top)
+    if top and stages.others == "hidden":
+        # Its phases are many; the page shows what they came to.
+        there = [name for name in stages.of({}) if (run_dir / name / ENVIRONMENT).is_file()]
+        found = {"": top} | {name: RunFolder.load(run_dir / name) for name in there}
+    summaries = {name: folder.summary() or {} for name, folder in found.items()}
+    about = summaries.get("", {})
+    titles = {name: str(summaries[name].get("title") or name or folder.path.resolve().name) for name, folder in found.items()}
+    headings = _headings(found, titles, stages, stages.of(summaries.get("", {})))
+    runs = [
+        # What a run of several stages measured is in its stages; shown twice it would look like one more.
+        Run(name=name, heading=headings[name], shown=bool(name) or len(found) == 1, folder=folder)
+        for name, folder in found.items()
+    ]
+    failed = {line.name for line in overview if line.state.startswith(_ALL_FAILED)}
+    config: dict[str, str] = {}
+    files: list[tuple[str, str]] = []
+    for run in runs:
+        prefix = f"{run.name}/" if run.name else ""
+        config |= _flat(run.config, f"{run.name}." if run.name else "")
+        files += [(prefix + path, what) for path, what in _files(run.folder.path)]
+    commands = [str(summary["command"]) for summary in summaries.values() if "command" in summary]
+    return Report(
+        title=f"{len(overview)} runs in {display_path(run_dir)}" if overview else short_paths([titles[""]])[titles[""]],
+        lead=about.get("description", ""),
+        state=_state(runs[0]) if top else "",
+        warnings=_warnings(summaries),
+        found=_read([run for run in runs if run.name not in failed]),
+        overview=overview,
+        commands=commands[:1] if "command" in about else commands,
+        runs=[(name or ".", title) for name, title in titles.items()],
+        jobs=[folder.job for folder in found.values()],
+        files=files,
+        config=config,
+        environment=_flat(read_json(next(iter(found.values())).path / ENVIRONMENT), ""),
+    )
+
+
+def _warnings(summaries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what runs say of answers that are no reply, each sentence once, those of the page's own run first."""
+    warnings = (str(sentence) for summary in summaries.values() for sentence in summary.get(USAGE, {}).get(WARNINGS, ()))
+    return list(dict.fromkeys(visible(sentence) for sentence in warnings))
+
+
+def _stages(top: RunFolder | None) -> Stages:
+    if top is None:
+        return Stages()
+    known = {job: stages for chapter in load_chapters([top.job]) for job, stages in chapter.stages.items()}
+    return known.get(top.job, Stages())
+
+
+def _headings(
+    found: Mapping[str, RunFolder], titles: Mapping[str, str], stages: Stages, known: Mapping[str, str]
+) -> dict[str, str]:
+    """What each run is called: by its title, or short where the title of the page says the rest; equal titles by folder too."""
+    short = short_paths(titles.values())
+    named = {
+        name: known.get(name) or (name if name and stages.others == "by folder" else short[title])
+        for name, title in titles.items()
+    }
+    folders = {name: name or folder.path.resolve().name for name, folder in found.items()}
+    times = Counter(named.values())
+    return {name: f"{heading} ({folders[name]})" if times[heading] > 1 else heading for name, heading in named.items()}
+
+
+def _shared_out(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]]:
+    """The chapters that have runs, each with its own."""
+    runs = list(runs)
+    chapters = load_chapters(run.job for run in runs)
+    shares: dict[str, list[Run]] = {}
+    for run in runs:
+        owner = next(chapter for chapter in chapters if chapter.owns(run.job))
+        shares.setdefault(owner.name, []).append(run)
+    return [(chapter, shares[chapter.name]) for chapter in chapters if chapter.name in shares]
+
+
+def _read(runs: Iterable[Run]) -> dict[str, Any]:
+    """What the chapters find in their runs, by chapter."""
+    found = {chapter.name: chapter.collect(own) for chapter, own in _shared_out(runs)}
+    return {name: read for name, read in found.items() if read is not None}
+
+
+def _line(name: str, folder: RunFolder) -> RunLine:
+    """A run among others: how it stands, and what its own page would say of it."""
+    page = f"{name}/{REPORT}" if (folder.path / REPORT).is_file() else ""
+    try:
+        alone = collect_run(folder.path)
+    except RunError as error:
+        said = "; ".join(str(part) for part in (error.what, error.where, error.fix) if part is not None)
+        return RunLine(name=name, job=folder.job, state=f"{_DAMAGED}: {said}", outcome="", page=page)
+    outcome = " ".join(verdict.sentence for _, verdict in verdicts(alone, load_chapters(alone.jobs)))
+    failed = alone.state.startswith(_ALL_FAILED)
+    return RunLine(name=name, job=folder.job, state=alone.state or FINISHED, outcome="" if failed else outcome, page=page)
+
+
+def _state(run: Run) -> str:
+    """How a run stands that is not whole, in one line; empty for one that is."""
+    outcomes = run.folder.outcomes()
+    if outcomes.failed and not outcomes.done:
+        ((reason, times),) = outcomes.errors.most_common(1)
+        return f"{_ALL_FAILED}, {times:,} of {outcomes.failed:,} with: {reason}"
+    if run.summary and is_summarised(run.folder.events()):
+        return ""
+    status = run_status(run.folder.path)
+    resume = "" if status.writer else f"; go on with: {shlex.join(['parley', 'resume', display_path(status.run)])}"
+    total = f" of {status.pace.total:,}" if status.pace.total is not None else ""
+    return f"{status.state}: {status.pace.done:,}{total} {status.pace.unit} are done{resume}"
+
+
+def _files(path: Path) -> Sequence[tuple[str, str]]:
+    known = [(name, what) for name, what in _FILES.items() if (path / name).exists()]
+    weights = sorted(str(file.relative_to(path)) for file in path.glob(f"*{_WEIGHTS}"))
+    weights += sorted(str(file.relative_to(path)) for file in path.glob(f"*/*{_WEIGHTS}"))
+    return [*known, *((name, "weights") for name in weights)]
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Nested settings by dotted name; what is not set is left out."""
+    flat: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            flat[f"{prefix}{key}"] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return flat

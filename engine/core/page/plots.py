@@ -2,6 +2,8 @@
 
 Every figure is drawn once, in the colours of the light page. The SVG form then exchanges each colour for a variable of
 the page's style sheet, so that the same drawing follows a reader's dark mode.
+
+The verdicts of a report as one picture, for a slide or a README.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import io
 import itertools
 import math
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -21,8 +25,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from parley.engine.core.page.figure import Curve
+from parley.engine.core.page.content import Chapter, Curve, Report, Verdict
+from parley.engine.core.page.page import verdicts
 from parley.engine.core.stats.statistics import Estimate, Points
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.storage.uris import display_path
 from parley.envs.core.visible import visible
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
@@ -279,3 +286,78 @@ def svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> 
     for colour, variable in VARIABLES.items():
         body = body.replace(colour, f"var({variable})")
     return f'<svg role="img" aria-label="{html.escape(label)}" viewBox="{view}">{body.strip()}'
+
+
+SUFFIXES = (".png", ".svg", ".pdf")
+_WIDTH, _HEIGHT_OF_LINE, _HEIGHT_OF_MARK = 8.4, 0.19, 0.24
+_CHARACTERS = 96
+
+
+def require_suffix(path: str | Path) -> None:
+    """Finds out before anything is done whether a picture of that name can be drawn.
+
+    Raises:
+        ConfigError: it ends in none of `SUFFIXES`.
+    """
+    suffix = Path(path).suffix
+    if suffix.lower() not in SUFFIXES:
+        fix = f"name a file that ends in {', '.join(SUFFIXES)}"
+        raise ConfigError("a picture of that kind cannot be drawn", where="--picture", got=suffix or path, fix=fix)
+
+
+def write_picture(report: Report, chapters: Sequence[Chapter[Any]], path: Path) -> Path:
+    """Writes the verdicts of a report, each with its estimates, in the form that the name of the file says.
+
+    Args:
+        report: with at least one verdict.
+        chapters: those that have found it.
+        path: the file to write.
+
+    Returns:
+        The path written.
+
+    Raises:
+        ConfigError: the file's suffix is none of `SUFFIXES`.
+        RunError: the report holds no verdict, or the file cannot be written.
+    """
+    require_suffix(path)
+    told = [verdict for _, verdict in verdicts(report, chapters)]
+    if not told:
+        raise RunError("there is nothing to draw", where=report.title, fix="draw a run that has measured something")
+    texts = [textwrap.wrap(visible(verdict.sentence), _CHARACTERS) for verdict in told]
+    heights = [
+        _HEIGHT_OF_LINE * len(text) + _HEIGHT_OF_MARK * len(verdict.marks) + 0.75
+        for text, verdict in zip(texts, told, strict=True)
+    ]
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": report.title}):
+        figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained", facecolor=PAPER)
+        parts = figure.subfigures(len(told), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for part, text, verdict in zip(parts, texts, told, strict=True):
+            part.suptitle("\n".join(text), x=0.01, horizontalalignment="left", fontsize=9.5, fontweight="bold", color=INK)
+            _draw(part.subplots(), verdict)
+        # Without its usual marks of software and date, the same run gives the same bytes.
+        kind = path.suffix.lower().removeprefix(".")
+        nothing: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}.get(kind, {"Date": None})
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, format=kind, metadata=nothing)
+        except OSError as error:
+            raise RunError(
+                "the picture cannot be written",
+                where=display_path(path),
+                got=error.strerror,
+                fix="name a file that can be written",
+            ) from None
+    return path
+
+
+def _draw(axes: Axes, verdict: Verdict) -> None:
+    """One row per estimate with its interval, and how many stand behind it."""
+    share = verdict.metric.form == "share"
+    unit = 100.0 if share else 1.0
+    draw_dots(axes, verdict.metric.title.lower() + " in %" * share, list(verdict.marks), {"": verdict.marks}, unit)
+    labels = [
+        f"{visible(name)} (n = {estimate.n:,}{', few' if estimate.flagged else ''})" for name, estimate in verdict.marks.items()
+    ]
+    axes.set_yticks(range(len(labels)), labels)
+    axes.axvline(0, color=MUTED, linewidth=0.8, zorder=1)

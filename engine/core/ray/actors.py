@@ -21,13 +21,25 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
-from parley.engine.core.ray import identity, logs, ray_internals, session, workplace
-from parley.engine.core.ray.machines import listed, machines_up, require_room
-from parley.engine.core.ray.sharding import ItemT, Shard
+from parley.engine.core.ray import identity, logs, ray_internals, session
+from parley.engine.core.ray import worker as workplace
 from parley.engine.core.ray.shares import Reserved
-from parley.engine.core.ray.worker import ResultT, ShardAttempt, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
+from parley.engine.core.ray.worker import (
+    ItemT,
+    ResultT,
+    Shard,
+    ShardAttempt,
+    ShardFailure,
+    ShardWorker,
+    TurnResult,
+    TurnWorker,
+    UnderWay,
+    listed,
+    machines_up,
+    require_room,
+)
 from parley.envs.core.errors import ClusterError
-from parley.envs.core.trust import worker_variables
+from parley.envs.core.registry import worker_variables
 
 logger = logging.getLogger(__name__)
 

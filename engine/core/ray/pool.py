@@ -3,25 +3,51 @@
 The workers are Ray actors (`actors.py` says how they are fed and what happens when they die), or, with `num_workers=0`, one
 worker in this process without Ray. Some do a shard at a time, others hold several and work in turns (`worker.py`). Nothing else
 depends on which: items draw from their own seed streams, so the results are the same.
+
+Read-only arrays that all workers of a machine share, such as a model's weights.
+
+The driver puts them into Ray's object store once; every machine fetches them once, and each worker on it maps the same pages.
+So workers need no file of the driver's, and a model costs a machine its size once.
+
+Models that go with the work to machines which do not see the driver's disk.
+
+The driver puts the files of each checkpoint into Ray's object store, so that a machine fetches them once. A worker that sees
+the driver's disk reads them where they lie; another one keeps a copy below its cache, named by its digest. What lies at a URI
+is fetched from there (`envs/core/storage`) and is not carried.
+
+One pool of actors for several pieces of sharded work: whichever has shards left, a free worker takes them.
+
+Each piece is done in a thread of its own, whose `run_sharded` hands its shards over here; the pool's own thread gives them to
+actors in the order in which they come. So a piece that is nearly done, or slow, keeps no actor from the others.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
+import shutil
+import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
-from parley.engine.core.ray import logs, session
+import numpy as np
+
+from parley.engine.core.ray import logs, ray_internals, session
 from parley.engine.core.ray.actors import ActorPool
-from parley.engine.core.ray.sharding import ItemT, Shard
-from parley.engine.core.ray.shared_pool import SharedPool
 from parley.engine.core.ray.shares import Reserved
 from parley.engine.core.ray.worker import (
+    ItemT,
     ResultT,
+    Shard,
     ShardAttempt,
     ShardFailure,
     ShardWorker,
@@ -32,6 +58,278 @@ from parley.engine.core.ray.worker import (
     describe,
     require_no_end,
 )
+from parley.envs.core.errors import StorageError
+from parley.envs.core.storage.copies import fetched_model, hand_over
+from parley.envs.core.storage.uris import is_uri
+from parley.envs.corpora.arrow import cache_root
+from parley.policies.core.responder import PARTS, model_inside
+
+
+@dataclass(frozen=True)
+class SharedArrays:
+    """A handle that may be given to workers as an argument, of their calls or of actors that may be started again.
+
+    The driver must keep it while they work: a worker's own does not keep the arrays once the driver has let go of them.
+
+    Args:
+        reference: of the object store.
+    """
+
+    reference: Any
+
+    @classmethod
+    def put(cls, arrays: Mapping[str, np.ndarray]) -> SharedArrays:
+        """Shares arrays, by name; a `session.connect` block must be around the call and around all use of the handle."""
+        import ray
+
+        return cls(ray.put(dict(arrays)))
+
+    def get(self) -> dict[str, np.ndarray]:
+        """The arrays, not writable, without a copy."""
+        import ray
+
+        arrays: dict[str, np.ndarray] = ray.get(self.reference)
+        return arrays
+
+    def __reduce__(self) -> tuple[Callable[..., SharedArrays], tuple[bytes, ...]]:
+        return _arrived, ray_internals.address_of(self.reference)
+
+
+def _arrived(*address: bytes) -> SharedArrays:
+    return SharedArrays(ray_internals.reference_at(*address))
+
+
+@dataclass(frozen=True)
+class _BroadcastModel:
+    """The files of a checkpoint.
+
+    Args:
+        folder: where they lie on the driver's disk.
+        stamps: size and time of each, by its name.
+        digest: of all of them.
+        content: their bytes by name, in the object store.
+    """
+
+    folder: Path
+    stamps: Mapping[str, tuple[int, int] | None]
+    digest: str
+    content: SharedArrays
+
+    @classmethod
+    def put(cls, folder: Path) -> _BroadcastModel:
+        files = {name: (folder / name).read_bytes() for name in PARTS}
+        whole = hashlib.sha256()
+        for content in files.values():
+            whole.update(hashlib.sha256(content).digest())
+        shared = SharedArrays.put({name: np.frombuffer(content, dtype=np.uint8) for name, content in files.items()})
+        return cls(folder, {name: _stamp(folder / name) for name in PARTS}, whole.hexdigest()[:16], shared)
+
+    def here(self) -> Path:
+        """The folder in which the files lie on this machine."""
+        if all(_stamp(self.folder / name) == stamp for name, stamp in self.stamps.items()):
+            return self.folder
+        kept = Path(os.path.abspath(cache_root())) / "carried" / self.digest  # noqa: PTH100  # as other copies are named
+        if not kept.is_dir():
+            aside = kept.with_name(f".{kept.name}.{uuid.uuid4().hex}.partial")
+            try:
+                aside.mkdir(parents=True)
+                for name, content in self.content.get().items():
+                    (aside / name).write_bytes(content.data)
+                # Another worker may have been first.
+                if not kept.is_dir():
+                    aside.rename(kept)
+            except OSError as error:
+                if not kept.is_dir():
+                    fix = "make room, or name another cache folder with PARLEY_CACHE"
+                    raise StorageError("a model cannot be kept on this machine", where=kept, got=error, fix=fix) from error
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        return kept
+
+
+@dataclass(frozen=True)
+class BroadcastModels:
+    """A handle on models that may be given to workers as an argument; the driver must keep it while they work.
+
+    Args:
+        models: by the names that work knows them by.
+    """
+
+    models: Mapping[str, _BroadcastModel]
+
+    @classmethod
+    def put(cls, names: Iterable[str]) -> BroadcastModels:
+        """Shares the checkpoints among some names; others, such as those of scripted agents, are left alone.
+
+        A `session.connect` block must be around the call and around all use of the handle.
+
+        Args:
+            names: run or checkpoint folders, or names of other things.
+        """
+        folders = {name: model_inside(fetched_model(name)).absolute() for name in names if name and not is_uri(name)}
+        there = {folder for folder in folders.values() if all((folder / part).is_file() for part in PARTS)}
+        carried = {folder: _BroadcastModel.put(folder) for folder in there}
+        return cls({name: carried[folder] for name, folder in folders.items() if folder in there})
+
+    def open(self) -> None:
+        """Makes the names stand for the models in this process, whatever its disk holds.
+
+        Raises:
+            StorageError: the disk has no room for them.
+        """
+        hand_over({name: carried.here() for name, carried in self.models.items()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BroadcastModels:
+        return self
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+KEPT = 2
+"""Pieces of work whose workers an actor keeps: their models are in memory."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A shard of a piece of work.
+
+    Args:
+        number: the work's.
+        spec: a reference to its worker's class and arguments, in a list, so that it is opened where the worker is built.
+        shard: of it.
+    """
+
+    number: int
+    spec: Sequence[Any]
+    shard: Shard[Any]
+
+
+@dataclass(frozen=True)
+class _Unbuilt:
+    """Comes back of a shard whose worker could not be built: the error would be every shard's."""
+
+    error: Exception
+
+
+class Several:
+    """A worker that holds workers of several pieces of work, each built when its first shard comes."""
+
+    def __init__(self) -> None:
+        self._built: dict[int, Any] = {}
+
+    def run(self, shard: Shard[_Piece]) -> Any:
+        """What the shard's own worker makes of it."""
+        import ray
+
+        (piece,) = shard.items
+        if piece.number not in self._built:
+            while len(self._built) >= KEPT:
+                del self._built[next(iter(self._built))]
+            try:
+                worker_class, worker_args = ray.get(piece.spec[0])
+                self._built[piece.number] = worker_class(*worker_args)
+            except Exception as error:
+                return _Unbuilt(error)
+        # As its driver names it, and not with the number that tells it from those of the other pieces.
+        with logs.metadata(**describe(piece.shard)):
+            return self._built[piece.number].run(piece.shard)
+
+
+class SharedPool:
+    """Actors that several threads share, while one thread calls `serve`."""
+
+    def __init__(self) -> None:
+        self._numbers, self._lock = count(), Lock()
+        self._coming: list[Shard[_Piece]] = []
+        self._results: dict[int, SimpleQueue[Any]] = {}
+        self._error: BaseException | None = None
+
+    def work(
+        self, worker_class: Callable[..., Any], worker_args: Sequence[Any], shards: Sequence[Shard[Any]]
+    ) -> Generator[tuple[Shard[Any], ShardAttempt[Any] | ShardFailure, int]]:
+        """As `ActorPool.work`, of a piece of work in a thread of its own.
+
+        Raises:
+            ClusterError: as there, in all threads.
+            Exception: what building the worker raised.
+        """
+        import ray
+
+        number, results = next(self._numbers), SimpleQueue[Any]()
+        spec = [ray.put((worker_class, worker_args))]
+        pieces = [Shard(f"{number:03d}-{one.name}", one.keys, (_Piece(number, spec, one),)) for one in shards]
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._results[number] = results
+            self._coming += pieces
+        try:
+            for _ in shards:
+                found = results.get()
+                if isinstance(found, BaseException):
+                    raise found
+                shard, tried, num_up = found
+                if isinstance(tried, ShardAttempt) and isinstance(tried.result, _Unbuilt):
+                    raise tried.result.error
+                yield shard, tried, num_up
+        finally:
+            with self._lock:
+                del self._results[number]
+                self._coming = [one for one in self._coming if one.items[0].number != number]
+
+    def serve(
+        self,
+        is_open: Callable[[], bool],
+        *,
+        num_workers: int,
+        num_gpus_per_worker: float,
+        start_timeout_s: float,
+        places: Reserved | None = None,
+    ) -> None:
+        """Works off what threads hand over.
+
+        Args:
+            is_open: whether more may come.
+            num_workers: actors, as in `run_sharded`, like the rest.
+            num_gpus_per_worker: as there.
+            start_timeout_s: as there.
+            places: as there.
+
+        Raises:
+            ClusterError: as there.
+            RefusedModelError: a shard of any piece met it; all pieces end.
+        """
+
+        def more() -> list[Shard[_Piece]] | None:
+            with self._lock:
+                come, self._coming = self._coming, []
+            return come if come or is_open() else None
+
+        try:
+            size, gpus = num_workers, num_gpus_per_worker
+            pool = ActorPool[_Piece, Any](Several, (), num_workers=size, num_cpus=1, num_gpus=gpus, places=places)
+            with closing(pool.work(more, start_timeout_s)) as done:
+                for shard, tried, num_up in done:
+                    require_no_end(tried)
+                    (piece,) = shard.items
+                    with self._lock:
+                        results = self._results.get(piece.number)
+                    # Nobody waits any more for a piece of work that has failed.
+                    if results is not None:
+                        results.put((piece.shard, tried, num_up))
+        except BaseException as error:
+            with self._lock:
+                self._error = error
+                for results in self._results.values():
+                    results.put(error)
+            raise
+
 
 logger = logging.getLogger(__name__)
 _shared_pool: ContextVar[SharedPool | None] = ContextVar("shared pool", default=None)

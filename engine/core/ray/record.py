@@ -6,34 +6,43 @@ A shard that failed becomes rows with status "error", one per item, and is tried
 work in turns it is also saved what a shard under way is gone on from; one that was interrupted goes on from there.
 
 Actors may die and work goes on. Without them the death of this process is the run's, so the shards that it works on are noted
-(`engine/core/runs/in_flight.py`): on resuming, one that a process died over is tried again after all others, and alone. Over a
+(`engine/core/runs/run_folder.py`): on resuming, one that a process died over is tried again after all others, and alone. Over a
 second death it fails. One death may have come from outside (a kill, the memory, a time limit) and is no fault of the shard.
+
+What work elsewhere says of itself while it goes on: the newest text of each piece, which the driver shows.
+
+Nothing is decided by it, and nothing is kept.
+
+What Ray exports of a run while it is worked on: numbers for Prometheus, named `parley_...`, tagged by run and job, in ASCII.
+
+They are kept by the driver, which hears of every shard anyway, so workers pay nothing for them; without a Ray session they are
+not kept at all. A run's rows, not these, are what was found: the numbers are of one session, and end with it.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import time
+import uuid
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Generic, Protocol
+from urllib.parse import quote
 
 import pyarrow as pa
 
-from parley.engine.core.ray import logs
-from parley.engine.core.ray.meters import COUNTERS, Meters
-from parley.engine.core.ray.model_broadcast import CarriedModels
-from parley.engine.core.ray.pool import Progress, run_sharded
-from parley.engine.core.ray.sharding import ItemT, Shard
-from parley.engine.core.ray.worker import ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
-from parley.engine.core.runs.in_flight import BegunShards
-from parley.engine.core.runs.parts import Part, put_part, require_writable, to_table
-from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK, error_row
-from parley.engine.core.runs.shard_checkpoint import (
+from parley.engine.core.ray import logs, ray_internals
+from parley.engine.core.ray.pool import BroadcastModels, Progress, run_sharded
+from parley.engine.core.ray.worker import ItemT, Shard, ShardFailure, ShardWorker, TurnResult, TurnWorker, UnderWay
+from parley.engine.core.runs.parts import OK, Part, error_row, put_part, require_writable, to_table
+from parley.engine.core.runs.run_folder import (
+    InFlightShards,
+    RunFolder,
     delete_unfinished,
     put_unfinished,
     read_unfinished,
@@ -41,6 +50,84 @@ from parley.engine.core.runs.shard_checkpoint import (
     write_unfinished,
 )
 from parley.envs.core.errors import RunError
+
+
+class ProgressBoard:
+    """The newest text of each piece of work, in the memory of Ray's head; who works is sent the board.
+
+    A head that does not answer costs a text, and no work.
+    """
+
+    def __init__(self) -> None:
+        self._name = f"parley-board-{uuid.uuid4().hex}"
+
+    def put(self, key: int | str, text: str) -> None:
+        """Puts up the text of a piece of work in place of its last one."""
+        with suppress(Exception):
+            ray_internals.put_note(self._name, str(key), text)
+
+    def line(self, key: int | str) -> str:
+        """What a piece of work says; empty before its first text."""
+        with suppress(Exception):
+            return ray_internals.note(self._name, str(key))
+        return ""
+
+    def clear(self, key: int | str) -> None:
+        """Takes the text of a piece of work away."""
+        with suppress(Exception):
+            ray_internals.drop_note(self._name, str(key))
+
+
+COUNTERS = {
+    "shards": "shards that came back, failed ones included",
+    "items": "items of work that came back, failed ones included",
+    "errors": "items that failed",
+    "candidates": "inputs or sentences that attacks and searches tried",
+    "hits": "targets of a search for which an input of the wanted type of hit was found",
+    "dialogues": "dialogues that were played to their end",
+}
+"""What is counted, by name without `parley_`, and what it means; Ray exports them as `ray_parley_NAME_total`."""
+GAUGES = {"items_left": "items of work that have not come back", "workers": "workers that have started"}
+"""What goes up and down; Ray exports them as `ray_parley_NAME`."""
+_TAGS = ("run", "job")
+
+
+def ascii_text(text: str) -> str:
+    """Return a text as Ray's metrics take it, other letters as percent codes such as those of a URL."""
+    return "".join(letter if letter.isascii() else quote(letter, errors="surrogateescape") for letter in text)
+
+
+class Meters:
+    """The numbers of one run."""
+
+    def __init__(self, run: str, job: str) -> None:
+        self._counters: dict[str, Any] = {}
+        self._gauges: dict[str, Any] = {}
+        if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
+            return
+        from ray.util.metrics import Counter, Gauge
+
+        tags = {"run": ascii_text(run), "job": ascii_text(job)}
+        self._counters = {name: Counter(f"parley_{name}", text, _TAGS) for name, text in COUNTERS.items()}
+        self._gauges = {name: Gauge(f"parley_{name}", text, _TAGS) for name, text in GAUGES.items()}
+        for meter in (*self._counters.values(), *self._gauges.values()):
+            meter.set_default_tags(tags)
+
+    def add(self, **counts: int) -> None:
+        """Counts on, by the names of `COUNTERS`."""
+        for name, number in counts.items():
+            assert name in COUNTERS, f"no counter is called {name}"
+            # Ray counts up alone, and takes a zero for a mistake.
+            if number and self._counters:
+                self._counters[name].inc(number)
+
+    def show(self, **values: int) -> None:
+        """Sets the names of `GAUGES`."""
+        for name, value in values.items():
+            assert name in GAUGES, f"no gauge is called {name}"
+            if self._gauges:
+                self._gauges[name].set(value)
+
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +161,7 @@ class Work(Protocol[ItemT]):
 
 
 @dataclass(frozen=True)
-class Receipt:
+class ShardResult:
     """What comes back of a shard.
 
     Args:
@@ -88,7 +175,7 @@ class Receipt:
     digest: Counts
 
 
-class Recorder(Generic[ItemT]):
+class ShardWriter(Generic[ItemT]):
     """A worker that sees to its rows.
 
     Args:
@@ -107,8 +194,8 @@ class Recorder(Generic[ItemT]):
         work: Work[ItemT],
         schema: pa.Schema,
         rows_uri: str,
-        models: CarriedModels | None = None,
-        begun: BegunShards | None = None,
+        models: BroadcastModels | None = None,
+        begun: InFlightShards | None = None,
     ) -> None:
         if models is not None:
             models.open()
@@ -120,12 +207,12 @@ class Recorder(Generic[ItemT]):
         self._held: dict[str, Shard[ItemT]] = {}
         self._put: dict[str, float] = {}
 
-    def run(self, shard: Shard[ItemT]) -> Receipt:
+    def run(self, shard: Shard[ItemT]) -> ShardResult:
         """Works the shard off, and saves its rows where that is up to the worker."""
         self._note([shard])
         return self._receipt(shard, self._worker.run(shard))
 
-    def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[Receipt]:
+    def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[ShardResult]:
         """A turn of a worker that works in turns; what shards are gone on from is saved as rows are, a URI's now and then."""
         self._held |= {shard.name: shard for shard in joining}
         self._put |= {shard.name: -inf if shard.kept is None else 0.0 for shard in joining}
@@ -158,18 +245,18 @@ class Recorder(Generic[ItemT]):
         if self._begun is not None:
             self._begun.note(shard.name for shard in held)
 
-    def _receipt(self, shard: Shard[ItemT], rows: Rows) -> Receipt:
+    def _receipt(self, shard: Shard[ItemT], rows: Rows) -> ShardResult:
         strays = {row["item_key"] for row in rows} ^ set(shard.keys)
         assert not strays, f"{self._worker} returned other rows than the shard asks for: {sorted(strays)[:5]}"
         digest = self._work.digest(rows)
         if not self._rows_uri:
-            return Receipt(None, rows, digest)
+            return ShardResult(None, rows, digest)
         table = to_table(rows, self._schema)
         size = put_part(self._rows_uri, shard.name, table)
-        return Receipt((Part.of(table), size), (), digest)
+        return ShardResult((Part.of(table), size), (), digest)
 
 
-def record_shards(
+def write_shards(
     run: RunFolder,
     work: Work[ItemT],
     shards: Sequence[Shard[ItemT]],
@@ -177,7 +264,7 @@ def record_shards(
     num_workers: int,
     num_gpus_per_worker: float = 0.0,
     room: int = 0,
-    models: CarriedModels | None = None,
+    models: BroadcastModels | None = None,
     on_progress: Callable[[Progress, Counts], None] | None = None,
     start_timeout_s: float | None = None,
 ) -> Progress:
@@ -204,7 +291,7 @@ def record_shards(
         ClusterError: as in `run_sharded`.
     """
     kept = read_unfinished(run.path) if room else {}
-    begun = BegunShards(run.path)
+    begun = InFlightShards(run.path)
     left = [
         replace(shard, kept=kept.get(shard.name), deaths=0 if num_workers else begun.deaths.get(shard.name, 0))
         for shard in shards
@@ -223,20 +310,20 @@ def record_shards(
     counts: Counts = Counter()
     under_way: dict[str, Counts] = {}
 
-    def save(shard: Shard[ItemT], result: Receipt | ShardFailure) -> None:
+    def save(shard: Shard[ItemT], result: ShardResult | ShardFailure) -> None:
         under_way.pop(shard.name, None)
         begun.deaths.pop(shard.name, None)
         has_failed = isinstance(result, ShardFailure)
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
             rows = [error_row(key, work.seed(key), result.reason) for key in shard.keys]
-            result = Receipt(None, rows, work.digest(rows))
+            result = ShardResult(None, rows, work.digest(rows))
         if result.saved is None:
             part = run.write_shard(shard.name, result.rows)
         else:
             part, size = result.saved
             run.note_part(shard.name, part, size)
-        # As in `Recorder.turn`; of a shard that raised nobody knows what did it, and it is begun anew.
+        # As in `ShardWriter.turn`; of a shard that raised nobody knows what did it, and it is begun anew.
         if room and (has_failed or not part.num_failed):
             remove_unfinished(run.path, shard.name)
             if has_failed and run.rows_uri:
@@ -261,7 +348,7 @@ def record_shards(
     with logs.metadata(run=str(run.path), job=run.job):
         try:
             return run_sharded(
-                Recorder,
+                ShardWriter,
                 (work, run.schema, run.rows_uri, models, None if num_workers else begun),
                 left,
                 num_workers=num_workers,

@@ -2,22 +2,225 @@
 
 A `ShardWorker` does one shard after the other. A `TurnWorker` holds several, so that what computes side by side can be of many
 shards, and works on them in turns: after each it says which have ended and how the others stand.
+
+How work is cut: shards of K items in key order, the same for one worker and for a hundred.
+
+A shard is one part in the run folder. Its composition depends on the items and K alone, so that batching inside it, and with it
+every row, is the same wherever it runs. Most workers do one at a time; one that works in turns (`worker.py`) holds several.
+
+What runs inside an actor: one worker, built only on a machine that has the driver's code.
+
+The class travels to workers by value (`actors.py`), like `identity.py`: a machine with another Parley, or with none, says so
+instead of failing in some way of its own. What it takes from Parley is imported when that is known to be the driver's.
+
+The machines of a cluster: how many workers have room on them, and which are up.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import socket
+import sys
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from parley.engine.core.ray import logs
-from parley.engine.core.ray.sharding import ItemT, Shard
-from parley.envs.core.errors import RefusedModelError
+from parley.engine.core.ray import logs, session
+from parley.engine.core.ray.identity import differences, identity
+from parley.envs.core.errors import ClusterError, RefusedModelError
+
+if TYPE_CHECKING:
+    from parley.engine.core.ray.logs import LogSettings
+
+
+ItemT = TypeVar("ItemT")
+
+
+@dataclass(frozen=True)
+class Shard(Generic[ItemT]):
+    """A piece of the work.
+
+    Args:
+        name: five digits or more, rising with the keys.
+        keys: the items' keys in rising order.
+        items: what the keys stand for, in the same order.
+        kept: what an earlier attempt at it has left to go on from, JSON types; None where there is nothing.
+        deaths: processes without actors that died while they worked on it.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    items: tuple[ItemT, ...]
+    kept: Any = None
+    deaths: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
+    """Cuts the work into shards of `size` items in key order; the last one may be smaller.
+
+    Args:
+        items: what is to be done, by key; keys sort as text, so numbers in them want leading zeros.
+        size: items per shard, at least 1.
+    """
+    assert size >= 1, "a shard holds at least one item"
+    keys = sorted(items)
+    digits = max(5, len(str(len(keys) // size)))
+    return [
+        Shard(f"{number:0{digits}d}", tuple(chunk), tuple(items[key] for key in chunk))
+        for number, chunk in enumerate(keys[start : start + size] for start in range(0, len(keys), size))
+    ]
+
+
+WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
+"""A worker's class, its arguments, and how the driver logs."""
+
+
+class WorkerActor:
+    """Holds one worker, which computes with the threads that its reservation allows."""
+
+    def __init__(self, num_threads: int) -> None:
+        # The worker is built by the first call, not here: Ray would rebuild an actor that dies in here for ever.
+        self._num_threads = num_threads
+        self._worker: Any = None
+        self._end: ShardAttempt[Any] | None = None
+        self._turns: Any = None
+
+    def start(self, wanted: Mapping[str, str], spec: Sequence[Any]) -> tuple[dict[str, str], str] | None:
+        """Builds the worker unless it is there, raising what that raises.
+
+        Args:
+            wanted: the driver's identity.
+            spec: one reference to a `WorkerSpec`, in a list, so that it is not opened before the identities are compared.
+
+        Returns:
+            None; where the identities differ nothing is built, and this machine's comes back with its address.
+        """
+        import ray
+
+        found = identity()
+        if differences(wanted, found):
+            return found, ray.util.get_node_ip_address()
+        if self._worker is None:
+            from parley.engine.core.ray import logs
+
+            worker_class, worker_args, log_settings = ray.get(spec[0])
+            logs.follow(log_settings)
+            self._worker = worker_class(*worker_args)
+            if "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(self._num_threads)
+        return None
+
+    def turn(self, joining: Any, seconds: float) -> TurnResult[Any] | None:
+        """A turn of the worker, see `TurnWorker.turn`; None as of `run`."""
+        if self._worker is None:
+            return None
+
+        if self._turns is None:
+            self._turns = Turns(self._worker)
+        turn: TurnResult[Any] = self._turns.take(joining, seconds)
+        return turn
+
+    def run(self, shard: Any) -> ShardAttempt[Any] | None:
+        """The worker's `Attempt` at a shard; None where there is no worker, because Ray has restarted the actor since.
+
+        What every shard would meet is not met again by those that wait here until the driver has heard of it.
+        """
+        if self._worker is None:
+            return None
+
+        if self._end is None:
+            tried = attempt(self._worker, shard)
+            if not (isinstance(tried.result, ShardFailure) and tried.result.ends):
+                return tried
+            self._end = tried
+        return self._end
+
+
+logger = logging.getLogger(__name__)
+
+
+def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
+    """How many workers fit on a cluster's machines; a worker never spans two, nor a share of a GPU two GPUs.
+
+    Args:
+        nodes: as `ray.nodes()` lists them: "Alive", and "Resources" with CPU and GPU totals.
+        num_cpus: CPUs of one worker, above 0.
+        num_gpus: GPUs of one worker; below 1 a share of one.
+    """
+    total = 0
+    for node in nodes:
+        if node["Alive"]:
+            fit = math.floor(node["Resources"].get("CPU", 0) / num_cpus)
+            if num_gpus:
+                gpus = math.floor(node["Resources"].get("GPU", 0))
+                fit = min(fit, gpus * math.floor(1 / num_gpus) if num_gpus < 1 else math.floor(gpus / num_gpus))
+            total += fit
+    return total
+
+
+def machines_up() -> frozenset[str]:
+    """The machines of the cluster, as far as its head knows."""
+    import ray
+
+    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
+
+
+def listed(resources: Mapping[str, float]) -> str:
+    """CPUs and GPUs in words."""
+    return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
+
+
+def described(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """How many machines there are of each kind, in words."""
+    kinds = Counter(listed(node["Resources"]) for node in nodes if node["Alive"])
+    return ", ".join(f"{number} machine{'s' * (number > 1)} of {kind}" for kind, number in sorted(kinds.items()))
+
+
+def require_room(wanted: str, num_workers: int, num_cpus: float, num_gpus: float) -> None:
+    """Makes sure that workers have room, or may have; says where a cluster has less now.
+
+    Args:
+        wanted: they in words.
+        num_workers: how many, each on one machine.
+        num_cpus: of each.
+        num_gpus: of each.
+
+    Raises:
+        ClusterError: they have too little on this machine, or none in a cluster that does not grow.
+    """
+    import ray
+
+    if num_gpus > 1 and num_gpus != int(num_gpus):
+        raise ClusterError("a worker has a share of one GPU or whole GPUs", got=num_gpus, fix="give 0..1, 2, 3, ...")
+    room = capacity(ray.nodes(), num_cpus, num_gpus)
+    if room >= num_workers:
+        return
+    here = session.current()
+    if here is not None and here.is_local:
+        raise ClusterError(
+            "this machine has too little room for the workers",
+            got=f"{wanted}, room for {room} in {listed(ray.cluster_resources())}",
+            fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
+        )
+    if not room and not session.can_grow():
+        raise ClusterError(
+            "no machine of the cluster has room for a worker, and nothing adds machines to it",
+            got=f"{wanted}; there are {described(ray.nodes())}",
+            fix="ask for fewer CPUs and GPUs for each worker, or start a machine that has them: ray start --address HEAD:PORT",
+        )
+    here_now = listed(ray.cluster_resources())
+    what = "%s are wanted, the cluster has room for %d in %s now: %s"
+    then = "work starts with those" if room else "work waits for machines to be added"
+    logger.warning(what, wanted, room, here_now, then)
+
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)

@@ -2,6 +2,16 @@
 
 Which runner an item of an iteration goes to decides nothing of it. A runner that dies costs a replay of its share, and an
 update is never made on fewer items than it asks for, nor on items of a runner with old weights.
+
+What the multi-agent environments make of RLlib's `env_config`: keys that they know, and a stream of their own.
+
+The learner, seen from the algorithm: in this process, or one actor or several, and what is raised when one is gone.
+
+Several share the rows of an update, every n-th each, and take the same step by the sum of their gradients.
+
+RLlib 2.60 tells of a dead learner in several ways: the call that finds it dead raises Ray's error, `set_state` drops even
+that, and after it nobody is left to be called, so that `update` returns nothing and `get_state` raises an IndexError. Here
+every call raises a `LearnerLostError`, and an error of the learner's own work comes back as it was raised there.
 """
 
 from __future__ import annotations
@@ -9,25 +19,153 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from threading import Thread
 from typing import Any
 
 import ray
+from ray.exceptions import RayError, RayTaskError
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE
+from ray.rllib.core.learner.learner_group import LearnerGroup
+from ray.rllib.env.env_context import EnvContext
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
 from parley.engine.core.ray import ray_internals, session
-from parley.engine.core.ray.machines import capacity
-from parley.engine.core.ray.model_broadcast import CarriedModels
-from parley.engine.core.rllib.reproducible import ExactAlgorithm, ExactRunner
-from parley.envs.core.errors import ClusterError, ConfigError
+from parley.engine.core.ray.pool import BroadcastModels
+from parley.engine.core.ray.ray_internals import actor_state
+from parley.engine.core.ray.worker import capacity
+from parley.engine.core.rllib.reproducible import ReproducibleAlgorithm, ReproducibleRunner
+from parley.envs.core.errors import ClusterError, ConfigError, ParleyError
+from parley.envs.core.registry import nearest
+
+
+def require_known(config: Mapping[str, Any], keys: Sequence[str]) -> None:
+    """Raises a `ConfigError` for a key of an `env_config` that no environment of the kind knows."""
+    for key in config:
+        if key not in keys:
+            fix = f"known keys: {', '.join(keys)}"
+            raise ConfigError(f"unknown key {key!r}{nearest(str(key), keys)}", where="env_config", fix=fix)
+
+
+def own_stream(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Integers that name one of several environments of a configuration: its key `stream`, then worker and sub-environment."""
+    named: tuple[int, ...] = tuple(config.get("stream", ()))
+    if not isinstance(config, EnvContext):
+        return named
+    # RLlib gives one context, with vector_index 0, to all sub-environments that a runner makes; each takes the next number,
+    # or they would all play the same dialogues.
+    config.vector_index += 1
+    # A runner that is built by hand, without a group, has no index.
+    return (*named, config.worker_index or 0, config.vector_index - 1)
+
+
+DEATH_S = 20.0
+"""Seconds within which Ray's head hears of a process that has died."""
+
+
+class LearnerLostError(ClusterError):
+    """The learner was an actor of its own, and died."""
+
+
+class DialogueLearnerGroup(LearnerGroup):
+    """The learner of a `DialogueReinforce` algorithm."""
+
+    def update(self, **kwargs: Any) -> Any:
+        """Makes an update.
+
+        Raises:
+            LearnerLostError: a learner is gone; whether it made the update is not known.
+        """
+        if len(self) > 1:
+            kwargs["batches"] = shared_batches(kwargs.pop("batch"), len(self))
+        with self._reached():
+            return super().update(**kwargs)
+
+    def get_state(self, components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """The learner's state.
+
+        Raises:
+            LearnerLostError: the learner is gone.
+        """
+        with self._reached():
+            return super().get_state(components, **kwargs)
+
+    def foreach_learner(self, func: Callable[..., Any], **kwargs: Any) -> Any:
+        """What `func` returns for the learner; `set_state` goes through here too.
+
+        Raises:
+            LearnerLostError: the learner is gone.
+        """
+        with self._reached():
+            results = super().foreach_learner(func, **kwargs)
+            # Raises the errors among them, at which RLlib's `set_state` does not look.
+            self._get_results(results)
+            return results
+
+    def await_loss(self, timeout_s: float) -> None:
+        """Waits until Ray's head knows that the learner is gone, as it does some seconds after its machine."""
+        deadline = time.monotonic() + timeout_s
+        actors = self._worker_manager.actors().values() if self.is_remote else ()
+        while any(actor_state(actor).is_alive for actor in actors) and time.monotonic() < deadline:
+            time.sleep(0.5)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        if self.is_remote and self._worker_manager.num_healthy_actors() < len(self):
+            raise _lost("it did not answer an earlier call")
+        try:
+            with learner_errors():
+                yield
+        except Exception as error:
+            # What the others say, when one of several dies, is that they cannot reach it; our own errors are of the work.
+            if len(self) > 1 and not isinstance(error, ParleyError) and self._has_died():
+                raise _lost(str(error).partition("\n")[0]) from error
+            raise
+
+    def _has_died(self) -> bool:
+        """Whether Ray's head knows, or soon hears, that one of the learners is gone."""
+        deadline = time.monotonic() + DEATH_S
+        while all(actor_state(actor).is_alive for actor in self._workers):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
+
+def shared_batches(batch: MultiAgentBatch, number: int) -> list[MultiAgentBatch]:
+    """A batch for each of several learners, every n-th row: each gets its share of what was played and of the corpus."""
+    modules = batch.policy_batches.items()
+    parts = [
+        {name: SampleBatch({column: rows[column][k::number] for column in rows}) for name, rows in modules}
+        for k in range(number)
+    ]
+    return [MultiAgentBatch(part, batch.env_steps()) for part in parts]
+
+
+@contextmanager
+def learner_errors() -> Iterator[None]:
+    """Turns what Ray raises for a learner's actor into the learner's own error, or into a `LearnerLostError`."""
+    try:
+        yield
+    except RayError as error:
+        cause = error.cause if isinstance(error, RayTaskError) else error
+        if isinstance(cause, RayError):
+            raise _lost(str(cause).partition("\n")[0]) from error
+        raise cause from error
+
+
+def _lost(got: str) -> LearnerLostError:
+    fix = "run the same command again: it goes on from the last saved state"
+    return LearnerLostError("the learner is gone", got=got, fix=fix)
+
 
 logger = logging.getLogger(__name__)
 
-Begun = Future[list[dict[str, Any]]]
+StartedSearch = Future[list[dict[str, Any]]]
 """What runners make of items while something else is done."""
 MAX_REPLAYS = 5
 """Times the missing items of one iteration are played again before giving up."""
@@ -35,7 +173,7 @@ RUNNERS_S = 10.0
 """Seconds after which it is looked whether there is still room for env runners that are not up."""
 
 
-class SharedOutAlgorithm(ExactAlgorithm):
+class DistributedAlgorithm(ReproducibleAlgorithm):
     """An exact algorithm whose runners take items by `sample(dealt=...)`.
 
     A runner returns a dict that says the `index` of each item that it has played and the number of the `weights` that it played
@@ -56,7 +194,7 @@ class SharedOutAlgorithm(ExactAlgorithm):
         self._num_runners, self._group = config.num_env_runners, None
         self.config = config.copy(copy_frozen=False)
         if config.num_env_runners or config.num_learners:
-            self.config.carried = CarriedModels.put(self.models())
+            self.config.carried = BroadcastModels.put(self.models())
         self.config.num_env_runners = 0
         super().setup(self.config)
 
@@ -90,7 +228,7 @@ class SharedOutAlgorithm(ExactAlgorithm):
                 ray_internals.remove_runners(self._group, absent)
                 return
 
-    def gather(self, items: Mapping[int, Any], begun: Begun | None = None) -> list[dict[str, Any]]:
+    def gather(self, items: Mapping[int, Any], begun: StartedSearch | None = None) -> list[dict[str, Any]]:
         """What whatever runners are alive make of items.
 
         Args:
@@ -119,11 +257,11 @@ class SharedOutAlgorithm(ExactAlgorithm):
             fix="read the workers' logs, or train with fewer env runners",
         )
 
-    def begin(self, items: Mapping[int, Any]) -> Begun | None:
+    def begin(self, items: Mapping[int, Any]) -> StartedSearch | None:
         """Has remote runners, if there are any, work on items while this process goes on; `gather` waits for them."""
         if not self.env_runner_group.num_healthy_remote_workers():
             return None
-        begun: Begun = Future()
+        begun: StartedSearch = Future()
 
         def work() -> None:
             try:
@@ -168,7 +306,7 @@ class SharedOutAlgorithm(ExactAlgorithm):
         )
 
 
-def _sample(runner: ExactRunner, dealt: Sequence[Any]) -> dict[str, Any] | Exception:
+def _sample(runner: ReproducibleRunner, dealt: Sequence[Any]) -> dict[str, Any] | Exception:
     """The runner's items, or what went wrong: raised there, RLlib would let the runner sleep, die and try for ever."""
     try:
         played: dict[str, Any] = runner.sample(dealt=dealt)

@@ -4,6 +4,6 @@ Read `run_folder.py` first; `schemas.py` holds the columns of the rows, `parts.p
 atomic writes. No Ray, no torch.
 """
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(__name__, {"RunFolder": "run_folder"})

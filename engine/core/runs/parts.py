@@ -2,27 +2,164 @@
 
 A part is whole or absent, so a run that was killed holds finished shards only. What was damaged afterwards (a disk, a
 copy cut short) is found by reading it through.
+
+The columns of the rows that runs write, one Arrow schema per kind of row.
+
+Every row says which item of work it belongs to, whether that worked, and from which seed; the other columns are null in
+rows of failed items. `SCHEMA_VERSION` grows when a column changes its meaning or type.
+
+The columns of rows that hold an answer of a chat model, whichever job asked for it.
+
+A row keeps what was thought and what was withheld beside the reply, so that an answer without a reply tells why.
+
+Tables as files that other programs read: CSV, Parquet or JSON lines, written part by part, whole or not at all.
+
+Lists and structures stay what they are in Parquet and JSON lines; a cell of CSV holds them as JSON. Texts of corpora and models
+may begin as formulas do, and CSV is opened in spreadsheets: such cells have an apostrophe in front there (`FORMULA`), and are
+counted. CSV tells an empty text from none by its quotes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from types import NoneType
+from typing import Any
+import numpy as np
+import pyarrow as pa
+from parley.envs.core.errors import RunError
+from parley.envs.core.visible import well_formed
+from collections.abc import Iterable, Mapping
+from parley.policies.chat.model import Answer
 import hashlib
 import io
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 import pyarrow.parquet as pq
-
 from parley.engine.core.runs.documents import write_whole
-from parley.engine.core.runs.schemas import OK, require_whole
 from parley.envs.core.storage.files import ASIDE, delete, put
 from parley.envs.core.storage.uris import join_uri
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from typing import BinaryIO, NamedTuple, Protocol
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+from parley.engine.core.runs.documents import plain, whole_file
+from parley.engine.core.runs.remote_sync import replicate
+from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.registry import nearest
+from parley.envs.core.visible import FORMULA
+from parley.envs.core.storage.files import entries
+from parley.envs.core.storage.uris import display_path, uri_of
+
+
+SCHEMA_VERSION = 1
+OK, ERROR = "ok", "error"
+
+BASE = pa.schema(
+    [
+        pa.field("item_key", pa.string(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("error", pa.string()),
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("schema_version", pa.int64(), nullable=False),
+    ]
+)
+"""What every row has: the item's key, "ok" or "error" with the reason, the item's own seed (63 bits), the version."""
+
+
+def with_base(fields: list[pa.Field]) -> pa.Schema:
+    """The schema of a kind of row: the columns of `BASE`, then its own."""
+    return pa.schema([*BASE, *fields])
+
+
+def list_of(of: pa.DataType) -> pa.DataType:
+    """The type of lists of a type."""
+    # Parquet calls list elements "element"; any other name would come back changed.
+    return pa.list_(pa.field("element", of))
+
+
+def require_whole(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
+    """Make sure that columns of whole numbers get whole numbers: pyarrow 26 cuts 3.5 to 3 without a word.
+
+    Args:
+        rows: by column; those that a row lacks are null.
+        schema: the columns.
+
+    Raises:
+        RunError: a number has a fraction, or is none.
+    """
+    for column in schema:
+        if (cut := _not_whole([row.get(column.name) for row in rows], column.type)) is not None:
+            raise RunError(
+                f"the column {column.name} holds whole numbers, and this is none",
+                got=repr(cut),
+                fix="let the game, agent or model of your own that gives it give whole numbers",
+            )
+
+
+def _not_whole(values: Iterable[Any], kind: pa.DataType) -> Any:
+    """The first number among values of a type that the type would cut; None where there is none."""
+    if pa.types.is_integer(kind):
+        given = list(values)
+        if set(map(type, given)) <= {int, NoneType}:
+            return None
+        return next((value for value in given if isinstance(value, float | np.floating) and value % 1 != 0), None)
+    inside: list[tuple[Iterable[Any], pa.DataType]] = []
+    if pa.types.is_list(kind):
+        inside = [(chain.from_iterable(value for value in values if value is not None), kind.value_type)]
+    elif pa.types.is_struct(kind):
+        given = [value for value in values if value is not None]
+        inside = [([value.get(part.name) for value in given], part.type) for part in kind]
+    return next((cut for part, of in inside if (cut := _not_whole(part, of)) is not None), None)
+
+
+def ok_row(item_key: str, seed: int) -> dict[str, Any]:
+    """What the row of an item that worked begins with; the columns of its kind follow."""
+    return {"item_key": item_key, "status": OK, "error": None, "seed": seed, "schema_version": SCHEMA_VERSION}
+
+
+def error_row(item_key: str, seed: int, reason: str) -> dict[str, Any]:
+    """The row of an item that failed; every column of its kind is null."""
+    return {"item_key": item_key, "status": ERROR, "error": well_formed(reason), "seed": seed, "schema_version": SCHEMA_VERSION}
+
+
+ANSWERED = [
+    # The kind of the answer (`parley.policies.chat.model.AnswerKind`), what was thought before the reply, and text that is no
+    # reply: half of a filtered answer, or a refusal in a field of its own. Null where the model is no chat model.
+    pa.field("kind", pa.string()),
+    pa.field("reasoning", pa.string()),
+    pa.field("withheld", pa.string()),
+]
+"""The columns of one answer, beside its reply."""
+_COUNTED = [pa.field("asked", pa.string()), pa.field("kind", pa.string()), pa.field("answers", pa.int64())]
+NO_REPLIES = list_of(pa.struct(_COUNTED))
+"""How many answers are no replies, by what was asked and by kind; nothing is said of those that are."""
+
+
+def answer_columns(answer: Answer | None) -> dict[str, Any]:
+    """Return the values of `ANSWERED`; nulls of a model that is no chat model."""
+    if answer is None:
+        return dict.fromkeys(field.name for field in ANSWERED)
+    return {"kind": answer.kind.value, "reasoning": answer.reasoning, "withheld": answer.withheld}
+
+
+def count_no_replies(answers: Mapping[str, Iterable[Answer]]) -> list[dict[str, Any]]:
+    """Return the value of a column `NO_REPLIES`.
+
+    Args:
+        answers: by what was asked.
+    """
+    counts: dict[tuple[str, str], int] = {}
+    for question, given in answers.items():
+        for answer in given:
+            if not answer.is_reply:
+                counts[question, answer.kind.value] = counts.get((question, answer.kind.value), 0) + 1
+    return [{"asked": question, "kind": kind, "answers": number} for (question, kind), number in sorted(counts.items())]
+
 
 CORRUPT = ".corrupt"
 """The ending of a damaged part that was moved aside."""
@@ -228,3 +365,123 @@ def count_parts(folder: Path, told: Mapping[str, Mapping[str, Any]]) -> Outcomes
         else:
             total += count_part(path)
     return total + Outcomes(done)
+
+
+class WrittenTable(NamedTuple):
+    """What a file of a table holds.
+
+    Args:
+        num_lines: lines below the names of the columns.
+        num_guarded: cells with an apostrophe in front that are none of the table's.
+    """
+
+    num_lines: int
+    num_guarded: int
+
+
+def require_new(path: Path) -> None:
+    """Finds out before anything is read whether a table may be written to a file.
+
+    Raises:
+        ConfigError: it ends in none of `ENDINGS`, or is there already.
+        StorageError: the URI that it is the copy of cannot be read.
+    """
+    if path.suffix not in ENDINGS:
+        what = f"no table can be written to a file of that kind{nearest(path.suffix, ENDINGS)}"
+        fix = f"name a file that ends in {', '.join(ENDINGS)}"
+        raise ConfigError(what, where=display_path(path), got=path.suffix or "no ending", fix=fix)
+    folder = uri_of(path.parent)
+    if path.exists() if folder is None else path.name in entries(folder):
+        fix = "name another file, or delete this one"
+        raise ConfigError("the file is there already", where=display_path(path), fix=fix)
+
+
+def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> WrittenTable:
+    """Writes tables of one schema below each other.
+
+    Args:
+        path: the file, whose ending is one of `ENDINGS`; folders above it are made. The local copy of a URI is put there.
+        schema: of each table.
+        tables: no more than one is held.
+
+    Raises:
+        RunError: the disk is full or the file cannot be written.
+        StorageError: the URI cannot be written.
+    """
+    num_lines = 0
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as file, closing(ENDINGS[path.suffix](file, schema)) as writer:
+            for table in tables:
+                writer.write(table)
+                num_lines += table.num_rows
+    except OSError as error:
+        fix = "make room, or name a file that can be written"
+        raise RunError("the table cannot be written", where=display_path(path), got=error.strerror or error, fix=fix) from error
+    replicate(path)
+    return WrittenTable(num_lines, writer.num_guarded)
+
+
+class _Writer(Protocol):
+    num_guarded: int
+
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Parquet:
+    num_guarded = 0
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(file, schema, compression="zstd")
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+
+
+class _Csv:
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        kinds = [pa.string() if pa.types.is_nested(kind) else kind for kind in schema.types]
+        self._schema = pa.schema(list(zip(schema.names, kinds, strict=True)))
+        self._writer = pv.CSVWriter(file, self._schema)
+        self.num_guarded = 0
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write(pa.table([self._cells(column) for column in table.columns], schema=self._schema))
+
+    def _cells(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if pa.types.is_nested(column.type):
+            return pa.chunked_array([[None if value is None else _json(value) for value in column.to_pylist()]], pa.string())
+        if not pa.types.is_string(column.type):
+            return column
+        needed = pc.match_substring_regex(column, FORMULA)
+        self.num_guarded += pc.sum(needed).as_py() or 0
+        return pc.if_else(needed, pc.binary_join_element_wise("'", column, ""), column)
+
+
+class _JsonLines:
+    num_guarded = 0
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._file = file
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+    def write(self, table: pa.Table) -> None:
+        self._file.writelines(f"{_json(row)}\n".encode() for row in table.to_pylist())
+
+
+def _json(value: object) -> str:
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+
+
+ENDINGS: dict[str, Callable[[BinaryIO, pa.Schema], _Writer]] = {".csv": _Csv, ".parquet": _Parquet, ".jsonl": _JsonLines}
+"""What writes a file, by its ending."""

@@ -12,30 +12,57 @@
 `RunFolder.open` starts a run or goes on with it: a part counts when it reads back whole and every item in it worked.
 Shards with a damaged part or a failed item are done again, whole. `RunFolder.load` looks at a run and changes nothing. Where
 the folder is the local copy of a URI, the run is at that URI (`mirror.py`). No link in it is followed out of it (`links.py`).
+
+Which shards a process without actors works on, so that its death is known to the next one: `begun.json` of a run folder.
+
+They are noted while they are worked on, and no longer however that ends, by an error or a signal that Python sees too. A note
+that was left behind says that the process died: by `os._exit` or a crash in code of a user's own, or by a kill from outside.
+
+What a shard under way is gone on from: a JSON document of its job, whole or absent, until the rows of the shard are saved.
+
+It outlives the process that wrote it and not always the machine, because nobody waits for the disk. A damaged document counts
+as none: its shard is begun again.
+
+The event log of a run: JSON lines, appended and fsynced one by one, so that what was reported did happen.
+
+A line has "time" (UTC, ISO 8601, milliseconds) and "kind"; the rest is up to who reports.
 """
 
 from __future__ import annotations
 
-import errno
+import json
 import logging
+from collections.abc import Iterable
+from pathlib import Path
+from parley.engine.core.runs.documents import write_whole
+from parley.engine.core.runs.documents import BEGUN
+from parley.engine.core.runs.remote_sync import replicate, withdraw
+from parley.envs.core.errors import RunError
+from parley.envs.core.storage.uris import display_path
+from typing import Any
+from parley.engine.core.runs.documents import ROWS, UNFINISHED
+from parley.envs.core.storage.files import delete, put
+from parley.envs.core.storage.uris import display_path, join_uri
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from types import MappingProxyType
+from parley.engine.core.runs.documents import no_link, plain
+import errno
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
-from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any
-
 import pyarrow as pa
-
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.runs.documents import leftovers, write_document
-from parley.engine.core.runs.environment import describe_environment
-from parley.engine.core.runs.event_log import SUMMARISED, Needs, append_event, end_last_line, read_events
-from parley.engine.core.runs.manifest import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
-from parley.engine.core.runs.layout import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
-from parley.engine.core.runs.remote_lock import keeper_of
-from parley.engine.core.runs.links import refuse_links_out
-from parley.engine.core.runs.lock import WRITABLE, RunLock
+from parley.engine.core.runs.documents import describe_environment
+from parley.engine.core.runs.documents import OTHER_NAME, make_head, read_head, refuse_strangers, require_same
+from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT, EVENTS, ROWS, SUMMARY, UNFINISHED
+from parley.engine.core.runs.remote_sync import keeper_of
+from parley.engine.core.runs.documents import refuse_links_out
+from parley.engine.core.runs.remote_sync import WRITABLE, RunLock
 from parley.engine.core.runs.remote_sync import Mirror, names_in, refresh_rows, replicate, withdraw
 from parley.engine.core.runs.parts import (
     CORRUPT,
@@ -51,15 +78,224 @@ from parley.engine.core.runs.parts import (
     to_table,
     write_part,
 )
-from parley.engine.core.runs.schemas import BASE
-from parley.engine.core.runs.summary import make_summary, read_summary
+from parley.engine.core.runs.parts import BASE
+from parley.engine.core.runs.documents import make_summary, read_summary
 from parley.envs.core.config import fingerprint, to_dict
 from parley.envs.core.errors import ParleyError, RunError
-from parley.envs.core.trust import require_trust_in
+from parley.envs.core.registry import require_trust_in
 from parley.envs.core.storage.copies import LOCK
 from parley.envs.core.storage.uris import display_path, join_uri, uri_of
 
+
 logger = logging.getLogger(__name__)
+
+
+class InFlightShards:
+    """The notes of a run; a damaged file tells of nothing.
+
+    Args:
+        run: its folder, which this process writes.
+
+    Attributes:
+        deaths: by shard that has not come to its end since, how many processes died over it.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._path = run / BEGUN
+        self.deaths: dict[str, int] = {}
+        try:
+            found = json.loads(self._path.read_bytes())
+            self.deaths = {str(name): int(number) for name, number in found["deaths"].items()}
+            self.deaths |= {str(name): self.deaths.get(name, 0) + 1 for name in found["begun"]}
+        except FileNotFoundError:
+            pass
+        except (AttributeError, KeyError, OSError, TypeError, ValueError):
+            logger.warning("%s is damaged: which shards a process died over is forgotten", self._path)
+
+    def note(self, names: Iterable[str]) -> None:
+        """Notes the shards that are worked on from now; nobody waits for the disk, as no more than the process may die.
+
+        Raises:
+            RunError: the disk is full or the folder cannot be written.
+            StorageError: the URI of the run cannot be written.
+        """
+        document = {"begun": list(names), "deaths": self.deaths}
+        try:
+            if any(document.values()):
+                write_whole(self._path, json.dumps(document).encode(), durable=False)
+                replicate(self._path)
+            elif self._path.exists():
+                self._path.unlink(missing_ok=True)
+                withdraw(self._path)
+        except OSError as error:
+            fix = f"make room or mend the disk, then parley resume {display_path(self._path.parent)}"
+            raise RunError("which shards are begun cannot be noted", where=self._path, got=error.strerror, fix=fix) from None
+
+
+_ENDING = ".json"
+
+
+def write_unfinished(run: Path, name: str, document: Any) -> None:
+    """Keeps the document of a shard in the place of an older one.
+
+    Args:
+        run: the run's folder.
+        name: of the shard.
+        document: JSON types.
+
+    Raises:
+        RunError: the disk is full or the folder cannot be written.
+    """
+    path = _path(run, name)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, _encoded(document), durable=False)
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(run)}"
+        raise RunError(f"what there is of shard {name} cannot be kept", where=path, got=error.strerror, fix=fix) from None
+
+
+def remove_unfinished(run: Path, name: str) -> None:
+    """Removes what is kept of a shard, if there is anything."""
+    _path(run, name).unlink(missing_ok=True)
+
+
+def read_unfinished(run: Path) -> dict[str, Any]:
+    """What is kept, by shard."""
+    found = {}
+    for path in sorted((run / UNFINISHED).glob(f"*{_ENDING}")):
+        try:
+            found[path.name.removesuffix(_ENDING)] = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            logger.warning("%s is damaged: its shard is begun again", path)
+    return found
+
+
+def put_unfinished(rows: str, name: str, document: Any) -> None:
+    """Puts the document of a shard at the URI of its run.
+
+    Args:
+        rows: URI of the folder of the run's parts.
+        name: of the shard.
+        document: JSON types.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    put(_uri(rows, name), _encoded(document))
+
+
+def delete_unfinished(rows: str, name: str) -> None:
+    """Deletes what is kept of a shard there.
+
+    Raises:
+        StorageError: it cannot be deleted.
+    """
+    delete(_uri(rows, name))
+
+
+def _path(run: Path, name: str) -> Path:
+    return run / UNFINISHED / f"{name}{_ENDING}"
+
+
+def _uri(rows: str, name: str) -> str:
+    return join_uri(rows.removesuffix(ROWS), f"{UNFINISHED}/{name}{_ENDING}")
+
+
+def _encoded(document: Any) -> bytes:
+    # Infinite numbers are told as Python tells them.
+    return json.dumps(document).encode()
+
+
+Needs = Mapping[str, Mapping[str, type]]
+SESSIONS = ("started", "resumed")
+"""Kinds of the events by which a run begins, and by which it goes on."""
+SUMMARISED = "summary"
+"""Kind of the event that says that a session has written the summary of its run."""
+_OWN = {"shard": {"name": str, "done": int, "failed": int}}
+
+
+def append_event(path: Path, kind: str, fields: dict[str, Any]) -> None:
+    """Appends one line and waits until it is on the disk.
+
+    Raises:
+        OSError: the disk is full or the file cannot be written; the log is as it was before.
+    """
+    moment = datetime.now(UTC).isoformat(timespec="milliseconds")
+    text = json.dumps({"time": moment, "kind": kind, **plain(fields)}, ensure_ascii=False, allow_nan=False)
+    line = f"{text}\n".encode()
+    with open(path, "ab", buffering=0, opener=no_link) as log:
+        before = log.seek(0, os.SEEK_END)
+        try:
+            while line:
+                # A disk with little room takes a part of the line; writing on makes it say why.
+                line = line[os.write(log.fileno(), line) :]
+            os.fsync(log.fileno())
+        except OSError:
+            log.truncate(before)
+            raise
+
+
+def read_events(path: Path, needs: Needs = MappingProxyType({})) -> list[dict[str, Any]]:
+    """The events, oldest first; lines that were cut short, or are damaged otherwise, are left out with a warning.
+
+    Args:
+        path: the log.
+        needs: by kind of event, the fields that the reader counts on and their types; a float may be a whole number.
+    """
+    if not path.is_file():
+        return []
+    # Not `splitlines`: what speakers said may hold other ends of lines.
+    lines = [line for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if line]
+    events = [event for line in lines if (event := _event(line, {**needs, **_OWN})) is not None]
+    if lost := len(lines) - len(events):
+        logger.warning("%s: %s cannot be read and left out", path, "1 line" if lost == 1 else f"{lost} lines")
+    return events
+
+
+def seconds_of(events: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds on the wall that a run took: of each session those from its start to its last event."""
+    told = [(event["kind"], datetime.fromisoformat(event["time"])) for event in events]
+    return sum((after - before).total_seconds() for (_, before), (kind, after) in pairwise(told) if kind not in SESSIONS)
+
+
+def last_session(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events since a run was last started or resumed."""
+    begins = [number for number, event in enumerate(events) if event["kind"] in SESSIONS]
+    return list(events[begins[-1] :]) if begins else []
+
+
+def is_summarised(events: Sequence[dict[str, Any]]) -> bool:
+    """Whether the summary of a run that has one is of its last session; one that was cut short leaves that of another.
+
+    Where no line of the log is left, the summary itself says that there is one.
+    """
+    session = last_session(events)
+    return not session or any(event["kind"] == SUMMARISED for event in session)
+
+
+def _event(line: str, needs: Needs) -> dict[str, Any] | None:
+    try:
+        event: dict[str, Any] = json.loads(line)
+        dated = datetime.fromisoformat(event["time"]).tzinfo is not None
+        fields = needs.get(event["kind"], {})
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return None
+    return event if dated and all(_is(event.get(name), kind) for name, kind in fields.items()) else None
+
+
+def _is(value: object, kind: type) -> bool:
+    return isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+
+
+def end_last_line(path: Path) -> None:
+    """Ends a line that a crash cut short, so that the next event gets a line of its own."""
+    if path.is_file() and path.stat().st_size:
+        with open(path, "rb+", opener=no_link) as log:
+            log.seek(-1, os.SEEK_END)
+            if log.read(1) != b"\n":
+                log.write(b"\n")
+
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

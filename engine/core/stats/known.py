@@ -1,22 +1,159 @@
 """Known adversaries: what each gains from each target, which is the best, and which have learned nothing.
 
-The statistics are in `engine/core/stats/exploitability.py`; here are the table and the sentences that show them, the same for
+The statistics are in `engine/core/stats/known.py`; here are the table and the sentences that show them, the same for
 negotiators, bots that look for friends, rankers and chat models.
 
 An adversary of a dialogue is one of those known: luck may choose it, so other dialogues measure it. A ranker and a greedy chat
 model answer alike each time, and who attacks one may try all known inputs in turn. Of these the best adversary is all of them
 together, which no luck chooses (`AdversaryWords.tries_all`).
+
+Exploitability: what the best of all known adversaries gains from a target.
+
+An adversary that gains from a target shows that so much can be gained: the best of those known bounds exploitability from
+below (Lanctot et al. 2017 call the supremum over all adversaries exploitability). A mean over trained adversaries is no such
+bound: learners that found nothing pull it down.
+
+The largest of several measured means is too large: luck chose it (the winner's curse). So one set of dialogues chooses the
+adversary and another measures it. The measured value is then unbiased for the adversary that was chosen, whoever that is; its
+interval is over the dialogues that measured. Neither says what an adversary could gain that nobody has trained.
+
+Sources: Lanctot et al. 2017, "A unified game-theoretic approach to multiagent reinforcement learning"; cross-fitting:
+Chernozhukov et al. 2018, "Double/debiased machine learning for treatment and structural parameters", section 1.
+
+Shapes: G dialogues, A adversaries, B trained adversaries, T targets.
+
+Adversarial training by rounds: what a round measured, which one is the best, and when rounds no longer help.
+
+What trainings report: names, directions and definitions of their figures.
+
+Trainings define figures of one name differently, so what a figure means is asked of the job that measured it
+(`parley.engine.core.verbs.job.Job.legend`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parley.engine.core.stats.exploitability import has_learned
-from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.stats.tables import TextTable, with_interval
+import numpy as np
+from numpy.typing import ArrayLike
+
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, mean, paired_difference
+from parley.engine.core.stats.tables import TextTable, crossed_mean, with_interval
+
+EXPLOITABILITY, MEAN_FRESH = "exploitability", "mean_fresh"
+"""Names of metrics: what the best of all known adversaries gains, and the mean over fresh ones."""
+FOLDS = 2
+
+
+@dataclass(frozen=True)
+class BestKnown:
+    """The best of the known adversaries.
+
+    Args:
+        index: which one.
+        gained: what it gains in dialogues that did not choose it.
+    """
+
+    index: int
+    gained: Estimate
+
+
+def best_index(gains_GA: ArrayLike) -> int:
+    """Return the adversary with the largest mean gain, the first of equals."""
+    return int(np.asarray(gains_GA, dtype=np.float64).mean(axis=0).argmax())
+
+
+def best_known(choosing_GA: ArrayLike, measuring_GA: ArrayLike) -> BestKnown:
+    """Choose the best adversary on some dialogues and measure it on others.
+
+    Args:
+        choosing_GA: (G, A) gains of each adversary in the dialogues that choose.
+        measuring_GA: (G', A) gains in other dialogues, on other scenarios and seeds, which share nothing with those.
+
+    Returns:
+        The adversary that is best in the first, and its mean gain in the second with the 95 % interval over dialogues.
+    """
+    index = best_index(choosing_GA)
+    return BestKnown(index, mean(np.asarray(measuring_GA, dtype=np.float64)[:, index]))
+
+
+def cross_fitted(gains_G: np.ndarray, played: Callable[[np.ndarray, np.ndarray], np.ndarray], folds: int = FOLDS) -> Estimate:
+    """Estimate a gain whose players are chosen, where one set of dialogues has to choose and to measure.
+
+    The dialogues are split; each part is measured with what the other parts choose, so no dialogue measures its own choice.
+
+    Args:
+        gains_G: (G, ...) gains by dialogue.
+        played: gets the dialogues that choose and those that measure, and returns the gain in each that measures.
+        folds: parts; dialogues take turns, so that each part has dialogues of every stage of a match.
+
+    Returns:
+        The mean over all dialogues with its 95 % interval; of a single dialogue, which chooses and measures, without one.
+    """
+    size = len(gains_G)
+    if size < folds:
+        return mean(played(gains_G, gains_G))
+    parts = np.arange(size) % folds
+    values_G = np.empty(size)
+    for part in range(folds):
+        values_G[parts == part] = played(gains_G[parts != part], gains_G[parts == part])
+    return mean(values_G)
+
+
+def best_of(gains_GA: np.ndarray) -> Estimate:
+    """Estimate the gain of the best adversary from one set of dialogues, as `cross_fitted`."""
+    return cross_fitted(gains_GA, lambda choosing, measuring: measuring[:, best_index(choosing)])
+
+
+def best_against_best_target(gains_GTA: np.ndarray) -> Estimate:
+    """Estimate what the best adversary gains from the target from which the best adversary gains least, as `cross_fitted`."""
+
+    def played(choosing: np.ndarray, measuring: np.ndarray) -> np.ndarray:
+        payoffs_TA = choosing.mean(axis=0)
+        target = int(payoffs_TA.max(axis=1).argmin())
+        return np.asarray(measuring[:, target, int(payoffs_TA[target].argmax())])
+
+    return cross_fitted(gains_GTA, played)
+
+
+def gained_by_training(trained_G: ArrayLike, start_G: ArrayLike) -> Estimate:
+    """Estimate what an adversary gains more than the agent that it started from, in the same dialogues."""
+    return paired_difference(trained_G, start_G)
+
+
+def has_learned(more: Estimate, gained: Estimate) -> bool:
+    """Return whether training made an adversary: it certainly gains more than its start, and certainly more than 0.
+
+    A start may lose by much, so an adversary that gains more than it may still gain nothing.
+
+    Args:
+        more: what it gains more than its start (`gained_by_training`).
+        gained: what it gains, from the same target.
+    """
+    return _is_above_0(more) and _is_above_0(gained)
+
+
+def _is_above_0(estimate: Estimate) -> bool:
+    """Return whether a mean is certainly above 0; one of many equal dialogues has no interval, and is what it is."""
+    return estimate.low > 0 or (math.isnan(estimate.low) and estimate.value > 0 and not estimate.flagged)
+
+
+def gained_by_budget(whole_BG: ArrayLike, half_BG: ArrayLike) -> Estimate:
+    """Estimate what the second half of a budget adds to the mean gain of trained adversaries.
+
+    Args:
+        whole_BG: (B, G) gains of each after its whole budget.
+        half_BG: (B, G) gains of the same adversaries after a half of it, in the same dialogues.
+
+    Returns:
+        The mean difference with an interval over trainings and dialogues. Certainly above 0: the curve still rises, and a
+        larger budget would find more. Otherwise this budget shows no sign of it, which proves nothing.
+    """
+    return crossed_mean(np.asarray(whole_BG, dtype=np.float64) - np.asarray(half_BG, dtype=np.float64))
+
 
 KNOWN, KNOWN_TABLE = "known", "Known adversaries"
 """Entry of a summary: all known adversaries; heading of their table."""
@@ -167,3 +304,244 @@ def known_of(summary: Mapping[str, Any] | None, words: AdversaryWords = NEGOTIAT
     """Return the known adversaries of a summary; None where there is none, or an older version has written it."""
     parts = (summary or {}).get(KNOWN, {})
     return KnownAdversaries.from_json(parts, words) if "gained" in parts else None
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round of a campaign measured.
+
+    Args:
+        number: 0 for the start.
+        metrics: estimates by name.
+    """
+
+    number: int
+    metrics: Mapping[str, Estimate]
+
+
+Loss = Callable[[Round], float]
+"""What must fall from round to round."""
+
+
+def best_round(rounds: Sequence[Round], loss: Loss) -> Round:
+    """The one that loses least, the earliest of equals."""
+    return min(rounds, key=loss)
+
+
+def has_stalled(rounds: Sequence[Round], loss: Loss, patience: int, least_gain: float) -> bool:
+    """Whether the last rounds have not lowered the loss.
+
+    Args:
+        rounds: all so far, the start among them.
+        loss: of a round.
+        patience: how many rounds may pass without gain.
+        least_gain: by how much the best of them must be below the best before to count.
+    """
+    if len(rounds) <= patience:
+        return False
+    earlier, recent = rounds[:-patience], rounds[-patience:]
+    return min(map(loss, recent)) > min(map(loss, earlier)) - least_gain
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardeningMetrics:
+    """By what the models of a campaign are measured.
+
+    Args:
+        what: is hardened.
+        of_round: metrics of a round by name, in the order of the table's columns.
+        at_end: those by which start, controls and result are measured once more.
+        endings: of the names of these, by column.
+        gains: what the line of gains is called, and by column the metric that says what the result has over it.
+        loss: what is to fall from round to round.
+        stalled: why a campaign ends whose loss has not fallen, in words.
+        note_rounds: below the table of rounds.
+        note_outcome: below that of start, controls and result.
+        known: the words in which known adversaries are shown.
+    """
+
+    what: str
+    of_round: Mapping[str, Metric]
+    at_end: Mapping[str, Metric]
+    endings: Mapping[str, str]
+    gains: tuple[str, Mapping[str, str]]
+    loss: Loss
+    stalled: str
+    note_rounds: str
+    note_outcome: str
+    known: AdversaryWords
+
+    def rounds_table(self, rounds: Sequence[Round]) -> TextTable:
+        """One line per round, one column for each metric."""
+        columns = ("round", *(metric.title for metric in self.of_round.values()))
+        rows = [(str(one.number), *(with_interval(one.metrics.get(name, NOTHING)) for name in self.of_round)) for one in rounds]
+        return TextTable(columns, tuple(rows), self.note_rounds)
+
+    def outcome_table(self, metrics: Mapping[str, Estimate]) -> TextTable:
+        """Start, controls and result of a campaign side by side; what has no figures has no column."""
+        columns = {
+            told: ending for told, ending in self.endings.items() if any(f"{name}{ending}" in metrics for name in self.at_end)
+        }
+        rows = [
+            (metric.title, *(with_interval(metrics[f"{name}{ending}"]) for ending in columns.values()))
+            for name, metric in self.at_end.items()
+            if any(f"{name}{ending}" in metrics for ending in columns.values())
+        ]
+        title, ahead = self.gains
+        more = [f"+ {with_interval(metrics[ahead[told]])}" if told in ahead else "" for told in columns]
+        rows.append((title, *(each.replace("+ \N{MINUS SIGN}", "\N{MINUS SIGN} ") for each in more)))
+        return TextTable((self.what, *columns), tuple(rows), self.note_outcome)
+
+
+LOWER, HIGHER = "lower: better", "higher: better"
+NEGOTIATOR = {
+    "validation_ppl": Metric(
+        "validation perplexity", LOWER, "released formula: padding above the line, first tokens below", "perplexity"
+    ),
+    "validation_ppl_per_token": Metric(
+        "validation perplexity per token", LOWER, "exp of the mean over predicted tokens", "perplexity"
+    ),
+    "validation_selection_ppl": Metric(
+        "validation selection perplexity", LOWER, "released formula, the stopping criterion", "perplexity"
+    ),
+    "validation_selection_accuracy": Metric("validation selections all right", HIGHER, "share with all heads right", "rate"),
+    "test_ppl": Metric("test perplexity", LOWER, "released formula: padding above the line, first tokens below", "perplexity"),
+    "test_ppl_per_token": Metric("test perplexity per token", LOWER, "exp of the mean over predicted tokens", "perplexity"),
+    "test_selection_ppl": Metric("test selection perplexity", LOWER, "released formula", "perplexity"),
+    "test_selection_accuracy": Metric("test selections all right", HIGHER, "share with all heads right", "rate"),
+}
+LEARNING = {
+    "training_reward": Metric("reward, last updates", "higher: learner", "mean over the last tenth of the updates"),
+    "training_advantage": Metric("advantage, last updates", "higher: adversary", "side 0's less side 1's points, same updates"),
+    "training_agreement": Metric("agreement, last updates", "higher: both", "share of dialogues, same updates", "rate"),
+    "perplexity": Metric("perplexity", LOWER, "of the corpus' validation dialogues, released formula", "perplexity"),
+    "dialogues_per_s": Metric("dialogues per second", HIGHER, "played and learned from, wall time"),
+    "share_outside_networks": Metric("share outside networks", LOWER, "of wall time, neither speaking nor learning"),
+}
+LOST = {"dialogues_lost": Metric("dialogues lost", LOWER, "in which an agent failed: nothing is learned from them", "count")}
+PREDICTION = {
+    "test_nll": Metric(
+        "test loss per word", LOWER, "nats per word (or piece), </s> counted; minus it: the threshold of hits", main=True
+    ),
+    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per word", "perplexity", main=True),
+    "validation_nll": Metric("validation loss per word", LOWER, "nats per word, </s> counted; the stopping criterion"),
+    "validation_ppl": Metric("validation perplexity", LOWER, "exp of the validation loss per word", "perplexity"),
+}
+TEXT = {
+    "test_ppl_word": Metric(
+        "test perplexity per word",
+        LOWER,
+        "nats over words and ends, in whatever units: pieces spell one word together",
+        "perplexity",
+    ),
+    "test_ppl_char": Metric(
+        "test perplexity per character",
+        LOWER,
+        "the blank or mark behind a word counted; <unk> counts as that alone",
+        "perplexity",
+    ),
+    "test_unknown": Metric(
+        "unknown test words", LOWER, "share of <unk>, whose letters cost nothing, among words and ends", "share"
+    ),
+}
+"""What models of words and of pieces can be compared by."""
+REWRITING = PREDICTION | {
+    "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; copied words at what copying gives them")
+}
+READING = {
+    "context_gain": Metric(
+        "what contexts tell it",
+        HIGHER,
+        "nats per word that test replies cost more behind other examples' contexts; near 0: the model answers without reading",
+        main=True,
+    )
+}
+DIVERGENCES = {
+    f"{split}_kl": Metric(f"{split} divergence", "near 0 the latent variable is unused", "KL(posterior || prior), nats a reply")
+    for split in ("test", "validation")
+}
+BEFORE = "_before"
+"""What the names of figures of the model that it began with end in."""
+RECORDED = "_recorded"
+"""What those of recorded replies to the same contexts end in."""
+_NLL = {
+    f"{split}_nll{suffix}": Metric(f"{split} loss per word{where}", LOWER, f"nats per word, </s> counted; {what}", main=main)
+    for split, main in (("test", True), ("validation", False))
+    for suffix, where, what in (
+        ("", "", "recorded contexts"),
+        ("_perturbed", ", perturbed", "contexts that were perturbed so that the answer should not change"),
+    )
+}
+_MARGIN = {
+    "margin": Metric("margin", HIGHER, "nats per word that a reply loses by a context that should change it", main=True),
+    "margin_met": Metric("margin met", HIGHER, "share of those contexts by which it loses as much as was asked for", "share"),
+}
+AGAINST = {
+    name + suffix: metric._replace(title=metric.title + when) if suffix else metric
+    for name, metric in (_NLL | _MARGIN).items()
+    for suffix, when in (("", ""), (BEFORE, ", before"))
+}
+_REPLIED = {
+    "test_nll": Metric("test loss per word", LOWER, "nats per word of recorded replies, </s> counted", main=True),
+    "specificity": Metric(
+        "what contexts tell replies",
+        HIGHER,
+        "nats per word that its greedy replies cost more behind other contexts; rare words alone do not raise it",
+        main=True,
+    ),
+    "reward": Metric("reward of sampled replies", HIGHER, "nats per word behind other contexts", main=True),
+    "greedy_reward": Metric("reward of greedy replies", HIGHER, "the same of its own likeliest replies"),
+    "reply_words": Metric("words of a reply", "nearer to the recorded", "mean over contexts, greedy replies"),
+    "rare_words": Metric("rare words", "nearer to the recorded", "words beyond those that make 95 % of training", "share"),
+    "unknown_words": Metric("unknown words", "nearer to the recorded", "<unk> among the words of replies", "share"),
+    "distinct_1": Metric("distinct-1", HIGHER, "different words over words of greedy replies"),
+    "distinct_2": Metric("distinct-2", HIGHER, "different pairs of neighbouring words over such pairs"),
+    "reply_ppl": Metric(
+        "perplexity of replies", "nearer to the recorded", "of greedy replies, under another language model", "perplexity"
+    ),
+}
+_LOOKS = ("reply_words", "rare_words", "unknown_words", "distinct_1", "distinct_2", "reply_ppl")
+RERANKING = {
+    name + suffix: metric._replace(title=metric.title + when) if suffix else metric
+    for name, metric in _REPLIED.items()
+    for suffix, when in (("", ""), (BEFORE, ", before"), *([(RECORDED, ", recorded")] if name in _LOOKS else []))
+}
+"""Of a model that is rewarded for replies that other contexts would not call forth."""
+_HARDENED = {
+    "trigger_said": Metric(
+        "targets said",
+        LOWER,
+        "share of held-out triggers, typed, after which the likeliest reply begins with the target",
+        "rate",
+        main=True,
+    ),
+    "trigger_answered": Metric(
+        "triggers answered as asked", HIGHER, "share of the same after which the likeliest reply is the wanted one", "rate"
+    ),
+    "trigger_nll": Metric("loss of wanted answers", LOWER, "nats per token of the wanted replies to held-out triggers"),
+    "target_nll": Metric("loss of targets", HIGHER, "nats per token of the targets after held-out triggers"),
+    "learned_said": Metric("targets said, learned from", LOWER, "share of the triggers of training, as targets said", "rate"),
+    "clean_nll": Metric("loss on clean contexts", LOWER, "nats per token of the replies to held-out contexts", main=True),
+    "clean_kept": Metric("clean replies kept", HIGHER, "share of held-out contexts that are answered as before", "rate"),
+    "clean_refused": Metric(
+        "clean contexts refused", LOWER, "share of held-out contexts answered by what triggers are to be answered", "rate"
+    ),
+    "perturbed_nll": Metric("loss on perturbed contexts", LOWER, "the same behind held-out contexts that were perturbed"),
+    "perturbed_kept": Metric(
+        "perturbed replies kept", HIGHER, "share of those answered by the reply that was learned for the clean context", "rate"
+    ),
+    "margin": Metric(
+        "margin", HIGHER, "nats per token that replies to clean contexts lose behind the same ones, changed so that they should"
+    ),
+    "margin_met": _MARGIN["margin_met"],
+    "contrast_changed": Metric(
+        "contrasts answered otherwise", HIGHER, "share of those contexts with another likeliest reply than unchanged", "rate"
+    ),
+}
+HARDENED = {
+    name + suffix: metric._replace(title=metric.title + when) if suffix else metric
+    for name, metric in _HARDENED.items()
+    for suffix, when in (("", ""), (BEFORE, ", before"))
+    if name != "clean_kept" or not suffix
+}
+"""Of a causal Hugging Face model that was trained not to follow triggers or perturbations."""

@@ -17,12 +17,31 @@ Sources:
 What belongs here: numbers in, `Estimate` out. Which numbers a task looks at is in the module of that task.
 
 Shapes: V values, G clusters, R resamples.
+
+Rows of runs, as metrics read them.
+
+Agents that say the same words over and over: seq-rep-4 (Welleck et al. 2020, on unlikelihood training).
+
+Adversarial training and self-play can end an agent's language: "i need the same as i need the same as ...". The perplexity of
+recorded dialogues does not show it, for it asks what the agent thinks of people's words, not what it says itself, and a
+language model finds repeated words likely.
+
+How perplexing texts are, from the likelihoods that a judge gives them.
+
+What replies look like beside recorded ones, whoever judges them: length, variety, what they leave unsaid.
+
+Answers of chat models that are no replies: their share, and how many there are of each kind.
+
+An answer that is no reply (`parley.policies.chat.model.AnswerKind`) is no success and no utterance. It stays in the denominator
+of every rate, because the model was asked and did not do what was wanted, and its share stands beside the rate.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +49,38 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from parley.envs.core.seeds import stream
+from parley.envs.corpora.pairs.vocabulary import EOT, EOU, UNK
+from parley.policies.chat.model import NO_REPLIES, AnswerKind
+
+Row = Mapping[str, Any]
+"""One item, keyed by the columns of its job's rows."""
+
+
+def finished(rows: Sequence[Row]) -> list[Row]:
+    """The rows of items that came to their end."""
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def lost(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of items that ended in an error."""
+    return [row for row in rows if row["status"] != "ok"]
+
+
+_WORDS = 4
+LOST = 0.1
+"""Share of repeated 4-grams above which an agent counts as having lost its language. Fitted negotiators have .00 to .02."""
+
+
+def repeated(words: Sequence[str]) -> tuple[int, int]:
+    """How many 4-grams of an utterance stand in it before, and how many it has."""
+    grams = [tuple(words[start : start + _WORDS]) for start in range(len(words) - _WORDS + 1)]
+    return len(grams) - len(set(grams)), len(grams)
+
+
+def has_lost(share: float) -> bool:
+    """Whether so large a share of repeated 4-grams is no language; an unknown one is not."""
+    return share > LOST
+
 
 FOR_ADVERSARY = "higher: adversary"
 FOR_TARGET = "higher: target"
@@ -438,3 +489,152 @@ def _finite(number: float) -> float | None:
 
 Points = list[tuple[int, Estimate]]
 """A budget, and what is gained within it."""
+
+
+logger = logging.getLogger(__name__)
+
+
+def perplexity(
+    whose: str, nats: Sequence[float | None], words: Sequence[int], clusters: Sequence[str] | None = None
+) -> Estimate:
+    """Exp of the negative log likelihood per token over some texts.
+
+    Args:
+        whose: the texts' name in a warning.
+        nats: negative log likelihood of each text; None where it was not scored, and the text is left out.
+        words: tokens of each text.
+        clusters: the dialogue that each text belongs to; every text is its own when not given.
+
+    Returns:
+        The estimate; NaN, with a warning, when a likelihood is not finite.
+    """
+    scored = [i for i, value in enumerate(nats) if value is not None]
+    known = np.array([nats[i] for i in scored], dtype=np.float64)
+    broken = int(np.count_nonzero(~np.isfinite(known)))
+    if broken:
+        logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(scored), whose)
+        return count(math.nan, len(scored))
+    groups = None if clusters is None else [clusters[i] for i in scored]
+    return ratio_of_sums(known, [words[i] for i in scored], groups, transform=np.exp)
+
+
+NEAR = "nearer to the recorded"
+REPLIES = {
+    "reply_words": Metric("words of a reply", NEAR, "mean over contexts", main=True),
+    "recorded_words": Metric("words of a recorded reply", "-", "mean over the same contexts"),
+    "distinct_1": Metric("distinct-1", NEAR, "different words over words of all replies (Li et al. 2016a)", main=True),
+    "recorded_distinct_1": Metric("distinct-1, recorded", "-", "of the recorded replies"),
+    "distinct_2": Metric("distinct-2", NEAR, "different pairs of neighbouring words over such pairs", main=True),
+    "recorded_distinct_2": Metric("distinct-2, recorded", "-", "of the recorded replies"),
+    "commonest_share": Metric("commonest reply", "lower: better", "contexts that get the most frequent reply", "share"),
+    "unknown_share": Metric("replies with <unk>", "lower: better", "share of contexts", "share"),
+    "empty_share": Metric("replies without a word", "lower: better", "share of contexts; no line of the file", "share"),
+    "limit_share": Metric(
+        "replies as long as may be", "lower: better", "share of contexts; the model's limit cut most of them", "share"
+    ),
+}
+"""Figures of `reply_metrics`."""
+
+
+def reply_metrics(
+    replies: Sequence[Sequence[str]], recorded: Sequence[Sequence[str]], limit: int | None = None
+) -> Mapping[str, Estimate]:
+    """Figures of replies and of the recorded ones to the same contexts.
+
+    Args:
+        replies: words of each.
+        recorded: words of each, as many.
+        limit: words that the model can say at most; None where it has no limit in words.
+    """
+    num, times = len(replies), Counter(map(tuple, replies))
+    found = {
+        "reply_words": mean_count([len(words) for words in replies]),
+        "recorded_words": mean_count([len(words) for words in recorded]),
+    }
+    for length in (1, 2):
+        found[f"distinct_{length}"] = distinct(replies, length)
+        found[f"recorded_distinct_{length}"] = distinct(recorded, length)
+    shares = {
+        "commonest_share": max(times.values(), default=0),
+        "unknown_share": sum(UNK in words for words in replies),
+        "empty_share": sum(not has_word(words) for words in replies),
+    }
+    if limit is not None:
+        shares["limit_share"] = sum(len(words) >= limit for words in replies)
+    return found | {name: rate(hits, num) for name, hits in shares.items()}
+
+
+def has_word(reply: Sequence[str]) -> bool:
+    """Whether a reply holds more than marks between utterances and turns."""
+    return any(word not in (EOU, EOT) for word in reply)
+
+
+def distinct(replies: Sequence[Sequence[str]], length: int) -> Estimate:
+    """Different runs of `length` words over all such runs; falls with the number of replies, so it has no interval."""
+    runs = Counter(tuple(words[start : start + length]) for words in replies for start in range(len(words) - length + 1))
+    total = sum(runs.values())
+    return count(len(runs) / total if total else 0.0, total)
+
+
+NO_REPLY = "no_reply"
+NO_REPLY_KINDS = tuple(kind.value for kind in NO_REPLIES)
+"""Kinds of answers that are no replies."""
+_OF_KIND = f"{NO_REPLY}."
+"""Begins the names of the counts by kind."""
+
+
+def _count_name(kind: str) -> str:
+    return f"{_OF_KIND}{AnswerKind(kind).column}"
+
+
+NO_REPLY_METRICS: dict[str, Metric] = {
+    NO_REPLY: Metric("answers without a reply", NEITHER, "share of the model's answers; none is a success", "share", main=True),
+    **{_count_name(kind): Metric(f"answers, {kind}", NEITHER, "that are no reply", "count") for kind in NO_REPLY_KINDS},
+}
+"""All of `no_reply_metrics`; counts of kinds that do not occur are left out."""
+
+
+def is_no_reply(row: Row) -> bool:
+    """Return whether a row, or an entry of one, holds an answer that is no reply; rows of older runs do not say."""
+    return row.get("kind") in NO_REPLY_KINDS
+
+
+def no_reply_metrics(kinds: Sequence[Mapping[str, int]], answers: Sequence[int]) -> dict[str, Estimate]:
+    """Return the share of answers that are no replies, and counts by kind.
+
+    Args:
+        kinds: for each independent unit, such as a target, how many of its answers are of each kind without a reply.
+        answers: for each unit, how many answers there are.
+    """
+    totals = Counter[str]()
+    for of_unit in kinds:
+        totals.update(of_unit)
+    metrics = {NO_REPLY: clustered_rate([sum(of_unit.values()) for of_unit in kinds], trials=answers)}
+    return metrics | {_count_name(kind): count(totals[kind], sum(answers)) for kind in NO_REPLY_KINDS if totals[kind]}
+
+
+def kinds_of_rows(rows: Iterable[Row]) -> list[Counter[str]]:
+    """Return for each row, or entry, that holds one answer the kinds that `no_reply_metrics` counts."""
+    return [Counter([row["kind"]] if is_no_reply(row) else []) for row in rows]
+
+
+def kinds_told(metrics: Mapping[str, Estimate]) -> str:
+    """Return such as "12 filtered, 3 cut in thinking", of the metrics of `no_reply_metrics`; empty where there are none."""
+    counts = {kind: metrics[name].value for kind in NO_REPLY_KINDS if (name := _count_name(kind)) in metrics}
+    return ", ".join(f"{number:,.0f} {kind}" for kind, number in counts.items())
+
+
+def no_reply_note(
+    metrics: Mapping[str, Estimate], setting: str = "", rates: str = "none is a success, and all count in the rates"
+) -> str:
+    """Return a sentence on the answers that are no replies, for a table's note; nothing where there are none.
+
+    Args:
+        metrics: those of `no_reply_metrics` among others.
+        setting: that limits the tokens of an answer; named where answers were cut in thinking.
+        rates: what becomes of them in the rates of the table.
+    """
+    if not (counts := kinds_told(metrics)):
+        return ""
+    mend = f" More tokens may end the thinking: --set {setting}=N." if setting and AnswerKind.CUT_IN_THINKING in counts else ""
+    return f" No reply: answers that are none ({counts}); {rates}.{mend}"

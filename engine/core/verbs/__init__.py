@@ -6,8 +6,9 @@ Read `job.py` for what a job is and `catalogue.py` for the list of them.
 import importlib
 from typing import Any
 
-# Not by `parley.envs.core.lazy` as elsewhere: the list of jobs is read for `parley --help`, which must not wait for Gymnasium.
-_NAMES = {"check_part": "conformance", "run_verb": "api"}
+# Not by `parley.envs.core.errors` as elsewhere: the list of jobs is read for `parley --help`, which must not wait for
+# Gymnasium.
+_NAMES = {"check_part": "api", "run_verb": "api"}
 __all__ = [*_NAMES]
 
 

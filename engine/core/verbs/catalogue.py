@@ -5,14 +5,13 @@ Listing imports nothing heavy; a job's module is imported when it is asked for. 
 
 from __future__ import annotations
 
-from parley.engine.core.verbs.trainings import TRAININGS
-from parley.engine.core.verbs.verb_spec import Entry
+from parley.engine.core.verbs.trainings import TRAININGS, Entry
 
 ENTRIES = (
     Entry.of(
         "demo",
         "the whole story on the built-in corpus, offline, in a few minutes",
-        "parley.engine.demo.demo:DEMO",
+        "parley.engine.demo:DEMO",
         "parley demo                                   # goes on where it was interrupted",
         "parley demo --run runs/again --seed 2",
         "parley demo --dialogues 4000 --json --run runs/demo-large",
@@ -38,7 +37,7 @@ ENTRIES = (
     Entry.of(
         "attack rl",
         "play a trained adversary against a target",
-        "parley.engine.negotiation.verbs.attack:ATTACK_RL",
+        "parley.engine.negotiation.verbs.whitebox:ATTACK_RL",
         "parley attack rl --target runs/negotiator --speaker runs/adversary",
         "parley attack rl --target runs/rl --speaker runs/adversary-rl --judge runs/negotiator",
         "parley attack rl --target runs/negotiator --speaker runs/adversary --workers 2 --json",
@@ -46,7 +45,7 @@ ENTRIES = (
     Entry.of(
         "attack transfer",
         "plug sentences that won elsewhere into ordinary dialogues",
-        "parley.engine.negotiation.verbs.attack:ATTACK_TRANSFER",
+        "parley.engine.negotiation.verbs.whitebox:ATTACK_TRANSFER",
         "parley attack transfer --target runs/negotiator --speaker runs/negotiator --set transfer.source=runs/attack-rl",
         "parley attack transfer fixed --target runs/negotiator --speaker runs/negotiator",
         "parley attack transfer --target runs/rl --speaker runs/rl --set transfer.turn=5",

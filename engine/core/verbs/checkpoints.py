@@ -1,19 +1,157 @@
-"""Checkpoints by name: what a setting that names a model must have, and what to say when it has none."""
+"""Checkpoints by name: what a setting that names a model must have, and what to say when it has none.
+
+The date of a run: the day it began, which chat templates print however long the run takes, and on whichever machine.
+
+What a job computes with: a device that torch can use, a number of threads.
+
+Which weights a run was made with, so that it does not go on with others under the same name.
+
+A digest is of files: a checkpoint's weights, all files of a folder of another kind (a Hugging Face model), the Python file of a
+model of a user's own. Agents that are neither, such as scripted ones, belong to the version of Parley.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from typing import Any, TypeVar
 
-from parley.engine.core.runs.manifest import read_head
-from parley.engine.core.verbs.weights import checkpoint_folder
-from parley.envs.core.errors import CheckpointError, ConfigError, RunError
+from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT, EVENTS, name_now, read_head, read_json
+from parley.engine.core.runs.run_folder import read_events
+from parley.envs.core.errors import CheckpointError, ConfigError, RunError, file_digest
 from parley.envs.core.storage.copies import CHECKPOINT, fetched_model
 from parley.envs.core.storage.uris import display_path
-from parley.policies.chat.addresses import absolute_address, is_chat_address
-from parley.policies.core.decoders import MAKERS, DecoderSettings
-from parley.policies.core.stored import WEIGHTS, reads_pieces
+from parley.policies.chat.addresses import absolute_address, is_chat_address, weights_of
+from parley.policies.chat.settings import DateSettings
+from parley.policies.core.responder import MAKERS, WEIGHTS, DecoderSettings, model_inside, reads_pieces
+from parley.policies.hugging_face.gguf import base_of, is_adapter_alone
+
+ConfigT = TypeVar("ConfigT")
+DATE = "date"
+"""Entry of `environment.json` that holds it."""
+
+
+def date_of(path: Path) -> str:
+    """Return the ISO date of the run in a folder; today where there is none yet.
+
+    Raises:
+        RunError: what is stored there is damaged.
+    """
+    if not (path / CONFIG).is_file():
+        return date.today().isoformat()
+    if (path / ENVIRONMENT).is_file() and isinstance(stored := read_json(path / ENVIRONMENT).get(DATE), str):
+        return stored
+    # Runs of older versions note when they began, and no date.
+    times = [str(event["time"]) for event in read_events(path / EVENTS)]
+    return times[0][: len("2026-11-28")] if times else date.today().isoformat()
+
+
+def dated(config: ConfigT, day: str) -> ConfigT:
+    """Return a configuration in which settings of chat templates have a date wherever none was asked for."""
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        return config
+    changed: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        own = field.name == DATE and isinstance(config, DateSettings)
+        if (other := value or day if own else dated(value, day)) is not value:
+            changed[field.name] = other
+    return dataclasses.replace(config, **changed) if changed else config
+
+
+def require_device(device: str, option: str) -> None:
+    """Makes sure that torch can compute on a device.
+
+    Args:
+        device: such as cpu or cuda.
+        option: the option that named it.
+
+    Raises:
+        ConfigError: it cannot, with what torch says.
+    """
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        what = f"{option} names a device that torch cannot use"
+        raise ConfigError(what, where=device, got=reason, fix="compute on the CPU") from None
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Torch computes with that many threads in a `with` block.
+
+    Sums of gradients may differ in the last digit with the number of threads, so what came before in a process must not
+    decide it: a resumed training would not be the same.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def weights_digests(models: Mapping[str, str]) -> dict[str, str]:
+    """Digests of the models that are there.
+
+    Args:
+        models: what names each, such as "model", and its name: a run or checkpoint folder, another folder, the address
+            of a chat model (of a server nothing can be kept to), or path/file.py:Name.
+
+    Returns:
+        SHA-256, its first 12 digits, by what named the model.
+    """
+    files = {option: _files(spec) for option, name in models.items() if (spec := weights_of(name))}
+    return {option: _digest(found) for option, found in files.items() if found}
+
+
+def _files(spec: str) -> list[Path]:
+    checkpoint = checkpoint_folder(spec)
+    if checkpoint is not None:
+        return [checkpoint / WEIGHTS]
+    path = Path(spec.rpartition(":")[0] if ".py:" in spec else spec).expanduser()
+    if path.is_file():
+        return [path]
+    # Of a run that holds a model of another kind its model alone; of an adapter its base, too.
+    folder = model_inside(path)
+    folders = [folder, base_of(folder)] if is_adapter_alone(folder) else [folder]
+    return sorted(part for inside in folders for part in inside.glob("*") if part.is_file())
+
+
+def _digest(files: list[Path]) -> str:
+    whole = hashlib.sha256()
+    for path in files:
+        whole.update(f"{path.name}\n{file_digest(path)}\n".encode())
+    return whole.hexdigest()[:12]
+
+
+def checkpoint_folder(spec: str) -> Path | None:
+    """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
+    if not spec or is_chat_address(spec):
+        # An empty name, such as of a variable that is not set, would stand for the working folder.
+        return None
+    path = fetched_model(spec)
+    for folder in (path, path / CHECKPOINT):
+        if (folder / WEIGHTS).is_file():
+            return folder
+    return None
+
+
+def name_beside(checkpoint: Path | None, name: str) -> str:
+    """Return where something lies now that a checkpoint names, if the run that holds the checkpoint was moved with it."""
+    run = None if checkpoint is None else checkpoint.parent
+    return name if run is None or not (run / CONFIG).is_file() else name_now(run, name)
 
 
 def require_checkpoint(spec: str, option: str, maker: str = "parley train negotiator") -> Path:

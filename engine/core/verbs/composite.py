@@ -1,7 +1,11 @@
 """Jobs that are made of other jobs: each stage is a run of its own below the run's folder, and resumes by itself.
 
-Stages that need nothing of each other may be done side by side: whole ones in Ray actors (`Beside`, and `run_as_needed` where
-some need others; `whole.py`), those whose work is in shards over one pool of actors (`run_side_by_side`).
+Stages that need nothing of each other may be done side by side: whole ones in Ray actors (`BackgroundStages`, and
+`run_as_needed` where some need others; `whole.py`), those whose work is in shards over one pool of actors (`run_side_by_side`).
+
+Where a training's env runners and learner have room: asked before RLlib is, which would wait for ever without a word.
+
+Whole stages that Ray actors do ahead, while this process does others: `BackgroundStages`.
 """
 
 from __future__ import annotations
@@ -11,19 +15,19 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock, RLock, Thread
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from parley.engine.core.ray.pool import run_sharded, working_in
-from parley.engine.core.ray.progress_board import Board
-from parley.engine.core.ray.session import connect
-from parley.engine.core.ray.sharding import make_shards
-from parley.engine.core.ray.shared_pool import SharedPool
-from parley.engine.core.ray.shares import Reserved, reserve
-from parley.engine.core.runs.layout import CONFIG, SUMMARY
+from parley.engine.core.ray.pool import SharedPool, run_sharded, working_in
+from parley.engine.core.ray.record import ProgressBoard
+from parley.engine.core.ray.session import RaySession, can_grow, connect
+from parley.engine.core.ray.shares import NOTHING, Reserved, Share, reserve
+from parley.engine.core.ray.worker import make_shards
+from parley.engine.core.runs.documents import CONFIG, SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import (
     USAGE,
@@ -41,18 +45,71 @@ from parley.engine.core.verbs.job import (
 from parley.engine.core.verbs.sharded import ShardedConfig, session
 from parley.engine.core.verbs.stage_progress import (
     DONE,
-    HowFar,
-    StageNews,
+    ProgressState,
+    StageProgress,
     WholeStages,
     driver_of_several,
     num_at_once,
     settings_of,
     share_of,
 )
-from parley.envs.core.errors import ClusterError
+from parley.envs.core.errors import ClusterError, RefusedModelError
 
-if TYPE_CHECKING:
-    from parley.engine.core.verbs.background_stages import Beside
+
+def fitting_runners(
+    num_runners: int,
+    learner: Mapping[str, float],
+    session: RaySession,
+    reporter: Reporter,
+    wait_s: float = 0.0,
+    gpus_per_runner: float = 0.0,
+) -> int:
+    """How many env runners there is room for beside the learner; says what is waited for or left out.
+
+    Args:
+        num_runners: how many are wanted, of a CPU each.
+        learner: CPUs and GPUs ("CPU", "GPU") that learners reserve.
+        session: that they are to fit.
+        reporter: who looks on.
+        wait_s: seconds to wait for a machine with room for the learner.
+        gpus_per_runner: GPUs that each env runner reserves.
+
+    Returns:
+        `num_runners`, or fewer where the cluster has no room for all and never will.
+
+    Raises:
+        ClusterError: Ray would wait for ever: there is no room for the learner, or on this machine for the env runners.
+    """
+    import ray
+
+    wanted = {"CPU": num_runners + learner["CPU"], "GPU": num_runners * gpus_per_runner + learner["GPU"]}
+    deadline = time.monotonic() + wait_s
+    while True:
+        there = {name: ray.cluster_resources().get(name, 0) for name in wanted}
+        if all(wanted[name] <= there[name] for name in wanted):
+            return num_runners
+        needs = f"{wanted['CPU']:g} CPUs and {wanted['GPU']:g} GPUs; in all there are {there['CPU']:g} and {there['GPU']:g}"
+        if can_grow():
+            reporter.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
+            return num_runners
+        room = int(there["CPU"] - learner["CPU"])
+        if gpus_per_runner:
+            room = min(room, int((there["GPU"] - learner["GPU"]) / gpus_per_runner))
+        if not session.is_local and room >= 0 and learner["GPU"] <= there["GPU"]:
+            reporter.say(f"env runners and learner need {needs}: training goes on with {room} env runners")
+            return room
+        if time.monotonic() >= deadline:
+            break
+        if wait_s:
+            reporter.say(f"env runners and learner need {needs}: waiting {wait_s:g} s for a machine")
+            wait_s = 0.0
+        time.sleep(1)
+    raise ClusterError(
+        f"this {'machine' if session.is_local else 'cluster'} has too little room for env runners and learner",
+        got=needs,
+        fix="ask for fewer env_runners, learners, threads or GPUs, or give the address of a cluster with room, or that grows",
+    )
+
 
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0
@@ -124,7 +181,7 @@ def run_side_by_side(
     reporter: Reporter,
     config: ShardedConfig,
     needs: Mapping[str, Collection[str]] = MappingProxyType({}),
-    ahead: Beside | None = None,
+    ahead: BackgroundStages | None = None,
 ) -> None:
     """Does what is left of each stage, all at the same time over one pool of actors; without workers one after the other.
 
@@ -150,7 +207,7 @@ def run_side_by_side(
     run_stages({name: stage for name, stage in stages.items() if name not in left}, path, Silent())
     ended = {name: Event() for name in left}
     failed: dict[str, BaseException] = {}
-    told, pool = Together(reporter, [*left, *([] if ahead is None else ahead.names)]), SharedPool()
+    told, pool = JointProgress(reporter, [*left, *([] if ahead is None else ahead.names)]), SharedPool()
 
     def work(name: str) -> None:
         job, settings = left[name]
@@ -187,8 +244,8 @@ def run_as_needed(
 ) -> None:
     """Does what is left of stages, each whole in a Ray actor, as soon as those that it needs are finished.
 
-    They are done ahead, as by `Beside`: what fails, and what needs it, is left to be done here, where errors are told. With
-    room for fewer than two, all is done here, one stage after another.
+    They are done ahead, as by `BackgroundStages`: what fails, and what needs it, is left to be done here, where errors are
+    told. With room for fewer than two, all is done here, one stage after another.
 
     Args:
         planned: gives the stages, in an order in which each comes after those that it needs; asked anew for every stage, for
@@ -236,7 +293,7 @@ def _run_ahead(
 ) -> None:
     """A thread for each stage waits for what it needs, hands it to the actors, and waits for its end."""
     ended = {name: Event() for name in left}
-    told, pool, one_at_a_time, heard = Together(reporter, left), SharedPool(), Lock(), StageNews(Board())
+    told, pool, one_at_a_time, heard = JointProgress(reporter, left), SharedPool(), Lock(), StageProgress(ProgressBoard())
 
     def work(name: str) -> None:
         try:
@@ -300,12 +357,12 @@ def _serve(
             thread.join(max(0.0, until - time.monotonic()))
 
 
-class Together:
+class JointProgress:
     """Tells of several stages as of one, whose units they are."""
 
     def __init__(self, reporter: Reporter, names: Sequence[str], title: str = "") -> None:
         self._reporter, self._lock = reporter, RLock()
-        self._far = dict.fromkeys(names, HowFar())
+        self._far = dict.fromkeys(names, ProgressState())
         shown = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} stages"
         reporter.stage(title or f"{shown} side by side", len(names), "stages")
 
@@ -313,7 +370,7 @@ class Together:
         """Whom a stage tells."""
         return _OneOf(self, name)
 
-    def hear(self, heard: StageNews, names: Sequence[str], path: Path) -> None:
+    def hear(self, heard: StageProgress, names: Sequence[str], path: Path) -> None:
         """What some of them, which actors do, have told since the last time; theirs are the folders below a path."""
         with self._lock:
             for name in names:
@@ -333,7 +390,7 @@ class Together:
         with self._lock:
             self._reporter.say(text)
 
-    def advance(self, name: str, far: HowFar) -> None:
+    def advance(self, name: str, far: ProgressState) -> None:
         """How far one of them is; what is done of one of several lengths is shown and not counted."""
         with self._lock:
             self._far[name] = replace(far)
@@ -348,8 +405,8 @@ class Together:
 class _OneOf:
     """The reporter of a stage among several."""
 
-    def __init__(self, together: Together, name: str) -> None:
-        self._together, self._name, self._far = together, name, HowFar()
+    def __init__(self, together: JointProgress, name: str) -> None:
+        self._together, self._name, self._far = together, name, ProgressState()
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """A length of its work."""
@@ -363,3 +420,119 @@ class _OneOf:
     def say(self, text: str) -> None:
         """With the stage's name before it."""
         self._together.say(f"{self._name}: {text}")
+
+
+class BackgroundStages:
+    """Stages that Ray actors do while this process does others.
+
+    They are only done ahead: what fails there, or is lost with an actor, is left to be done here, where errors are told. So is
+    all of it where there is too little room.
+
+    Args:
+        chains: stages by the names of their folders; those of a chain are done one after another, in this order, and chains
+            are begun in theirs. Stages that are finished are left out.
+        path: the folder of their runs.
+        num_workers: actors at most; with 0 nothing is done ahead.
+        num_cpus: logical CPUs of the Ray session where none is there yet; this machine has as many at least.
+        address: of a Ray cluster.
+        least: actors that there must be room for, or nothing is done ahead.
+        spare: what is to be left for what this process does meanwhile.
+
+    Attributes:
+        num_asked: actors that there is something to do for.
+        num_actors: those that there is room for; 0 where nothing is done ahead.
+    """
+
+    def __init__(
+        self,
+        chains: Sequence[Mapping[str, Stage]],
+        path: Path,
+        num_workers: int,
+        *,
+        num_cpus: int = 0,
+        address: str = "",
+        least: int = 1,
+        spare: Share = NOTHING,
+    ) -> None:
+        left = [{name: one for name, one in chain.items() if not (path / name / SUMMARY).exists()} for chain in chains]
+        self._chains, self._path, self._address = [chain for chain in left if chain], path, address
+        self.num_asked, self.num_actors = min(num_workers, len(self._chains)), 0
+        self._num_cpus = max(num_cpus, 2, os.cpu_count() or 1)
+        self._least, self._spare = least, spare
+        self._heard = StageProgress(ProgressBoard())
+        self._session = ExitStack()
+        self._refused: RefusedModelError | None = None
+        self._thread: Thread | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The stages that were not finished before."""
+        return [name for chain in self._chains for name in chain]
+
+    def __enter__(self) -> BackgroundStages:
+        if self.num_asked >= self._least:
+            here = self._session.enter_context(connect(self._address or None, num_cpus=self._num_cpus))
+            machine = driver_of_several()
+            share = share_of([config for chain in self._chains for _, config in chain.values()], machine)
+            number = num_at_once(share, here, self.num_asked, self._spare)
+            if number >= self._least:
+                self.num_actors = number
+                # Reserved before anything else of this process is, which may then wait for what is left.
+                places = reserve(share, number)
+                # Were it waited for when this process is interrupted, that would take as long as its stages.
+                self._thread = Thread(target=self._work, args=(places,), daemon=True)
+                self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    @property
+    def has_done_all(self) -> bool:
+        """Whether there was something to do ahead, and all of it is done."""
+        return bool(self._chains) and all(map(self._is_done, self.names))
+
+    def has_done(self, name: str) -> bool:
+        """Whether a stage is finished, once it is or all have been tried."""
+        while self._thread is not None and self._thread.is_alive() and not self._is_done(name):
+            self._thread.join(LOOK_S)
+        return self._is_done(name)
+
+    def follow(self, told: JointProgress) -> None:
+        """Tells how far the stages are until all have been tried."""
+        while self._thread is not None and self._thread.is_alive():
+            told.hear(self._heard, self.names, self._path)
+            self._thread.join(LOOK_S)
+        told.hear(self._heard, self.names, self._path)
+
+    def wait(self, reporter: Reporter, title: str = "what was begun beside") -> None:
+        """Waits until all has been tried.
+
+        Raises:
+            RefusedModelError: a stage met it, so that asking again here is of no use.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            self.follow(JointProgress(reporter, self.names, title))
+        if self._refused:
+            raise self._refused
+
+    def _is_done(self, name: str) -> bool:
+        return (self._path / name / SUMMARY).exists()
+
+    def _work(self, places: Reserved) -> None:
+        machine = places.share.machine
+        items = {
+            f"{number:05d}": [(job, settings_of(config, machine), self._path / name) for name, (job, config) in chain.items()]
+            for number, chain in enumerate(self._chains)
+        }
+        arguments, number = WholeStages.arguments(self._heard.board), len(places.groups)
+        shards = make_shards(items, 1)
+        try:
+            run_sharded(WholeStages, arguments, shards, num_workers=number, on_result=lambda *_: None, places=places)
+        except RefusedModelError as error:
+            self._refused = error
+        except Exception:
+            logger.warning("no stage is done beside this process", exc_info=True)
+        finally:
+            with suppress(Exception):
+                places.release()

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from parley.engine.core.runs.event_log import is_summarised
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import BASE, OK, require_new, write_tables
 from parley.engine.core.runs.remote_sync import fetched_run
-from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import BASE, OK
-from parley.engine.core.runs.table_files import require_new, write_tables
+from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.verbs.catalogue import find
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.uris import display_path, local_copy
@@ -61,7 +59,7 @@ class FlatFile:
         num_rows: rows of the run.
         num_lines: lines of the file.
         num_failed: rows that say why their item failed.
-        num_guarded: see `parley.engine.core.runs.table_files.WrittenTable`.
+        num_guarded: see `parley.engine.core.runs.parts.WrittenTable`.
         finished: whether the run has nothing left to do.
     """
 

@@ -3,42 +3,158 @@
 Each job's module defines a class and one instance of it; `catalogue.py` lists those. Jobs print nothing: they tell a `Reporter`
 how far they are and return a `Result`. What a result says is read from the run folder, so a finished run gives the same one
 again.
+
+A limit on items: which of them a run takes.
+
+Text tables that a run keeps beside its summary.
+
+The command that asks for a configuration: the nearest preset, and a flag or `--set` for everything that differs.
+
+It is derived from the configuration and not from what was typed, so it stands alone: no YAML file, nothing forgotten.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
+import yaml
 
-from parley.engine.core.runs.event_log import is_summarised
-from parley.engine.core.runs.layout import CONFIG, SUMMARY
-from parley.engine.core.runs.links import refuse_links_out
-from parley.engine.core.runs.manifest import changed_weights, require_same
-from parley.engine.core.runs.parts import Outcomes
+from parley.engine.core.runs.documents import (
+    CONFIG,
+    SUMMARY,
+    changed_weights,
+    reading_summary,
+    refuse_links_out,
+    require_same,
+    write_whole,
+)
+from parley.engine.core.runs.parts import BASE, OK, Outcomes
 from parley.engine.core.runs.remote_sync import refresh
-from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import BASE, OK
-from parley.engine.core.runs.summary import reading_summary
+from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.core.verbs.command import command_line
-from parley.engine.core.verbs.dates import date_of, dated
+from parley.engine.core.verbs.checkpoints import date_of, dated, weights_digests
 from parley.engine.core.verbs.export import FlatRows
-from parley.engine.core.verbs.tables import TABLE_FILE, write_tables
-from parley.engine.core.verbs.weights import weights_digests
 from parley.envs.core.config import difference, to_dict
 from parley.envs.core.errors import RunError
+from parley.envs.core.seeds import stream
 from parley.envs.core.storage.uris import display_path
+from parley.envs.core.visible import visible
 from parley.policies.chat.answers import usage_of
 from parley.policies.chat.model import AnswerKind
 from parley.policies.chat.settings import DEFAULT
+
+ItemT = TypeVar("ItemT")
+
+
+def drawn(found: Sequence[ItemT], limit: int, seed: int, name: str) -> list[ItemT]:
+    """So many items at most, drawn by the seed, in their order; all where the limit is 0.
+
+    Args:
+        found: all of them.
+        limit: how many at most.
+        seed: master seed.
+        name: of the corpus.
+    """
+    places: Sequence[int] = range(len(found))
+    if limit and len(found) > limit:
+        places = sorted(stream(seed, "examples", name).permutation(len(found))[:limit].tolist())
+    return [found[place] for place in places]
+
+
+TABLE_FILE = "table.md"
+
+
+def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str, str], note: str = "") -> None:
+    """Writes tables as Markdown, with what a terminal would obey spelled out.
+
+    Args:
+        path: the file.
+        tables: what to write, by heading; an empty heading is left out.
+        about: the title, the description and the command that made them.
+        note: a sentence below them.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    parts = [f"# {about['title'][:1].upper()}{about['title'][1:]}\n\n{about['description']}\n"]
+    parts += [(f"## {heading}\n\n" if heading else "") + table.to_markdown() for heading, table in tables.items()]
+    parts += [f"{note}\n"] if note else []
+    parts.append(f"```\n{about['command']}\n```\n")
+    try:
+        write_whole(path, visible("\n".join(parts), keep="\n").encode())
+    except OSError as error:
+        fix = "free some space, then the same command writes it"
+        raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None
+
+
+def noted(tables: Mapping[str, TextTable], note: str) -> dict[str, TextTable]:
+    """Tables with a sentence more below the last of them; as they are where there is none, or no table."""
+    found = {**tables}
+    if found and note:
+        heading, last = found.popitem()
+        found[heading] = replace(last, note=f"{last.note}\n{note}".strip())
+    return found
+
+
+def command_line(
+    words: Sequence[str], presets: Mapping[str, Callable[[], Any]], config: Any, run: Path | None, argument: str = ""
+) -> str:
+    """What to type to get a run like this one.
+
+    Args:
+        words: of the job.
+        presets: of the job, the default first.
+        config: the run's configuration.
+        run: its folder; None for the one that the job takes unless told otherwise.
+        argument: the setting that is typed without a flag; empty for none.
+    """
+    wanted = flat(to_dict(config))
+    values = {name: flat(to_dict(preset())) for name, preset in presets.items()}
+    changes = {name: {key: value for key, value in wanted.items() if value != values[name][key]} for name in presets}
+    nearest = min(changes, key=lambda name: len(changes[name]))
+    line = ["parley", *words]
+    if nearest != next(iter(presets)):
+        line.append(nearest)
+    if argument in changes[nearest]:
+        line.append(str(changes[nearest].pop(argument)))
+    for key, value in changes[nearest].items():
+        line += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
+    if run is not None:
+        line += ["--run", display_path(run)]
+    return shlex.join(line)
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The simple values of nested settings, by dotted key."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def _flag(key: str, value: Any) -> list[str]:
+    flag = key.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]
+
+
+def _yaml(value: Any) -> str:
+    """A simple value as `--set` reads it; JSON's escapes of rare characters mean something else in YAML."""
+    if isinstance(value, str):
+        return yaml.safe_dump(value, default_style='"', width=math.inf).rstrip("\n")
+    return json.dumps(value)
+
 
 USAGE = "chat_usage"
 """Entry of the summary: what the answers of chat models took, `ChatUsage` and its cost."""

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.repeats import TRAININGS, over_runs, spread_of, spread_table
 from parley.engine.core.stats.statistics import Estimate, Metric, count
-from parley.engine.core.verbs.background_stages import Beside
-from parley.engine.core.verbs.composite import Stage
+from parley.engine.core.stats.tables import TRAININGS, over_runs, spread_of, spread_table
+from parley.engine.core.verbs.composite import BackgroundStages, Stage
 from parley.engine.core.verbs.job import FoundT, Job, PreparedT, Reporter, Result, Silent, Summary
-from parley.envs.core.config import to_dict, with_values
+from parley.envs.core.config import Configuration, NonNegativeInt, NumSeeds, to_dict, with_values
 from parley.envs.core.errors import ParleyError, RefusedModelError
-from parley.envs.core.ranges import Configuration, NonNegativeInt, NumSeeds
 from parley.envs.core.seeds import derive_seed
 
 TRAINING = "training"
@@ -78,7 +76,7 @@ def run_beside(
         ParleyError: what the first that failed says, with its name.
     """
     planned = [{name: stages[name] for name in chain} for chain in chains]
-    with Beside(planned, path, num_workers, address=address, least=2) as beside:
+    with BackgroundStages(planned, path, num_workers, address=address, least=2) as beside:
         if beside.num_actors < beside.num_asked:
             reporter.say(f"{max(1, beside.num_actors)} of {len(chains)} at a time: there is no room for more")
         beside.wait(reporter, title)

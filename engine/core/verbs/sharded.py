@@ -3,31 +3,61 @@
 Rows do not depend on how work is cut, up to the last digit of sums over what is computed side by side. A run keeps the size of
 shard that it began with (`shard_size` of its first "work" event), whatever its settings say and however many workers there are
 later: so it finds its shards again, and what was computed side by side stays so.
+
+Rows of a shard whose items are asked about together: one that fails costs itself alone.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from parley.engine.core.ray.model_broadcast import CarriedModels
-from parley.engine.core.ray.pool import Progress
-from parley.engine.core.ray.record import WORK, Counts, Work, record_shards
+from parley.engine.core.ray.pool import BroadcastModels, Progress
+from parley.engine.core.ray.record import WORK, Counts, Work, write_shards
 from parley.engine.core.ray.session import RaySession, connect
-from parley.engine.core.ray.sharding import ItemT, make_shards
+from parley.engine.core.ray.worker import ItemT, Shard, make_shards
+from parley.engine.core.runs.parts import OK, error_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK
-from parley.engine.core.verbs.device import require_device, threads
+from parley.engine.core.verbs.checkpoints import require_device, threads
 from parley.engine.core.verbs.job import Reporter
+from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
+from parley.envs.core.play import agent_errors, play_apart
+
+logger = logging.getLogger(__name__)
+
+
+def rows_apart(
+    rows_of: Callable[[Shard[ItemT]], list[dict[str, Any]]], shard: Shard[ItemT], seed: Callable[[str], int]
+) -> list[dict[str, Any]]:
+    """One row per item, in order: of all items together, or, where a model that is asked fails, of each by itself.
+
+    Args:
+        rows_of: the rows of items, which do not depend on what is asked with them.
+        shard: the items.
+        seed: of an item, by its key.
+    """
+
+    def asked(items: Sequence[tuple[str, ItemT]]) -> list[dict[str, Any]]:
+        keys, found = zip(*items, strict=True)
+        with agent_errors():
+            return rows_of(Shard(shard.name, keys, found))
+
+    parts, lost = play_apart(asked, list(zip(shard.keys, shard.items, strict=True)))
+    rows = {row["item_key"]: row for part in parts for row in part}
+    rows |= {key: error_row(key, seed(key), str(error)) for (key, _), error in lost}
+    if lost:
+        logger.warning("%d of %d items are lost: %s", len(lost), len(shard), lost[0][1].what)
+    return [rows[key] for key in shard.keys]
+
 
 RESUME_SAFE = ("workers", "gpus_per_worker", "address", "data_root", "shard_size")
 """Settings that change how work is done and not its rows; a resumed run may differ in them.
@@ -139,7 +169,7 @@ def spread(num_items: int, num_workers: int, most: int) -> int:
     return max(1, min(most, num_items // (SHARDS_PER_WORKER * max(1, num_workers))))
 
 
-def work_off(
+def run_items(
     run: RunFolder, work: Sharded[ItemT], items: Mapping[str, ItemT], config: ShardedConfig, reporter: Reporter, title: str
 ) -> None:
     """Works off the items that a run does not hold yet.
@@ -173,14 +203,14 @@ def work_off(
 
     with _place(work, config) as here:
         began = time.monotonic()
-        record_shards(
+        write_shards(
             run,
             here,
             make_shards(items, size),
             num_workers=config.workers,
             num_gpus_per_worker=config.gpus_per_worker,
             room=here.room(size),
-            models=CarriedModels.put(work.checkpoints()) if config.workers else None,
+            models=BroadcastModels.put(work.checkpoints()) if config.workers else None,
             on_progress=on_progress,
         )
     counted = {work.unit: 0, **session}

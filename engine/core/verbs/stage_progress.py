@@ -17,11 +17,10 @@ from operator import or_
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.ray.machines import machines_up
-from parley.engine.core.ray.progress_board import Board
+from parley.engine.core.ray.record import ProgressBoard
 from parley.engine.core.ray.session import RaySession, can_grow
-from parley.engine.core.ray.sharding import Shard
 from parley.engine.core.ray.shares import NOTHING, Share, num_fitting
+from parley.engine.core.ray.worker import Shard, machines_up
 from parley.engine.core.verbs.job import Job
 from parley.envs.core.errors import ParleyError
 
@@ -105,7 +104,7 @@ class WholeStages:
         board: where it says how far they are.
     """
 
-    def __init__(self, folder: Path, variables: Mapping[str, str], board: Board) -> None:
+    def __init__(self, folder: Path, variables: Mapping[str, str], board: ProgressBoard) -> None:
         os.chdir(folder)
         os.environ.update(variables)
         self._board = board
@@ -114,7 +113,7 @@ class WholeStages:
         """Does the stages of a chain, one after another."""
         for chain in shard.items:
             for job, config, path in chain:
-                told = _Telling(self._board, path.name)
+                told = _StageReporter(self._board, path.name)
                 try:
                     job.run(config, path, told)
                 except ParleyError as error:
@@ -122,13 +121,13 @@ class WholeStages:
                     raise
 
     @classmethod
-    def arguments(cls, board: Board) -> tuple[Any, ...]:
+    def arguments(cls, board: ProgressBoard) -> tuple[Any, ...]:
         """Its arguments, for a worker on this machine."""
         return Path.cwd(), {name: value for name, value in os.environ.items() if name.startswith(_OURS)}, board
 
 
 @dataclass
-class HowFar:
+class ProgressState:
     """How far a stage is, by what it tells.
 
     Attributes:
@@ -153,16 +152,16 @@ class HowFar:
         self.share = done / self._total
 
 
-DONE = HowFar(1.0)
+DONE = ProgressState(1.0)
 """Of a stage that is finished."""
 
 
-class _Telling:
+class _StageReporter:
     """The reporter of a stage in an actor."""
 
-    def __init__(self, board: Board, name: str) -> None:
+    def __init__(self, board: ProgressBoard, name: str) -> None:
         self._board, self._name = board, name
-        self._far, self._put_at = HowFar(), 0.0
+        self._far, self._put_at = ProgressState(), 0.0
         self._said: list[str] = []
 
     def stage(self, title: str, total: int, unit: str) -> None:
@@ -186,22 +185,22 @@ class _Telling:
         self._board.put(self._name, json.dumps(told))
 
 
-class StageNews:
+class StageProgress:
     """What stages in actors tell, for the driver.
 
     Args:
         board: where they put it.
     """
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ProgressBoard) -> None:
         self.board = board
         self._num: dict[str, int] = {}
 
-    def news(self, name: str) -> tuple[list[str], HowFar]:
+    def news(self, name: str) -> tuple[list[str], ProgressState]:
         """The lines that a stage has said since it was last asked, and how far it is."""
         line = self.board.line(name)
         told: dict[str, Any] = json.loads(line) if line else {"share": 0.0, "part": "", "num": 0, "said": []}
         # An actor that has died begins anew.
         new = told["num"] - min(self._num.get(name, 0), told["num"])
         self._num[name] = told["num"]
-        return told["said"][-new:] if new else [], HowFar(told["share"], told["part"])
+        return told["said"][-new:] if new else [], ProgressState(told["share"], told["part"])

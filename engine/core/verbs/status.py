@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from parley.engine.core.ray.record import WORK
-from parley.engine.core.runs.event_log import is_summarised, last_session
-from parley.engine.core.runs.layout import CONFIG
-from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.runs.documents import CONFIG
+from parley.engine.core.runs.run_folder import RunFolder, is_summarised, last_session
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Steps
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.uris import display_path
 from parley.policies.chat.answers import ANSWERS, ANSWERS_FOLDER, ChatAnswers
-from parley.policies.chat.usage import RunUsage
+from parley.policies.chat.model import RunUsage
 
 logger = logging.getLogger(__name__)
 

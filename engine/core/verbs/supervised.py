@@ -1,28 +1,40 @@
-"""Jobs that fit a model in one process: their settings, how a fit is run and measured, and how its model is stored."""
+"""Jobs that fit a model in one process: their settings, how a fit is run and measured, and how its model is stored.
+
+Trainings on RLlib: what is left of the updates of one, saved and gone on with exactly.
+
+Jobs that train a policy to choose among actions against a frozen model (RLlib), saving and resuming exactly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, clustered_rate, ratio_of_sums
-from parley.engine.core.verbs.device import require_device, threads
-from parley.engine.core.verbs.job import ConfigT, Job, Reporter, Steps, Summary
-from parley.envs.core.ranges import Configuration, NonNegativeInt, PositiveInt
+from parley.engine.core.verbs.checkpoints import require_device, threads
+from parley.engine.core.verbs.job import ConfigT, Job, PreparedT, Reporter, Steps, Summary
+from parley.engine.core.verbs.trainings import Scalars
+from parley.envs.core.config import Configuration, NonNegativeInt, PositiveInt
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs, nothing_to_measure
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from parley.engine.core.rllib.reproducible import ActionRunner, ChooserModule
     from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-    from parley.policies.core.fitting.evaluation import Fitness, TextSizes
-    from parley.policies.core.fitting.fit import Epoch, Fit
-    from parley.policies.core.fitting.loop import EpochRow, FittingLoop
+    from parley.policies.core.fitting.batches import Fitness, TextSizes
+    from parley.policies.core.fitting.loop import Epoch, EpochRow, Fit, FittingLoop
+
 
 STATE = "training.safetensors"
 """The file of a run that a training goes on from."""
@@ -131,7 +143,7 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
 
     def work(self, run: RunFolder, prepared: Fitting, reporter: Reporter) -> Summary:
         """Fits the model, resuming exactly where it was, measures and stores it."""
-        from parley.policies.core.fitting.evaluation import evaluate, text_sizes
+        from parley.policies.core.fitting.batches import evaluate, text_sizes
 
         config, model = prepared.config, prepared.model
         with threads(config.threads):
@@ -258,3 +270,116 @@ def context_gain(own: Fitness, exchanged: Fitness) -> Estimate:
     if len(own.num_targets) < 2:
         return NOTHING
     return ratio_of_sums(exchanged.nll_sums - own.nll_sums, own.num_targets)
+
+
+@contextmanager
+def built(settings: Any) -> Iterator[Any]:
+    """The `ReproducibleAlgorithm` of an RLlib configuration, stopped at the end."""
+    algorithm = settings.build_algo()
+    try:
+        yield algorithm
+    finally:
+        algorithm.stop()
+        # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
+        gc.collect()
+
+
+def make_updates(
+    algorithm: Any, run: RunFolder, updates: int, save_every: int, reporter: Reporter, note: Callable[[int, Scalars], str]
+) -> None:
+    """Makes the updates of a training that the run's saved state does not hold.
+
+    Args:
+        algorithm: as it was built.
+        run: where its states are saved.
+        updates: of the whole training.
+        save_every: updates between saved states; the last one is saved too.
+        reporter: who looks on.
+        note: writes down the newest update, by its number, before it is saved; returns its figures in words.
+    """
+    from parley.engine.core.rllib import reproducible as state
+
+    saved = run.path / STATE
+    if saved.exists():
+        reporter.say(f"resumed after update {state.restore(algorithm, saved)}")
+    with Scalars(run.path, algorithm.training_iteration) as scalars:
+        while algorithm.training_iteration < updates:
+            algorithm.train()
+            number = algorithm.training_iteration
+            told = note(number, scalars)
+            if number % save_every == 0 or number == updates:
+                state.save(algorithm, saved)
+            reporter.advance(number, told)
+
+
+UPDATE = "update"
+"""Kind of the event of an update."""
+START = "start"
+"""Folder of the policy that learning begins with."""
+
+
+class ChoiceJob(Job[ConfigT, PreparedT, Summary]):
+    """A job that trains such a policy and stores it as `checkpoint`.
+
+    Attributes:
+        title: what is done, while it is.
+        told: the figures of an update in words, by their names.
+    """
+
+    files = (CHECKPOINT, SUMMARY)
+    resume_safe = ("data_root", "save_every")
+    steps = Steps(UPDATE, "updates", lambda config: config["learning"]["updates"])
+    title: ClassVar[str]
+    told: ClassVar[str]
+
+    def learn(
+        self,
+        run: RunFolder,
+        config: Any,
+        policy: nn.Module,
+        save: Callable[[Path], None],
+        make_env: Callable[[Any], Any],
+        runner: type[ActionRunner],
+        module: type[ChooserModule],
+        reporter: Reporter,
+    ) -> None:
+        """Makes what is left of the updates; the policy has the learned weights then.
+
+        Args:
+            run: where it stands.
+            config: with `learning`, `seed` and `save_every`.
+            policy: as it begins.
+            save: stores it in a folder.
+            make_env: what is played, by the configuration; runners make it by themselves, because frozen models are not sent.
+            runner: plays it.
+            module: of the policy.
+            reporter: who looks on.
+
+        Raises:
+            DivergenceError: a gradient is not finite.
+        """
+        from parley.engine.core.rllib import reproducible as state
+        from parley.engine.core.rllib.reproducible import ActionReinforceConfig
+
+        start = run.path / START
+        if not start.is_dir():
+            save(start)
+        settings = ActionReinforceConfig().choosing(
+            learning=config.learning,
+            make_env=partial(make_env, config),
+            runner=runner,
+            module=module,
+            checkpoint=str(start),
+            seed=config.seed,
+        )
+
+        def note(number: int, scalars: Scalars) -> str:
+            last: Mapping[str, Any] = algorithm.last
+            run.event(UPDATE, number=number, **last)
+            scalars.add(number, last)
+            return f"{self.told.format_map(last)}, reward {last['reward']:+.2f}"
+
+        with built(settings) as algorithm:
+            reporter.stage(self.title, config.learning.updates, "updates")
+            make_updates(algorithm, run, config.learning.updates, config.save_every, reporter, note)
+            policy.load_state_dict(state.learned_weights(algorithm))

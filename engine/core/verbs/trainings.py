@@ -1,8 +1,118 @@
-"""The jobs that train one model, as `catalogue.py` lists all jobs."""
+"""The jobs that train one model, as `catalogue.py` lists all jobs.
+
+What the list of jobs (`catalogue.py`) says of one of them.
+
+Figures of a training as TensorBoard reads them: `tensorboard --logdir RUN`.
+
+The event log of a run stays what counts; this is a second view of it for those who watch many runs at once. So a failure to
+write it is a warning and ends nothing. It is written by the thread that calls: tensorboardX's own `SummaryWriter` leaves that
+to another one, which dies of a full disk, and then waits for it for ever.
+"""
 
 from __future__ import annotations
 
-from parley.engine.core.verbs.verb_spec import Entry
+import importlib
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from parley.engine.core.verbs.job import Job
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One job on the command line.
+
+    Args:
+        words: what is typed, such as ("train", "negotiator").
+        summary: one line of help.
+        target: "module:ATTRIBUTE" of the `Job`.
+        examples: copy-paste commands.
+        reports: whether a finished run is shown as a page right away.
+        argument: what may be typed behind the preset, in capitals; empty for nothing.
+    """
+
+    words: tuple[str, ...]
+    summary: str
+    target: str
+    examples: tuple[str, ...]
+    reports: bool = False
+    argument: str = ""
+
+    @classmethod
+    def of(cls, words: str, summary: str, target: str, *examples: str, reports: bool = False, argument: str = "") -> Entry:
+        """The job of those words, as they are typed."""
+        return cls(tuple(words.split()), summary, target, examples, reports, argument)
+
+    def load(self) -> Job[Any, Any, Any]:
+        """Imports the job."""
+        module, _, attribute = self.target.partition(":")
+        job: Job[Any, Any, Any] = getattr(importlib.import_module(module), attribute)
+        return job
+
+
+FOLDER = "tensorboard"
+
+logger = logging.getLogger(__name__)
+
+
+class Scalars:
+    """Scalars by step, for the length of a `with` block.
+
+    Args:
+        run: the run's folder.
+        behind: steps that are saved already, -1 for not even the start; later ones that an interrupted process wrote are
+            superseded.
+    """
+
+    def __init__(self, run: Path, behind: int) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
+
+        self._folder = run / FOLDER
+        self._writer: Any = None
+        with self._trying():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(str(self._folder / "events"))
+            self._write(behind + 1, session_log=SessionLog(status=SessionLog.START))
+
+    def __enter__(self) -> Scalars:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._writer is not None:
+            with self._trying():
+                self._writer.close()
+
+    def add(self, step: int, figures: Mapping[str, Any]) -> None:
+        """The figures of one step; after a failure to write, nothing."""
+        from tensorboardX.summary import scalar
+
+        if self._writer is not None:
+            with self._trying():
+                for name, value in figures.items():
+                    self._write(step, summary=scalar(name, value))
+                self._writer.flush()
+
+    def _write(self, step: int, **content: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
+        self._writer.write_event(Event(step=step, wall_time=time.time(), **content))
+
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            logger.warning("%s: figures for TensorBoard are no longer written: %s", self._folder, error)
+
 
 TRAININGS = (
     Entry.of(
@@ -16,7 +126,7 @@ TRAININGS = (
     Entry.of(
         "train rl",
         "train a goal-based agent by self-play against a frozen one (RLlib)",
-        "parley.engine.negotiation.verbs.reinforce:TRAIN_RL",
+        "parley.engine.negotiation.verbs.training:TRAIN_RL",
         "parley train rl --target runs/negotiator",
         "parley train rl --target runs/negotiator --env-runners 8 --address 10.0.0.1:6379",
         "parley train rl --target runs/negotiator --set reinforce.dialogues=200000 --run runs/rl-long",
@@ -24,7 +134,7 @@ TRAININGS = (
     Entry.of(
         "train adversary",
         "train an adversary against a frozen target (RLlib)",
-        "parley.engine.negotiation.verbs.reinforce:TRAIN_ADVERSARY",
+        "parley.engine.negotiation.verbs.training:TRAIN_ADVERSARY",
         "parley train adversary --target runs/negotiator",
         "parley train adversary --target runs/rl --learner runs/negotiator --run runs/adversary-rl",
         "parley train adversary --target runs/negotiator --seeds 3 --trainers 2",
@@ -32,7 +142,7 @@ TRAININGS = (
     Entry.of(
         "train target",
         "harden a target against frozen adversaries (RLlib)",
-        "parley.engine.negotiation.verbs.reinforce:TRAIN_TARGET",
+        "parley.engine.negotiation.verbs.training:TRAIN_TARGET",
         "parley train target --target runs/rl --adversaries runs/adversary-rl --partner runs/negotiator",
         "parley train target --adversaries runs/a1,runs/a2,runs/a3 --set opponents.sampling=prioritised",
         "parley train target --set opponents.partner_share=0.25 --set reinforce.dialogues=40000",
@@ -80,7 +190,7 @@ TRAININGS = (
     Entry.of(
         "train hardened",
         "harden a Hugging Face model against triggers that searches found, and perturbed contexts",
-        "parley.engine.triggers.hardening.hardened:TRAIN_HARDENED",
+        "parley.engine.triggers.verbs.hardened:TRAIN_HARDENED",
         "parley train hardened --model hf:MODEL --searches runs/search,runs/search-universal",
         "parley train hardened --model hf:MODEL --searches runs/search --control --run runs/hardened-control",
         "parley train hardened full --model hf:MODEL --strategies random-swap,character-noise",
@@ -112,7 +222,7 @@ TRAININGS = (
     Entry.of(
         "train liar",
         "train a liar that keeps a player of MutualFriends from finding the common friend (RLlib)",
-        "parley.engine.mutual_friends.verbs.liar:TRAIN_LIAR",
+        "parley.engine.mutual_friends.verbs.agents:TRAIN_LIAR",
         "parley train liar quick                       # against the scripted player, a minute",
         "parley train liar --model runs/dynonet --scenarios 500",
         "parley train liar --model mine.py:Bot --set game.lies=5 --set learning.updates=60",

@@ -1,26 +1,212 @@
-"""The tables of an adversarial evaluation in the layout of Li et al. 2017 (tables 2 and 3), and what they come to in words."""
+"""The tables of an adversarial evaluation in the layout of Li et al. 2017 (tables 2 and 3), and what they come to in words.
+
+What trainings of discriminators report: names, directions and definitions of their figures.
+
+How alike replies are to each other, and how their distribution differs from that of recorded ones, whoever judges them.
+
+Sources:
+  * Self-BLEU: Zhu et al. 2018 (Texygen, arXiv 1802.01886), section 3.2: BLEU of each reply with all others as references, in
+    the mean. As there: up to four words, equal weights; instead of no match a tenth of one (Chen & Cherry 2014, method 1).
+    The references of a reply differ by one from those of the next, so that counting once is enough: linear in the words.
+  * Histogram overlap: Pillutla et al. 2021 (MAUVE, arXiv 2102.01454), section 3: vectors of both sides are put into clusters
+    together, and the area under the divergence curve of the two histograms is taken, with c = 5. Defaults of their code: a
+    tenth as many clusters as replies of a side, on the directions that hold 90 % of the variance.
+      * # Paper: one k-means with several starts. Ours: the mean over three clusterings, because the area depends on them.
+      * # Paper: GPT-2's last state. Ours: whatever vectors are handed in, so that figures compare within a table alone.
+
+Both depend on the number of replies: only samples of one size compare.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from parley.engine.core.stats.rows import Row, finished
-from parley.engine.core.stats.statistics import NOTHING, Estimate
+import numpy as np
+
+from parley.engine.core.stats.known import HIGHER, LOWER
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row, clustered_rate, finished
 from parley.engine.core.stats.tables import ABSENT, TextTable, few_note, interval, num_measured
 from parley.engine.generation.metrics.adversarial import (
+    ADVERSUC,
     AHEAD,
     AHEAD_RANDOM,
     CALIBRATION,
     CHANCE,
     CONSTANT,
+    CUT,
     ERE,
+    GOLD,
     LENGTH_ONLY,
+    MATCHED,
+    RANDOM,
     TAU,
 )
-from parley.engine.generation.metrics.scenarios import ADVERSUC, CUT, GOLD, MATCHED, RANDOM
+from parley.envs.core.seeds import derive_seed
+
+WHOLE, BEGINNINGS = "accuracy", "accuracy_beginnings"
+DECODED, SAMPLED = "decoded", "sampled"
+BY_DECODER = {DECODED: "found by the decoder", SAMPLED: "sampled"}
+"""How a machine's reply came about, by what figures call it."""
+DISCRIMINATION = {
+    f"validation_{WHOLE}": Metric(
+        "accuracy",
+        HIGHER,
+        "share of validation replies, half of them by people, that are told to be what they are; 0.5 is chance",
+        main=True,
+    ),
+    f"test_{WHOLE}": Metric("accuracy on the test split", HIGHER, "the same on the test split", main=True),
+    **{
+        f"validation_{WHOLE}_{name}": Metric(f"accuracy, machine replies {how}", HIGHER, "share of them told to be a machine's")
+        for name, how in BY_DECODER.items()
+    },
+    f"validation_{WHOLE}_human": Metric("accuracy, recorded replies", HIGHER, "share of them told to be a person's"),
+    f"validation_{BEGINNINGS}": Metric(
+        "accuracy on beginnings", HIGHER, "share of validation replies told by a random number of their first words"
+    ),
+    "validation_nll": Metric("validation loss", LOWER, "nats a reply, the stopping criterion; 0.693 is chance"),
+    "test_nll": Metric("test loss", LOWER, "nats a reply"),
+}
+
+
+def accuracy(log_odds: np.ndarray, human: np.ndarray, contexts: np.ndarray) -> Estimate:
+    """The share of replies that are told to be what they are; even odds count half.
+
+    Args:
+        log_odds: that a person wrote each (R,).
+        human: whether a person did (R,) bool.
+        contexts: which context each replies to (R,): replies to one are no independent trials.
+    """
+    right = np.where(human, log_odds, -log_odds)
+    return clustered_rate((right > 0) + 0.5 * (right == 0), contexts)
+
+
+def accuracies(log_odds: np.ndarray, human: np.ndarray, contexts: np.ndarray, kinds: np.ndarray) -> Mapping[str, Estimate]:
+    """Of all replies, of recorded ones, and of machines' by how they came about.
+
+    Args:
+        log_odds: as in `accuracy`.
+        human: as in `accuracy`.
+        contexts: as in `accuracy`.
+        kinds: a key of `BY_DECODER` for each reply (R,); that of a person's has no meaning.
+    """
+    parts = {WHOLE: np.ones_like(human), f"{WHOLE}_human": human}
+    parts |= {f"{WHOLE}_{name}": ~human & (kinds == name) for name in BY_DECODER}
+    return {name: accuracy(log_odds[chosen], human[chosen], contexts[chosen]) for name, chosen in parts.items()}
+
+
+LONGEST, SMOOTHED = 4, 0.1
+SCALE, STEPS, NUM_CLUSTERINGS, VARIANCE, PER_CLUSTER = 5.0, 100, 3, 0.9, 10
+
+Words = Sequence[str]
+
+
+def self_bleu(replies: Sequence[Words]) -> np.ndarray:
+    """BLEU of each reply (N,), 0 to 1, with all others as references.
+
+    Args:
+        replies: words of each, two at least.
+    """
+    assert len(replies) > 1, "a reply needs others to be compared with"
+    lengths = sorted(map(len, replies))
+    logs = np.zeros((len(replies), LONGEST))
+    silent = np.zeros(len(replies), dtype=bool)
+    for size in range(1, LONGEST + 1):
+        counts = [Counter(tuple(reply[i : i + size]) for i in range(len(reply) - size + 1)) for reply in replies]
+        most = _two_largest(counts)
+        for row, own in enumerate(counts):
+            # Where this reply holds the largest count, the others' largest is the second one.
+            matches = sum(min(times, most[run][1 if most[run][0] == times else 0]) for run, times in own.items())
+            silent[row] |= size == 1 and not matches
+            logs[row, size - 1] = math.log((matches or SMOOTHED) / max(1, own.total()))
+    penalties = np.array([_brevity(len(reply), lengths) for reply in replies])
+    return np.where(silent, 0.0, penalties * np.exp(logs.mean(axis=1)))
+
+
+def _two_largest(counts: Sequence[Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Of each run of words the largest and the second largest count of a reply; equal ones are both."""
+    found: dict[tuple[str, ...], tuple[int, int]] = {}
+    for own in counts:
+        for run, times in own.items():
+            first, second = found.get(run, (0, 0))
+            found[run] = (times, first) if times > first else (first, max(second, times))
+    return found
+
+
+def _brevity(length: int, lengths: Sequence[int]) -> float:
+    """The brevity penalty of a reply among others: against the nearest length, of two as near the shorter one.
+
+    Args:
+        length: of the reply.
+        lengths: of all replies, sorted, itself included once.
+    """
+    if not length:
+        return 0.0
+    own = lengths.index(length)
+    others = (*lengths[max(0, own - 1) : own], *lengths[own + 1 : own + 2])
+    nearest = min(others, key=lambda other: (abs(other - length), other))
+    return 1.0 if length > nearest else math.exp(1 - nearest / length)
+
+
+def overlap(first_PE: np.ndarray, second_QE: np.ndarray, seed: int) -> float:
+    """How far two samples of vectors have one distribution: 1 for equal histograms, near 0 where they share no cluster.
+
+    Args:
+        first_PE: vectors of the one side.
+        second_QE: of the other.
+        seed: of the clusterings.
+    """
+    from sklearn.cluster import KMeans
+
+    lengths = [len(first_PE), len(second_QE)]
+    vectors_NE = np.concatenate([first_PE, second_QE]).astype(np.float64)
+    projected_ND = _main_directions(vectors_NE / np.maximum(np.linalg.norm(vectors_NE, axis=1, keepdims=True), 1e-12))
+    # No more clusters than there are different vectors.
+    num = max(1, min(min(lengths) // PER_CLUSTER, len(np.unique(projected_ND.round(9), axis=0))))
+    found = []
+    for number in range(NUM_CLUSTERINGS):
+        chosen = derive_seed(seed, "clusters", number) % 2**32
+        labels_N = KMeans(num, n_init=1, random_state=chosen).fit_predict(projected_ND)
+        found.append(frontier_area(*(np.bincount(part, minlength=num) for part in np.split(labels_N, lengths[:1]))))
+    return float(np.mean(found))
+
+
+def frontier_area(first_K: np.ndarray, second_K: np.ndarray) -> float:
+    """The area under the divergence curve of two histograms, 0 to 1.
+
+    The curve has the points (exp(-c KL(q|r)), exp(-c KL(p|r))) for all mixtures r of p and q (equation 2).
+
+    Args:
+        first_K: counts of p by cluster.
+        second_K: counts of q.
+    """
+    p_K, q_K = (np.asarray(counts) / np.sum(counts) for counts in (first_K, second_K))
+    shares = np.linspace(0, 1, STEPS + 2)[1:-1]
+    mixed_SK = shares[:, None] * p_K + (1 - shares[:, None]) * q_K
+    x_S, y_S = (np.exp(-SCALE * _divergence(side_K, mixed_SK)) for side_K in (q_K, p_K))
+    # Its ends: all of the one side and nothing of the other.
+    x, y = np.concatenate([[1.0], x_S, [0.0]]), np.concatenate([[0.0], y_S, [1.0]])
+    order = np.lexsort((-y, x))
+    return float(np.trapezoid(y[order], x[order]))
+
+
+def _divergence(side_K: np.ndarray, mixed_SK: np.ndarray) -> np.ndarray:
+    """KL divergence of a histogram from each mixture (S,), which holds it."""
+    there = side_K > 0
+    return np.asarray((side_K[there] * np.log(side_K[there] / mixed_SK[:, there])).sum(axis=1))
+
+
+def _main_directions(vectors_NE: np.ndarray) -> np.ndarray:
+    """The vectors along the directions of largest variance that hold `VARIANCE` of it."""
+    centred = vectors_NE - vectors_NE.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    share = np.cumsum(sizes**2) / max(float((sizes**2).sum()), 1e-12)
+    num = int(np.searchsorted(share, VARIANCE)) + 1
+    return np.asarray(left[:, :num] * sizes[:num])
+
 
 Metrics = Mapping[str, Estimate]
 
@@ -65,7 +251,7 @@ judge. Cut replies come second, because how they end may tell which of them were
 
 
 @dataclass(frozen=True)
-class AskedJudges:
+class JudgeSpecs:
     """Who judges what.
 
     Args:
@@ -86,7 +272,7 @@ class AskedJudges:
         return [*self.judges, *self.controls]
 
 
-def tables(metrics: Metrics, asked: AskedJudges, rows: Sequence[Row] = ()) -> dict[str, TextTable]:
+def tables(metrics: Metrics, asked: JudgeSpecs, rows: Sequence[Row] = ()) -> dict[str, TextTable]:
     """All tables that there is something to say in, by their headings.
 
     Args:
@@ -105,7 +291,7 @@ def tables(metrics: Metrics, asked: AskedJudges, rows: Sequence[Row] = ()) -> di
     return found
 
 
-def verdicts(metrics: Metrics, asked: AskedJudges) -> list[str]:
+def verdicts(metrics: Metrics, asked: JudgeSpecs) -> list[str]:
     """What the figures come to, a sentence for all systems of one outcome and one about judges that are not to be used."""
     told = dict[str, list[tuple[str, str]]]()
     for system in asked.systems:
@@ -149,7 +335,7 @@ def strongest_features(rows: Sequence[Row]) -> dict[tuple[str, str], list[tuple[
     return found
 
 
-def _success(metrics: Metrics, asked: AskedJudges) -> TextTable:
+def _success(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
     rows: list[tuple[str, ...]] = []
     columns = ("judge, system", "AdverSuc", "chance", "machine-vs-random", "matched", "cut", "calibration", "n")
     for judge in asked.all_judges:
@@ -169,7 +355,7 @@ def _success(metrics: Metrics, asked: AskedJudges) -> TextTable:
     return TextTable(columns, tuple(rows), _NOTE + _NOTE_PUBLISHED * asked.published + few_note("sources") * few)
 
 
-def _reliability(metrics: Metrics, asked: AskedJudges) -> TextTable:
+def _reliability(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
     names = [f"{kind}.{{}}.{system}" for kind in GOLD for system in asked.systems] + [f"{kind}.{{}}" for kind in GOLD]
     shown = [name for name in names if any(name.format(judge) in metrics for judge in asked.all_judges)]
     heads = [name.replace(".{}", "").replace(".", ", ") for name in shown]
@@ -188,7 +374,7 @@ def _reliability(metrics: Metrics, asked: AskedJudges) -> TextTable:
     return TextTable(("judge", "ERE", *heads), tuple(rows), note + _NOTE_PUBLISHED * asked.published)
 
 
-def _ranking(metrics: Metrics, asked: AskedJudges) -> TextTable:
+def _ranking(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
     rows = []
     for judge in asked.judges:
         for one, other in combinations(asked.systems, 2):
@@ -198,7 +384,7 @@ def _ranking(metrics: Metrics, asked: AskedJudges) -> TextTable:
     return TextTable(("judge, systems", "AdverSuc", "machine-vs-random", "n"), tuple(rows), _NOTE_RANKING)
 
 
-def _agreement(metrics: Metrics, asked: AskedJudges) -> TextTable:
+def _agreement(metrics: Metrics, asked: JudgeSpecs) -> TextTable:
     told = {tuple(name.split(".")[1:]): each.value for name, each in metrics.items() if name.startswith(f"{TAU}.")}
     told |= {(other, one): value for (one, other), value in told.items()}
     names = [judge for judge in asked.all_judges if any(judge in pair for pair in told)]
@@ -214,7 +400,7 @@ def _features(features: Mapping[tuple[str, str], Sequence[tuple[str, float]]]) -
     return TextTable(("judge, system", "people's", "machine's"), tuple(rows), _NOTE_FEATURES)
 
 
-def _of_system(metrics: Metrics, asked: AskedJudges, system: str) -> tuple[str, str] | None:
+def _of_system(metrics: Metrics, asked: JudgeSpecs, system: str) -> tuple[str, str] | None:
     """What a system comes to, and by which figures; None where nobody judged it."""
     told = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in asked.judges}
     known = {judge: each for judge, each in told.items() if each.n}

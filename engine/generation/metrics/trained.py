@@ -12,28 +12,126 @@ that a system answers without a word counts as told, by every judge.
 The start, greedy and sampled at several temperatures, is a curve of quality by diversity. `ABOVE` is how far a row lies above
 it: nats a word by which its replies are likelier, under the language model, than those of the start at equal distinct-2, along
 straight lines between neighbouring points. A row that is more or less various than the whole curve has none.
+
+How various the replies of a step are, and what they earn: what shows that a generator says the same to everybody.
+
+What adversarial training of a generator reports: names, directions and definitions of its figures.
+
+What trainings of a generator come to beside their controls, in sentences (Li et al. 2017, table 3).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, pairwise
+from typing import Any
 
 import numpy as np
 
-from parley.engine.core.stats.repeats import crossed_difference, crossed_mean, over_runs
-from parley.engine.core.stats.replies import distinct
-from parley.engine.core.stats.statistics import NEITHER, NOTHING, Estimate, Metric, count, mean_count, ratio_of_sums
-from parley.engine.core.stats.tables import ABSENT, BETWEEN, TextTable, figure, interval
-from parley.engine.core.stats.training import HIGHER
+from parley.engine.core.stats.known import BEFORE, HIGHER, LOWER
+from parley.engine.core.stats.statistics import (
+    NEITHER,
+    NOTHING,
+    REPLIES,
+    Estimate,
+    Metric,
+    count,
+    distinct,
+    mean,
+    mean_count,
+    ratio_of_sums,
+)
+from parley.engine.core.stats.tables import (
+    ABSENT,
+    BETWEEN,
+    TextTable,
+    crossed_difference,
+    crossed_mean,
+    figure,
+    interval,
+    over_runs,
+)
+from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, MATCHED, RANDOM
 from parley.engine.generation.metrics.adversarial import CONSTANT as CONSTANT_JUDGE
-from parley.engine.generation.metrics.adversarial import ERE
-from parley.engine.generation.metrics.diversity import overlap, self_bleu
-from parley.engine.generation.metrics.scenarios import ADVERSUC, MATCHED, RANDOM
-from parley.engine.generation.metrics.tables import PUBLISHED_ADVERSUC, PUBLISHED_ERE, RELIABILITY
-from parley.engine.generation.metrics.variety import DISTINCT, DISTINCT_2, WORDS
+from parley.engine.generation.metrics.tables import PUBLISHED_ADVERSUC, PUBLISHED_ERE, RELIABILITY, overlap, self_bleu
+
+WORDS, DISTINCT, DISTINCT_2, COMMONEST = "reply_words", "distinct_1", "distinct_2", "commonest_share"
+"""As `parley.engine.core.stats.statistics` calls them, whose figures have intervals."""
+ADVANTAGE = "advantage"
+"""Size of reward less baseline, mean over words: nothing is learned where it is 0, as where all replies earn the same."""
+
+
+def variety(replies: Sequence[Sequence[int] | np.ndarray]) -> dict[str, float]:
+    """Words of a reply in the mean, distinct-1 and -2, and the share of the commonest reply.
+
+    Args:
+        replies: word ids of each, one reply at least.
+    """
+    said = [tuple(map(str, reply)) for reply in replies]
+    return {
+        WORDS: float(np.mean([len(words) for words in said])),
+        DISTINCT: distinct(said, 1).value,
+        DISTINCT_2: distinct(said, 2).value,
+        COMMONEST: max(Counter(said).values()) / len(said),
+    }
+
+
+GAIN, PICKED, NATS = "adversuc_gain", "picked_round", "validation_nll"
+_SAID = {
+    f"test_{ADVERSUC}": Metric(
+        "AdverSuc",
+        HIGHER,
+        "share of test replies, recorded and the generator's, that judges fitted to them alone take for the other kind",
+        main=True,
+    ),
+    f"test_{RANDOM}": Metric(
+        "machine-vs-random",
+        HIGHER,
+        "share of test replies, the generator's and recorded ones to other contexts, that such judges tell right",
+        main=True,
+    ),
+    NATS: Metric("validation loss per word", LOWER, "nats per word of recorded replies, </s> counted"),
+    **{name: metric for name, metric in REPLIES.items() if not name.startswith("recorded")},
+}
+STEPS = {
+    "discriminator_accuracy": ("discriminator's accuracy", "on replies before it learns from them, steps of the"),
+    "reward": ("reward of a word", "mean of the generator's steps of the"),
+}
+"""Figures of steps that are told of the first ones and of the last."""
+AGAINST_DISCRIMINATOR = {
+    name + suffix: metric._replace(title=metric.title + when)
+    for name, metric in _SAID.items()
+    for suffix, when in (("", ""), (BEFORE, ", at the start"))
+} | {
+    **{name: metric for name, metric in REPLIES.items() if name.startswith("recorded")},
+    GAIN: Metric("AdverSuc gained", HIGHER, "AdverSuc less that at the start, by the same judges, same contexts", main=True),
+    f"validation_{ADVERSUC}": Metric("AdverSuc, validation split", HIGHER, "of the checkpoint, as measured when it was picked"),
+    f"validation_{RANDOM}": Metric("machine-vs-random, validation split", HIGHER, "of the checkpoint, by the same judges"),
+    PICKED: Metric("round of the checkpoint", NEITHER, "0: the start, which no round was better than", "count"),
+    **{
+        name + suffix: Metric(title + when, NEITHER, f"{of} {tenth} tenth")
+        for name, (title, of) in STEPS.items()
+        for suffix, when, tenth in (("", "", "last"), (BEFORE, ", at the start", "first"))
+    },
+}
+
+
+def step_figures(updates: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
+    """The figures of `STEPS`, of the first and the last tenth of the updates that have each.
+
+    Args:
+        updates: figures of all updates, in their order.
+    """
+    found: dict[str, Estimate] = {}
+    for name in STEPS:
+        if values := [update[name] for update in updates if name in update]:
+            tenth = max(1, len(values) // 10)
+            found |= {name: mean(values[-tenth:]), f"{name}{BEFORE}": mean(values[:tenth])}
+    return found
+
 
 BLIND = "blind"
 DECODED = {
@@ -381,3 +479,59 @@ def signed(value: float) -> str:
 
 def _share(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else ABSENT
+
+
+def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:
+    """Whether trainings beat each control and their start, in sentences; the table has figures and intervals.
+
+    Args:
+        metrics: those of `table_metrics`.
+        judge: whose verdicts count.
+        unreliable: rows on which it was no better than a constant, by its evaluator reliability error.
+    """
+    told, compared = dict[str, list[str]](), dict[str, None]()
+    for method, title in METHODS.items():
+        said = dict[str, list[str]]()
+        for other, name in (CONTROLS | {"greedy": "the start"}).items():
+            less, random = (metrics.get(f"{method}{LESS}{other}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM))
+            if less.n:
+                said.setdefault(_verb(less, random), []).append(name)
+                compared |= dict.fromkeys((method, other))
+        if said:
+            outcome = "; ".join(f"{verb} {', '.join(others)}" for verb, others in said.items())
+            told.setdefault(outcome, []).append(title)
+    found = [f"{' / '.join(titles)}: {outcome}." for outcome, titles in told.items()]
+    if doubtful := [row_title(row) for row in compared if row in unreliable]:
+        of = "any of these" if len(doubtful) == len(compared) else "; ".join(doubtful)
+        found.append(f"{judge} is a judge no better than a constant (ERE) of {of}: do not lean on it.")
+    return found
+
+
+def placements(metrics: Metrics) -> list[str]:
+    """Where the replies of each training lie beside those of the start at several temperatures, in sentences.
+
+    Nothing where these are no curve, because fewer than two rows of the start were measured.
+    """
+    measured = {name.rpartition(".")[0] for name in metrics if name.endswith(f".{DISTINCT_2}")}
+    if sum(map(is_of_curve, measured)) < 2:
+        return []
+    rows = [row for method in METHODS for row in (method, method + SAMPLED) if f"{row}.{DISTINCT_2}" in metrics]
+    placed = {row: metrics.get(f"{row}.{ABOVE}", NOTHING) for row in rows}
+    found = [f"{row_title(row)} {_place(above)}." for row, above in placed.items() if above.n]
+    if beyond := [row_title(row) for row, above in placed.items() if not above.n]:
+        found.append(f"More or less various than the start at any temperature that was measured: {'; '.join(beyond)}.")
+    return found
+
+
+def _verb(less: Estimate, random: Estimate) -> str:
+    """What a difference of AdverSuc comes to: replies that are nearer to random ones raise it, and that is no success."""
+    if less.low > 0:
+        return "deceives more often, and is nearer to random replies, than" if random.high < 0 else "beats"
+    return "does worse than" if less.high < 0 else "cannot be told from"
+
+
+def _place(above: Estimate) -> str:
+    """Where replies lie beside the start at several temperatures."""
+    where = "above" if above.low > 0 else "below" if above.high < 0 else "on"
+    figures = f"{above.value:+.3f} {interval(above, signed)}".rstrip()
+    return f"lies {where} the start's temperature curve ({figures} nats a word at equal distinct-2)"

@@ -11,24 +11,434 @@ Departures:
     released.
 
 Shapes: B replies, T words of the longest, `</s>` counted.
+
+Replies as sequences of actions: the words that a generator chose, and where it had no choice.
+
+`</s>` is an action like any word. A reply that reaches the limit of words is ended by the limit: `</s>` stands behind it too,
+because the discriminator reads whole replies with it, but the generator did not choose it, and it earns nothing.
+
+Shapes: B replies, T words of the longest, `</s>` counted.
+
+Weights of replies by the tf-idf of their words, so that dull replies teach less (Li et al. 2017, section 3.3, footnote 6).
+
+A reply is a document. Its score t is the mean tf-idf of its words that are no stop words, and in a batch of B replies its
+weight is B t / (sum of all t), where no t counts for more than three times the smallest.
+
+Choices:
+  * # Paper: silent on how tf and idf are counted. Ours: tf is how often the reply says the word, idf = log(replies / replies
+    that say it), over the training split.
+  * # Paper: silent on replies of stop words alone, whose score is 0, which would cap all others at 0. Ours: they weigh as the
+    lowest of the others.
+
+Losses of the generator: policy gradients, and teacher forcing (Li et al. 2017, equations 2 and 3, and section 3.2).
+
+A loss is a sum over words of (weight) x (nats of the word), divided by a constant, the mean number of words of a batch, as in
+supervised training (`policies/core/fitting/loop.py`). So a human reply that weighs 1 is a step of maximum likelihood.
+
+Shapes: B replies, T words.
+
+What is subtracted from rewards, so that gradients vary less (Li et al. 2017, section 3.1 and footnote 3).
+
+A baseline leaves the mean of the gradient as it is if it does not depend on the word that it judges: b(x), the mean of earlier
+rewards, and the value of the reply before the word do not.
+
+Departures:
+  * # Paper: b(x, Y_t) in equation 3, where Y_t holds the word that is judged. Ours: the value of Y_{t-1}, because the paper's
+    biases the gradient: a critic that learns it well takes the whole reward away. `literal` is the paper's.
+
+Shapes: B replies, T words.
+
+Monte Carlo search: what every beginning of a reply is worth, as the mean over continuations of it (section 3.2, strategy 1).
+
+All beginnings of all replies of a batch are continued at once, word by word. After d words stand side by side: the replies
+themselves, the continuations that began earlier, and those that begin here. Whatever has the same words in the same context is
+one node: its state in the generator and in the discriminator exists once, one product with the output layer serves all of
+them, and nothing is ever read again. Continuations that end leave.
+
+Every drawn word is decided by a number that belongs to (example, beginning, continuation, place), so that no reward depends on
+what else is in the batch, nor on who computes it.
+
+Shapes: B replies, T words, N continuations of a beginning, P beginnings, n nodes, L lanes: continuations under way, c children.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from parley.engine.generation.rewards.replies import ReplyActions
-from parley.engine.generation.rewards.rollouts import rollout_rewards
-from parley.engine.generation.rewards.settings import RewardSettings
+from parley.engine.generation.settings import Baseline, RewardSettings
 from parley.envs.core.errors import ConfigError
-from parley.policies.core.decoding import Decoder
-from parley.policies.generation.discriminator.model import Discriminator
-from parley.policies.generation.discriminator.reader import ContextMemory
-from parley.policies.seq2seq.model import Seq2Seq
+from parley.envs.core.seeds import stream
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from parley.policies.core.decoding import Decoder, drawn
+from parley.policies.core.fitting.batches import real_positions
+from parley.policies.generation.discriminator.batches import ContextMemory, Discriminator, Ids, WordState
+from parley.policies.seq2seq.model import Exchanges, Sentences, Seq2Seq, framed_source
+
+
+class ReplyActions(NamedTuple):
+    """Replies side by side."""
+
+    words_BT: Tensor
+    """int64, `</s>` behind each reply and padding behind that."""
+    lengths_B: Tensor
+    """Words of each, `</s>` counted, int64."""
+    is_cut_B: Tensor
+    """Whether the limit ended the reply."""
+
+    @property
+    def num_actions_B(self) -> Tensor:
+        """Words that the generator chose, at least 1."""
+        return self.lengths_B - self.is_cut_B.long()
+
+    @property
+    def real_BT(self) -> Tensor:
+        """True at words that the generator chose."""
+        return real_positions(self.num_actions_B, self.words_BT.shape[1])
+
+    def at_end(self, values_BT: Tensor) -> Tensor:
+        """The values (B,) at each reply's last action."""
+        return values_BT.gather(1, (self.num_actions_B - 1).unsqueeze(1)).squeeze(1)
+
+    def to(self, device: torch.device) -> ReplyActions:
+        """The same on a device."""
+        return ReplyActions(*(part.to(device) for part in self))
+
+
+def reply_actions(replies: Sequence[Ids], max_words: int) -> ReplyActions:
+    """Replies that a generator said.
+
+    Args:
+        replies: words of each, without `</s>`.
+        max_words: the limit, at least 1; a reply of so many words is one that it ended, a longer one is cut.
+    """
+    rows = [torch.tensor([*map(int, reply[:max_words]), EOS_ID]) for reply in replies]
+    is_cut_B = torch.tensor([len(reply) >= max_words for reply in replies])
+    words_BT = pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
+    return ReplyActions(words_BT, torch.tensor([len(row) for row in rows]), is_cut_B)
+
+
+_CAP = 3.0
+
+
+@dataclass(frozen=True)
+class ResponseWeights:
+    """What replies weigh.
+
+    Args:
+        idf: of each word of the vocabulary (V,); 0 for stop words.
+        is_stop: whether each is a stop word (V,).
+    """
+
+    idf: np.ndarray
+    is_stop: np.ndarray
+
+    @classmethod
+    def of(cls, replies: Iterable[Ids], num_words: int, stops: Iterable[int]) -> ResponseWeights:
+        """Counted in the replies of a training split.
+
+        Args:
+            replies: words of each.
+            num_words: of the vocabulary.
+            stops: stop words, punctuation and marks.
+        """
+        counts, num = np.zeros(num_words, dtype=np.int64), 0
+        for reply in replies:
+            counts[np.unique(np.asarray(reply, dtype=np.int64))] += 1
+            num += 1
+        is_stop = np.zeros(num_words, dtype=bool)
+        is_stop[list(stops)] = True
+        return cls(np.where(is_stop, 0.0, np.log(max(num, 1) / np.maximum(counts, 1))), is_stop)
+
+    def score(self, reply: Ids) -> float:
+        """Mean tf-idf of the words that are no stop words; 0 where there are none."""
+        words = np.asarray(reply, dtype=np.int64)
+        words, counts = np.unique(words[~self.is_stop[words]], return_counts=True)
+        return float((counts * counts * self.idf[words]).sum() / counts.sum()) if len(words) else 0.0
+
+    def __call__(self, replies: Sequence[Ids]) -> np.ndarray:
+        """Weights of the replies of a batch (B,) float64, 1 on average."""
+        scores = np.array([self.score(reply) for reply in replies])
+        least = scores[scores > 0].min(initial=np.inf)
+        if np.isinf(least):
+            return np.ones(len(replies))
+        scores = scores.clip(least, _CAP * least)
+        weights: np.ndarray = len(scores) * scores / scores.sum()
+        return weights
+
+
+def action_batch(generator: Seq2Seq, sources: Sequence[Ids], replies: ReplyActions) -> Exchanges:
+    """What the generator reads to say how likely it chose the words of replies.
+
+    Args:
+        generator: for its device and lengths.
+        sources: words of each context, without marks around them.
+        replies: to them.
+    """
+    device = generator.output.weight.device
+    rows = [torch.tensor(framed_source(source, generator.sizes)) for source in sources]
+    words_BT = replies.words_BT.masked_fill(~replies.real_BT, PAD_ID).to(device)
+    return Exchanges(
+        source_BN=pad_sequence(rows, batch_first=True, padding_value=PAD_ID).to(device),
+        lengths_B=torch.tensor([len(row) for row in rows], device=device),
+        reply=Sentences(torch.cat([torch.full_like(words_BT[:, :1], BOS_ID), words_BT], dim=1)),
+    )
+
+
+def action_nll(generator: Seq2Seq, batch: Exchanges) -> Tensor:
+    """Negative log-likelihoods (B, T) of the words in nats, 0 where there is none; gradients flow back."""
+    nll_M, real_BT = generator.nll(batch), batch.real_BT
+    return nll_M.new_zeros(real_BT.shape).masked_scatter(real_BT, nll_M)
+
+
+def policy_loss(settings: RewardSettings, nll_BT: Tensor, advantages_BT: Tensor, weights_B: Tensor, num_words: float) -> Tensor:
+    """What a policy-gradient step brings down.
+
+    Args:
+        settings: how often rewards are divided by the size of the batch.
+        nll_BT: of the words that the generator chose.
+        advantages_BT: rewards less baselines; no gradient flows through them.
+        weights_B: of the replies, 1 on average.
+        num_words: words of a batch on average.
+    """
+    loss = (nll_BT * advantages_BT.detach() * weights_B.unsqueeze(1)).sum() / num_words
+    return loss / len(nll_BT) if settings.divide == "twice" else loss
+
+
+def forcing_loss(nll_BT: Tensor, weights_B: Tensor, num_words: float) -> Tensor:
+    """What a step of teacher forcing brings down; the arguments are those of `policy_loss`, for human replies."""
+    return (nll_BT * weights_B.unsqueeze(1)).sum() / num_words
+
+
+def forcing_rewards(settings: RewardSettings, scores_B: Tensor, baselines_B: Tensor) -> Tensor:
+    """What human replies weigh in teacher forcing (B,).
+
+    Args:
+        settings: "mle": all weigh 1; "rewarded": by the probability that a person wrote them, where it exceeds the baseline.
+        scores_B: these probabilities.
+        baselines_B: what the generator's replies earn in the same contexts.
+    """
+    assert settings.teacher_forcing != "none", "nobody is forced"
+    if settings.teacher_forcing == "mle":
+        return torch.ones_like(scores_B)
+    return torch.where(scores_B > baselines_B, scores_B, 0.0)
+
+
+_KEPT = 0.99
+"""Share of the running mean that stays with each batch."""
+
+
+@dataclass(frozen=True)
+class RunningMean:
+    """The mean reward of earlier batches, the latest of which weigh most.
+
+    Args:
+        total: sum of their means, weighted.
+        weight: sum of the weights.
+    """
+
+    total: float = 0.0
+    weight: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The mean; 0 before the first batch."""
+        return self.total / self.weight if self.weight else 0.0
+
+    def after(self, rewards_BT: Tensor, replies: ReplyActions) -> RunningMean:
+        """With a further batch, whose own gradient must not use it."""
+        mean = float(rewards_BT[replies.real_BT].double().mean())
+        return RunningMean(_KEPT * self.total + (1 - _KEPT) * mean, _KEPT * self.weight + (1 - _KEPT))
+
+
+def baseline_values(baseline: Baseline, replies: ReplyActions, mean: RunningMean, values_BT1: Tensor | None) -> Tensor:
+    """What is subtracted from each word's reward.
+
+    Args:
+        baseline: which one.
+        replies: whose rewards they are.
+        mean: of earlier batches.
+        values_BT1: what a critic expects after no word of each reply, after one, and so on; a critic of contexts alone gives
+            one column. None where there is no critic.
+
+    Returns:
+        (B, T), through which gradients of a critic flow.
+    """
+    shape = replies.words_BT.shape
+    if baseline in ("none", "mean"):
+        return torch.full(shape, mean.value if baseline == "mean" else 0.0, device=replies.words_BT.device)
+    assert values_BT1 is not None, "a critic must be asked"
+    if baseline == "critic":
+        return values_BT1[:, :1].expand(shape)
+    return values_BT1[:, :-1] if baseline == "prefix" else values_BT1[:, 1:]
+
+
+def critic_loss(settings: RewardSettings, values_BT: Tensor, rewards_BT: Tensor, replies: ReplyActions) -> Tensor:
+    """Mean squared error between what a critic expects and what words earn.
+
+    Args:
+        settings: whether the critic learns rewards of words, or the reply's own.
+        values_BT: as `baseline_values` gives them.
+        rewards_BT: of the same words.
+        replies: whose words they are.
+    """
+    if settings.critic_target == "final":
+        rewards_BT = replies.at_end(rewards_BT).unsqueeze(1).expand_as(rewards_BT)
+    return (values_BT - rewards_BT)[replies.real_BT].square().mean()
+
+
+_ROWS = 256
+"""Nodes that the generator reads at once; bounds the memory for logits."""
+PartsT = TypeVar("PartsT", bound=tuple[Any, ...])
+
+
+class _RolloutNodes(NamedTuple):
+    """Different beginnings after equally many words."""
+
+    rows_n: Tensor
+    """The example of each."""
+    words_n: Tensor
+    """Its last word, which the generator has not read yet."""
+    spoken: Any
+    """The generator before that word."""
+    heard: WordState
+    """The discriminator after it."""
+
+
+class _RolloutLanes(NamedTuple):
+    """Continuations under way."""
+
+    nodes_L: Tensor
+    rows_L: Tensor
+    begins_L: Tensor
+    """Words of the beginning that each continues."""
+    numbers_L: Tensor
+    """Which of its continuations."""
+
+
+def rollout_draws(seed: int, num_rollouts: int, max_words: int) -> np.ndarray:
+    """The numbers that decide the words of an example's continuations.
+
+    Args:
+        seed: of the example.
+        num_rollouts: N.
+        max_words: words of a reply at most.
+
+    Returns:
+        (N, P, P) float64 in [0, 1): of a continuation, of so many words, the word at a place; P is `max_words`.
+    """
+    return np.stack([stream(seed, "rollout", number).random((max_words, max_words)) for number in range(num_rollouts)])
+
+
+@torch.no_grad()
+def rollout_rewards(
+    generator: Decoder[Any, Any],
+    memory: tuple[Any, ...],
+    discriminator: Discriminator,
+    contexts: ContextMemory,
+    replies: ReplyActions,
+    seeds: Sequence[int],
+    num_rollouts: int,
+    max_words: int,
+) -> Tensor:
+    """What each word of replies earns.
+
+    Args:
+        generator: in evaluation mode, of the discriminator's vocabulary.
+        memory: its contexts, a row for each reply.
+        discriminator: in evaluation mode.
+        contexts: the same contexts as it reads them.
+        replies: what the generator said.
+        seeds: one for each example.
+        num_rollouts: continuations of each beginning, N.
+        max_words: words of a reply at most, `</s>` not counted.
+
+    Returns:
+        (B, T) float32 in [0, 1]: the mean probability that a person wrote a continuation of the reply up to the word; at its
+        last word that of the reply itself; 0 where there is no action.
+    """
+    words_BT, lengths_B, ends_B = replies.words_BT, replies.lengths_B, replies.num_actions_B
+    device, last = words_BT.device, words_BT.shape[1] - 1
+    rows_B = torch.arange(len(words_BT), device=device)
+    draws = torch.from_numpy(np.stack([rollout_draws(seed, num_rollouts, max_words) for seed in seeds])).to(device)
+    scores_BTN = contexts.vector_BC.new_zeros(*words_BT.shape, num_rollouts)
+    own_B = rows_B
+    nodes = _RolloutNodes(rows_B, torch.full_like(rows_B, BOS_ID), generator.begin(memory), discriminator.begin(contexts))
+    lanes = _RolloutLanes(*[rows_B[:0]] * 4)
+    for place in range(max_words + 1):
+        begun_b = rows_B[(ends_B > place) & (place > 0)].repeat_interleave(num_rollouts)
+        numbers_b = torch.arange(len(begun_b), device=device) % num_rollouts
+        begun = _RolloutLanes(own_B[begun_b], begun_b, torch.full_like(begun_b, place), numbers_b)
+        lanes = _RolloutLanes(*(torch.cat(parts) for parts in zip(lanes, begun, strict=True)))
+        if place < max_words:
+            draws_L = draws[lanes.rows_L, lanes.numbers_L, lanes.begins_L, place]
+            words_L, spoken = _say(generator, memory, nodes, lanes.nodes_L, draws_L)
+        else:
+            words_L, spoken = torch.full_like(lanes.rows_L, EOS_ID), nodes.spoken
+        alive_b = rows_B[lengths_B > place]
+        all_nodes = torch.cat([own_B[alive_b], lanes.nodes_L])
+        all_words = torch.cat([words_BT[alive_b, min(place, last)], words_L])
+        nodes, which, is_over_c, scores_c = _grown(discriminator, contexts, nodes, spoken, all_nodes, all_words)
+        own_b, of_lanes = which[: len(alive_b)], which[len(alive_b) :]
+        done, said = is_over_c[own_b], alive_b[is_over_c[own_b]]
+        scores_BTN[said, ends_B[said] - 1] = scores_c[own_b[done]].unsqueeze(1)
+        done = is_over_c[of_lanes]
+        scores_BTN[lanes.rows_L[done], lanes.begins_L[done] - 1, lanes.numbers_L[done]] = scores_c[of_lanes[done]]
+        if bool(is_over_c.all()):
+            break
+        numbers_c = (~is_over_c).cumsum(0) - 1
+        own_B = torch.zeros_like(rows_B).index_put((alive_b,), numbers_c[own_b])
+        lanes = _take(lanes, ~done)._replace(nodes_L=numbers_c[of_lanes[~done]])
+    return scores_BTN.mean(2)
+
+
+def _say(
+    generator: Decoder[Any, Any], memory: tuple[Any, ...], nodes: _RolloutNodes, nodes_L: Tensor, draws_L: Tensor
+) -> tuple[Tensor, Any]:
+    """The next words (L,) of lanes, and the generator after the nodes' words."""
+    words_L, states = torch.empty_like(nodes_L), []
+    for start in range(0, len(nodes.rows_n), _ROWS):
+        some = slice(start, start + _ROWS)
+        logits_nV, after = generator.step(_take(memory, nodes.rows_n[some]), nodes.words_n[some], _take(nodes.spoken, some))
+        logits_nV[:, PAD_ID] = -torch.inf
+        states.append(after)
+        here_L = (nodes_L >= start) & (nodes_L < start + _ROWS)
+        words_L[here_L] = drawn(logits_nV, draws_L[here_L], nodes_L[here_L] - start)
+    return words_L, type(states[0])(*(torch.cat(parts) for parts in zip(*states, strict=True)))
+
+
+def _grown(
+    discriminator: Discriminator, contexts: ContextMemory, nodes: _RolloutNodes, spoken: Any, parents: Tensor, words: Tensor
+) -> tuple[_RolloutNodes, Tensor, Tensor, Tensor]:
+    """What nodes and their next words become, each different pair once.
+
+    Returns:
+        The nodes of the next place, which are the pairs that are not over; the pair of each given one; of the pairs (c,)
+        whether they are over, and if so the probability that a person wrote them.
+    """
+    most = int(words.max()) + 1
+    codes_c, which = torch.unique(parents * most + words, return_inverse=True)
+    parents_c, words_c = codes_c // most, codes_c % most
+    rows_c, heard = nodes.rows_n[parents_c], discriminator.advance(words_c, _take(nodes.heard, parents_c))
+    is_over_c = words_c == EOS_ID
+    odds = discriminator.human(_take(contexts, rows_c[is_over_c]), _take(heard, is_over_c))
+    scores_c = odds.new_zeros(len(words_c)).masked_scatter(is_over_c, odds.sigmoid())
+    on_c = ~is_over_c
+    grown = _RolloutNodes(rows_c[on_c], words_c[on_c], _take(spoken, parents_c[on_c]), _take(heard, on_c))
+    return grown, which, is_over_c, scores_c
+
+
+def _take(parts: PartsT, rows: Tensor | slice) -> PartsT:
+    """Some rows of a named tuple of tensors; parts that are not there stay so."""
+    kind: Any = type(parts)
+    found: PartsT = kind(*(None if part is None else part[rows] for part in parts))
+    return found
 
 
 def rewards(

@@ -5,17 +5,24 @@ replies and the generator's, the generator by policy gradients on replies that i
 a critic learns beside the policy gradients. Update i takes examples i N .. (i + 1) N - 1, whoever works on them, and nothing is
 drawn that does not follow from the master seed and an index: so an update does not depend on the number of env runners, and a
 training goes on exactly where it was (`state.py`).
+
+The env runner of the reply game: samples replies, and says what they are worth, with copies of all modules.
+
+Examples come in shards of one size, whoever works on them, so that no digit of what a network computes side by side depends on
+the number of runners. What an example is depends on its index and the master seed alone.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import Space, spaces
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -23,37 +30,130 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import LEARNER_RESULTS
 from torch import Tensor
 
-from parley.engine.core.ray.identity import own_identity
-from parley.engine.core.rllib.distributed_rollouts import SharedOutAlgorithm
-from parley.engine.core.rllib.reproducible import ExactConfig
-from parley.engine.generation.metrics.variety import ADVANTAGE, variety
-from parley.engine.generation.rewards.baselines import RunningMean, baseline_values
-from parley.engine.generation.rewards.losses import action_batch, forcing_rewards
-from parley.engine.generation.rewards.replies import ReplyActions, reply_actions
-from parley.engine.generation.rewards.settings import RewardSettings
-from parley.engine.generation.rl.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
+from parley.engine.core.ray.identity import own_identity, require
+from parley.engine.core.rllib.distributed_rollouts import DistributedAlgorithm
+from parley.engine.core.rllib.reproducible import ReproducibleConfig, ReproducibleRunner
+from parley.engine.generation.metrics.trained import ADVANTAGE, variety
+from parley.engine.generation.rewards.rewards import (
+    ReplyActions,
+    RunningMean,
+    action_batch,
+    baseline_values,
+    forcing_rewards,
+    reply_actions,
+    reply_rewards,
+    rewards,
+)
 from parley.engine.generation.rl.reply_modules import (
     ACCURACY,
     CRITIC,
+    DISCRIMINATOR,
+    GENERATOR,
     NATS,
     CriticModule,
     DiscriminatorModule,
     GeneratorModule,
     LinearCriticModule,
     ReplyLearner,
+    ReplyMultiAgentEnv,
+    ReplyWorld,
+    listener_space,
 )
-from parley.engine.generation.rl.reply_runner import SHARD, ReplyEnvRunner
-from parley.engine.generation.rl.reply_settings import Phase, ReplyLearning, Reward
-from parley.engine.generation.rl.reply_world import ReplyWorld
+from parley.engine.generation.settings import UNJUDGED, Phase, ReplyLearning, Reward, RewardSettings
 from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.generation.game import PERSON, ReplyRules
+from parley.envs.generation.reply_env import reply_space, speaker_space
 from parley.policies.generation.discriminator.batches import JudgedReplies, ReplyExamples, context_batch
-from parley.policies.seq2seq.checkpoints import load_seq2seq
+from parley.policies.seq2seq.decoding import read, sample
+from parley.policies.seq2seq.scoring import load_seq2seq
+
+SHARD = 16
+"""Examples that are worked on side by side."""
+
+
+class ReplyEnvRunner(ReproducibleRunner):
+    """Says replies to recorded contexts and rewards them."""
+
+    def make_env(self) -> None:
+        """The pairs that replies are said to."""
+        self.env: ReplyWorld = self.config.make_world()
+
+    def get_spaces(self) -> dict[str, tuple[Space, Space]]:
+        """Those of the two-sided environment; a critic sees what the generator sees."""
+        words, rules = self.env.vocabulary, ReplyRules(max_words=self.env.max_words)
+        seen = speaker_space(words, rules)
+        return {
+            GENERATOR: (seen, reply_space(words, rules)),
+            DISCRIMINATOR: (listener_space(words, rules), spaces.Discrete(PERSON + 1)),
+            CRITIC: (seen, spaces.Box(0.0, 1.0, (1,), np.float32)),
+        }
+
+    def sample(self, *, dealt: Sequence[tuple[int, Phase, Sequence[int]]] = (), **_: Any) -> dict[str, Any]:
+        """Works on shards of examples.
+
+        Args:
+            dealt: number of each shard, the phase that it is for, and the indices of its examples.
+
+        Returns:
+            `index`, the numbers of the shards; the number of the `weights` in use; `found` by shard, lists for its examples:
+            `replies` (word ids without `</s>`; recorded ones in teacher forcing), and but for a discriminator's step the
+            probability that each is a person's (`human`), what the critic has `expected` after each of its words (T + 1,), of a
+            linear one in the context (1,) with what it was `encoded` as (H,), and the `rewards` (T,) of a generator's step.
+
+        Raises:
+            ClusterError: this machine has other code than the driver.
+        """
+        require(self.config.driver)
+        found = {number: self._shard(phase, indices) for number, phase, indices in dealt}
+        return {"index": list(found), "weights": self._weights_seq_no, "found": found}
+
+    @torch.no_grad()
+    def _shard(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
+        """What is asked of some examples, in their order."""
+        world, generator = self.env, self.module[GENERATOR].net
+        pairs = [world.pair(self.config.master_seed, index) for index in indices]
+        sources = [source for source, _ in pairs]
+        if phase == "teacher":
+            recorded = [reply for _, reply in pairs]
+            return {"replies": recorded, **self._judged(sources, reply_actions(recorded, world.max_words + 1))}
+        seeds = [derive_seed(self.config.master_seed, "said reply", index) for index in indices]
+        # As long as they may be, for a discriminator too: else it learns which of both writes longer ones.
+        said = [reply[: world.max_words] for reply in sample(generator, sources, seeds)]
+        if phase == "discriminator":
+            return {"replies": said}
+        actions = reply_actions(said, world.max_words)
+        return {"replies": said, **self._judged(sources, actions, seeds)}
+
+    def _judged(self, sources: Sequence[Any], actions: ReplyActions, seeds: Sequence[int] = ()) -> dict[str, list[Any]]:
+        discriminator, settings = self.module[DISCRIMINATOR].net, self.config.rewards
+        contexts = context_batch(sources, discriminator.vocabulary, discriminator.sizes)
+        memory = discriminator.read(contexts)
+        human_B = actions.at_end(reply_rewards(discriminator, memory, actions))
+        found: dict[str, list[Any]] = {"human": human_B.tolist()}
+        lengths = actions.lengths_B.tolist()
+        generator = self.module[GENERATOR].net
+        if CRITIC in self.module:
+            critic = self.module[CRITIC].net
+            if settings.critic == "linear":
+                last_BH = read(generator, sources).last_BH
+                found["encoded"], expected_BT1 = list(last_BH.numpy()), critic(last_BH)
+            else:
+                expected_BT1 = critic.prefixes(contexts, actions.words_BT, actions.lengths_B)
+            found["expected"] = [row[: length + 1].numpy() for row, length in zip(expected_BT1, lengths, strict=True)]
+        if seeds:
+            most = self.env.max_words
+            if self.config.reward in UNJUDGED:
+                settings = replace(settings, method="reinforce")
+            earned_BT = rewards(settings, generator, read(generator, sources), discriminator, memory, actions, seeds, most)
+            found["rewards"] = [row[:length].numpy() for row, length in zip(earned_BT, lengths, strict=True)]
+        return found
+
 
 CRITICS = ("critic", "prefix", "literal")
 """Baselines that a critic gives."""
 
 
-class ReplyMinMaxConfig(ExactConfig):
+class ReplyMinMaxConfig(ReproducibleConfig):
     """Configuration of `ReplyMinMax`; `replies()` holds what is ours."""
 
     own_learner, own_module = ReplyLearner, GeneratorModule
@@ -119,7 +219,7 @@ def _itself(agent: str, *_: Any, **__: Any) -> str:
     return agent
 
 
-class ReplyMinMax(SharedOutAlgorithm):
+class ReplyMinMax(DistributedAlgorithm):
     """Discriminator and generator by turns."""
 
     role, items, own_config = GENERATOR, "shards of examples", ReplyMinMaxConfig
@@ -143,7 +243,7 @@ class ReplyMinMax(SharedOutAlgorithm):
         return {"mean": vars(self.mean)}
 
     def restore_records(self, records: Mapping[str, Any]) -> None:
-        """See `ExactAlgorithm`."""
+        """See `ReproducibleAlgorithm`."""
         self.mean = RunningMean(**records["mean"])
 
     def training_step(self) -> None:

@@ -6,30 +6,216 @@ Columns of a training batch (B contexts, K turns, N words of a turn or of a sour
     discriminator   context (B, K, N), lengths (B, K), replies (B, 2, T), reply_lengths (B, 2): the recorded one, then the other
     critic          context (B, K, N), lengths (B, K), replies (B, T), reply_lengths (B,), is_cut (B,), rewards (B, T); a linear
                     one encoded (B, H) instead of context and lengths
+
+What generator and discriminator learn on: the recorded pairs of a training split, and which of them an update takes.
+
+Both sides of the game of replies as an RLlib multi-agent environment: one says a reply, the other says who wrote one.
+
+Spaces, observations and scores are those of `envs/generation`. Seeds are made as in `env.py`, which says why.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from gymnasium import spaces
 from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from torch import Tensor
 
+from parley.engine.core.rllib.distributed_rollouts import own_stream, require_known
 from parley.engine.core.rllib.reproducible import SeededLearner
-from parley.engine.generation.rewards.baselines import RunningMean, baseline_values, critic_loss
-from parley.engine.generation.rewards.losses import action_nll, forcing_loss, policy_loss
-from parley.engine.generation.rewards.replies import ReplyActions
-from parley.engine.generation.rl.replies_env import DISCRIMINATOR, GENERATOR
+from parley.engine.generation.rewards.rewards import (
+    ReplyActions,
+    ResponseWeights,
+    RunningMean,
+    action_nll,
+    baseline_values,
+    critic_loss,
+    forcing_loss,
+    policy_loss,
+)
+from parley.envs.core.errors import ConfigError, ScenarioError
+from parley.envs.core.seeds import Key, derive_seed, stream
 from parley.envs.core.storage.copies import fetched_model
-from parley.policies.generation.discriminator.batches import ContextBatch, JudgedBatch
-from parley.policies.generation.discriminator.checkpoints import load_discriminator
-from parley.policies.generation.discriminator.critic import Critic, LinearCritic
-from parley.policies.generation.discriminator.model import Discriminator
-from parley.policies.seq2seq.batches import Exchanges, Sentences
-from parley.policies.seq2seq.checkpoints import load_seq2seq
-from parley.policies.seq2seq.model import Seq2Seq
+from parley.envs.corpora.pairs.compiled import PairSplit
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.envs.generation.game import PERSON, ReplyGame, ReplyRules
+from parley.envs.generation.reply_env import reply_space, require_examples, speaker_sees, speaker_space
+from parley.policies.generation.discriminator.batches import (
+    ContextBatch,
+    Critic,
+    Discriminator,
+    JudgedBatch,
+    LinearCritic,
+    load_discriminator,
+)
+from parley.policies.seq2seq.model import Exchanges, Sentences, Seq2Seq
+from parley.policies.seq2seq.scoring import load_seq2seq
+
+
+@dataclass
+class ReplyWorld:
+    """Recorded pairs.
+
+    Args:
+        pairs: of the training split, in the words of the generator.
+        vocabulary: of the generator.
+        max_words: words of a reply at most, `</s>` not counted.
+        response_weights: of replies, by their tf-idf.
+    """
+
+    pairs: PairSplit
+    vocabulary: PairVocabulary
+    max_words: int
+    response_weights: ResponseWeights
+    _orders: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    def pair(self, seed: int, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Words of context and recorded reply of an example: endless passes over all pairs, each in an order of its own.
+
+        Args:
+            seed: master seed.
+            index: of the example, from 0.
+        """
+        turn, place = divmod(index, len(self.pairs))
+        if (seed, turn) not in self._orders:
+            self._orders = {(seed, turn): stream(seed, "order of pairs", turn).permutation(len(self.pairs))}
+        source, reply = self.pairs.pairs[self._orders[seed, turn][place]].tolist()
+        return self.pairs.utterances[source], self.pairs.utterances[reply]
+
+    @property
+    def mean_words(self) -> float:
+        """Words of a recorded reply in the mean, `</s>` counted."""
+        return float(self.pairs.utterances.lengths[self.pairs.pairs[:, 1]].mean()) + 1
+
+
+GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+_KEYS = ("vocabulary", "examples", "rules", "seed", "stream")
+
+
+def listener_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict:
+    """What the discriminator sees: what the generator sees, and one reply with its length."""
+    return spaces.Dict(
+        {
+            **speaker_space(vocabulary, rules).spaces,
+            "reply": spaces.Box(0, len(vocabulary) - 1, (rules.max_words,), np.int64),
+            "reply_length": spaces.Discrete(rules.max_words + 1),
+        }
+    )
+
+
+class ReplyMultiAgentEnv(MultiAgentEnv):
+    """The "generator" says one reply to a context; the "discriminator" sees the context and one reply, and says who wrote it.
+
+    The generator's action is that of `parley/Reply-v1`. The discriminator's is `Discrete(2)`: 0 for a machine, 1 for a person;
+    it sees either the generator's reply or the recorded one, both alike likely. It earns 1 when it is right; the generator
+    earns 1 when its reply was shown and taken for a person's. Two steps are an episode.
+
+    Args:
+        config: RLlib's `env_config`, with the keys
+            `vocabulary`: the `PairVocabulary` of both; required.
+            `examples`: a sequence of `Example` to draw from; required.
+            `rules`: a `ReplyRules`.
+            `seed`: master seed, 0 by default.
+            `stream`: integers that name one of several environments of the same seed, none by default.
+
+    Raises:
+        ConfigError: a key is missing or unknown, or there is no example.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__()
+        require_known(config, _KEYS)
+        for key in ("vocabulary", "examples"):
+            if config.get(key) is None:
+                raise ConfigError(f"the environment needs {key}", where="env_config", fix=f'set "{key}"')
+        require_examples("env_config", config["examples"])
+        self.vocabulary, self.examples = config["vocabulary"], config["examples"]
+        self.rules = config.get("rules") or ReplyRules()
+        self._seed, self._stream = config.get("seed", 0), own_stream(config)
+        self.possible_agents = [GENERATOR, DISCRIMINATOR]
+        self.agents = [GENERATOR, DISCRIMINATOR]
+        seen = speaker_space(self.vocabulary, self.rules), listener_space(self.vocabulary, self.rules)
+        done: tuple[spaces.Space[Any], ...] = reply_space(self.vocabulary, self.rules), spaces.Discrete(PERSON + 1)
+        self.observation_spaces = dict(zip(self.agents, seen, strict=True))
+        self.action_spaces = dict(zip(self.agents, done, strict=True))
+        self._last_seed = -1
+        self._num_episodes = 0
+        self._game: ReplyGame | None = None
+        self._to_act: str | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Shows the next context to the generator.
+
+        Args:
+            seed: becomes part of the name of this episode and all later ones; the same seed given twice repeats none.
+            options: ignored; RLlib's checker passes an empty one.
+        """
+        if seed is not None:
+            self._last_seed = int(seed)
+        name: tuple[Key, ...] = ("replies", *self._stream, self._last_seed, self._num_episodes)
+        self._num_episodes += 1
+        example = self.examples[int(stream(self._seed, "example", *name).integers(len(self.examples)))]
+        self._game = ReplyGame([example], [derive_seed(self._seed, "episode", *name)], self.vocabulary, self.rules)
+        self._to_act = GENERATOR
+        return {GENERATOR: speaker_sees(self._game)}, {GENERATOR: {}}
+
+    def step(
+        self, action_dict: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]:
+        """Carries out the action of the one agent to act.
+
+        Args:
+            action_dict: {agent: action} of the agent in the last observations.
+
+        Returns:
+            Observations of the discriminator, or of both at the end; rewards of both, 0 before the end; terminated and
+            truncated of both and "__all__" (never truncated); information, empty until the end, when it says `key`, whether
+            the reply shown `is_recorded`, and the discriminator's `guess`.
+
+        Raises:
+            ScenarioError: the episode is over, another agent than the one to act is given, or its action lies outside its
+                space.
+        """
+        game, agent = self._game, self._to_act
+        if game is None or agent is None or set(action_dict) != {agent}:
+            raise ScenarioError(
+                "these are not the actions that the episode waits for",
+                where="step of ReplyMultiAgentEnv",
+                got=sorted(action_dict),
+                fix="call reset() first" if agent is None else f"give an action of {agent!r} alone",
+            )
+        action = action_dict[agent]
+        if not self.action_spaces[agent].contains(action):
+            raise ScenarioError("the action lies outside the action space", got=repr(action), fix="see env.action_spaces")
+        if agent == GENERATOR:
+            game.say(np.asarray(action, dtype=np.int64)[None])
+            self._to_act = DISCRIMINATOR
+            return self._returned(game, {DISCRIMINATOR: self._shown(game)}, over=False)
+        game.guess(np.array([action]))
+        self._to_act = None
+        return self._returned(game, {GENERATOR: speaker_sees(game), DISCRIMINATOR: self._shown(game)}, over=True)
+
+    def _shown(self, game: ReplyGame) -> dict[str, Any]:
+        (reply, *_), (length, *_) = game.shown()
+        return {**speaker_sees(game), "reply": reply, "reply_length": length}
+
+    def _returned(self, game: ReplyGame, observations: dict[str, Any], *, over: bool) -> tuple[Any, ...]:
+        scores = [float(score[0]) if over else 0.0 for score in game.scores()]
+        told = {"key": game.examples[0].key, "is_recorded": bool(game.is_recorded_B[0]), "guess": int(game.guesses_B[0])}
+        ended = dict.fromkeys((*self.possible_agents, "__all__"), over)
+        infos = {agent: dict(told) if over else {} for agent in observations}
+        rewards = dict(zip(self.possible_agents, scores, strict=True))
+        return observations, rewards, ended, dict.fromkeys(ended, False), infos
+
 
 CRITIC = "critic"
 """The module that says what reward to expect."""

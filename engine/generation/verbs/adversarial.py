@@ -4,37 +4,284 @@ Judges are fitted to tell the replies of people from those of systems. Each is c
 source crosses, so that every pair is judged by one that never saw it; a shard is a few fits, and a row is one judge in one fold
 of one scenario; the texts of its pairs stand in a file beside. Beside the judges that are named stand controls that know
 length, the first word and the like alone.
+
+The pairs that an adversarial evaluation asked judges about, in a file of the run, so that each score has its texts.
+
+A row of `JUDGED` is a judge in a fold of a scenario; its k-th source, label and score are of the pair of that scenario and fold
+with the `place` k. Texts stand here once and not in the rows of every judge; a flat file (`parley rows`) has both.
+
+A worker of an adversarial evaluation: shards of (scenario, judge, fold) in, rows of `JUDGED` out.
+
+A row depends on its item and the seed alone: a judge is made afresh, fitted on the other folds, and asked about its own.
 """
 
 from __future__ import annotations
 
+import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from parley.engine.core.runs.layout import SUMMARY
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.documents import SUMMARY, whole, write_whole
+from parley.engine.core.runs.parts import OK, error_row, list_of, ok_row, with_base
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.core.verbs.export import FlatRows
-from parley.engine.core.verbs.job import Job, Reporter, Result, Silent, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, work_off
-from parley.engine.core.verbs.tables import TABLE_FILE, noted
-from parley.engine.generation.metrics.adversarial import JudgedRows, adversarial_metrics, describe
-from parley.engine.generation.metrics.tables import AskedJudges, tables, verdicts
+from parley.engine.core.verbs.export import FlatRows, Line, Row
+from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Silent, Summary, noted
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, run_items
+from parley.engine.generation.metrics.adversarial import ADVERSUC, JudgedRows, JudgedScenario, adversarial_metrics, describe
+from parley.engine.generation.metrics.tables import JudgeSpecs, tables, verdicts
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, absolute, labels_of
-from parley.engine.generation.verbs.adversarial_worker import JUDGED, JudgedFold, Judging
-from parley.engine.generation.verbs.judged_pairs import PAIRS_FILE, flat_pairs, write_pairs
-from parley.engine.generation.verbs.pooled import Pooled, pooled
+from parley.engine.generation.verbs.discriminator import Pooled, pooled
 from parley.envs.core.config import from_dict
+from parley.envs.core.errors import RefusedModelError, RunError
+from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.own_files import without_options
-from parley.envs.corpora.pairs.replied import SAMPLE
+from parley.envs.corpora.pairs.compiled import SAMPLE
 from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.usage import by_kind
-from parley.policies.generation.judges.judge import CONTROLS
-from parley.policies.generation.judges.makers import judge_maker
+from parley.policies.chat.model import NO_REPLIES, by_kind
+from parley.policies.generation.judges.asked import judge_maker
+from parley.policies.generation.judges.judge import CONTROLS, Answering, Featured, Judge, JudgeSettings, Parsing, scores_by
+
+PAIRS_FILE = "pairs.parquet"
+JUDGED_PAIRS = pa.schema(
+    [
+        # As in the rows; the pair's number, from 0, in its fold.
+        pa.field("scenario", pa.string()),
+        pa.field("fold", pa.int64()),
+        pa.field("place", pa.int64()),
+        # Hash of the source, and whether the pair is of the first side.
+        pa.field("source", pa.string()),
+        pa.field("label", pa.bool_()),
+        # All turns before the reply, and the reply, as judges read them.
+        pa.field("context", list_of(pa.string())),
+        pa.field("reply", pa.string()),
+    ]
+)
+
+
+def write_pairs(path: Path, scenarios: Iterable[JudgedScenario]) -> None:
+    """Writes the pairs of all scenarios.
+
+    Args:
+        path: the file.
+        scenarios: whose pairs stand in the order in which judges are asked.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    rows = []
+    for scenario in scenarios:
+        places: Counter[int] = Counter()
+        for each, fold in zip(scenario.pairs, scenario.folds.tolist(), strict=True):
+            texts = {"context": [" ".join(turn) for turn in each.pair.context], "reply": " ".join(each.pair.reply)}
+            known = {"scenario": scenario.name, "fold": fold, "place": places[fold]}
+            rows.append({**known, "source": each.source, "label": each.label, **texts})
+            places[fold] += 1
+    content = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=JUDGED_PAIRS), content, compression="zstd")
+    try:
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        fix = "free some space, then the same command writes it"
+        raise RunError("the judged pairs cannot be written", where=path, got=error.strerror, fix=fix) from None
+
+
+FLAT_JUDGED = with_base(
+    [
+        # As `parley.engine.generation.metrics.adversarial`; the file of its system, null in scenarios of people alone; the
+        # judge; the fold whose pairs it has not seen.
+        pa.field("scenario", pa.string()),
+        pa.field("system", pa.string()),
+        pa.field("judge", pa.string()),
+        pa.field("fold", pa.int64()),
+        # As in `JUDGED_PAIRS`; the judge's score, above 0 for the first side.
+        *(JUDGED_PAIRS.field(name) for name in ("place", "source", "label")),
+        pa.field("score", pa.float64()),
+        *(JUDGED_PAIRS.field(name) for name in ("context", "reply")),
+    ]
+)
+"""One pair per line, as one judge scored it in one scenario."""
+
+
+def flat_pairs(path: Path) -> FlatRows:
+    """How rows of `JUDGED` become lines of `FLAT_JUDGED`.
+
+    Args:
+        path: the file of the run's pairs.
+
+    Raises:
+        RunError: it is not there, or damaged.
+    """
+    with whole(path, "the command that made the run writes it again"):
+        pairs = pq.read_table(path, schema=JUDGED_PAIRS)
+        # Numbers of lines: as Python's own values all texts would take several times as much memory.
+        found: dict[tuple[str, int], list[int]] = {}
+        for number, key in enumerate(zip(pairs["scenario"].to_pylist(), pairs["fold"].to_pylist(), strict=True)):
+            found.setdefault(key, []).append(number)
+
+    def lines(row: Row) -> Iterator[Line]:
+        about = {"judge": row["judge"], "system": row["scenario"].partition(".")[2] or None}
+        with whole(path):
+            texts = pairs.take(found[row["scenario"], row["fold"]]).to_pylist()
+            yield from (about | pair | {"score": score} for pair, score in zip(texts, row["scores"], strict=True))
+
+    return FlatRows(FLAT_JUDGED, lines)
+
+
+NUM_EXAMPLES, NUM_FEATURES = 3, 50
+
+_EXAMPLE = pa.struct(
+    # A reply of the system, all turns before it, and its score.
+    [pa.field("context", list_of(pa.string())), pa.field("reply", pa.string()), pa.field("score", pa.float64())]
+)
+_FEATURE = pa.struct([pa.field("word", pa.string()), pa.field("weight", pa.float64())])
+JUDGED = with_base(
+    [
+        # As `parley.engine.generation.metrics.adversarial`; label of the judge; the fold whose pairs it has not seen.
+        pa.field("scenario", pa.string()),
+        pa.field("judge", pa.string()),
+        pa.field("fold", pa.int64()),
+        # Of each pair of the fold, in the order of the file of their texts (`judged_pairs.py`): a hash of its source, whether
+        # it is of the first side, the judge's score.
+        pa.field("sources", list_of(pa.string())),
+        pa.field("labels", list_of(pa.bool_())),
+        pa.field("scores", list_of(pa.float64())),
+        # Replies of the system that the judge finds most human and most machine-like, of each of them three; empty in other
+        # scenarios than "adversuc".
+        pa.field("examples", list_of(_EXAMPLE)),
+        # Pairs of the fold of which a judge that asks a chat model could not read the answer; 0 of other judges.
+        pa.field("unparsable", pa.int64()),
+        # Those of which the chat model gave no reply, by the kind of its answer; null of other judges.
+        pa.field("no_reply", pa.struct([pa.field(kind.column, pa.int64()) for kind in NO_REPLIES])),
+        # Of a linear judge the words of largest weight.
+        pa.field("features", list_of(_FEATURE)),
+    ]
+)
+"""One judge in one fold of one scenario per row."""
+
+
+class JudgedFold(NamedTuple):
+    """An item: a judge in a fold of a scenario.
+
+    Args:
+        scenario: its name.
+        judge: the judge's label.
+        name: as `load_judge` knows it.
+        fold: whose pairs it judges.
+    """
+
+    scenario: str
+    judge: str
+    name: str
+    fold: int
+
+
+@dataclass(frozen=True)
+class JudgingTask(Sharded[JudgedFold]):
+    """Judges that are fitted and asked.
+
+    Args:
+        scenarios: by name.
+        settings: what judges are made with.
+        run_seed: of the run.
+    """
+
+    unit = "fits"
+    event = "judged"
+
+    scenarios: Mapping[str, JudgedScenario]
+    settings: JudgeSettings
+    run_seed: int
+
+    def seed(self, key: str) -> int:
+        return derive_seed(self.run_seed, "judge", key)
+
+    def worker(self) -> JudgingWorker:
+        return JudgingWorker(self)
+
+    def digest(self, rows: Rows) -> Counts:
+        return Counter({self.unit: sum(row["status"] == OK for row in rows)})
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """A fit of a network takes up to a minute, which is as much as may be lost."""
+        return 1
+
+
+class JudgingWorker:
+    """Fits judges and asks them."""
+
+    def __init__(self, judging: JudgingTask) -> None:
+        self._judging = judging
+        self._makers: dict[str, Callable[[], Judge]] = {}
+
+    def run(self, shard: Shard[JudgedFold]) -> list[dict[str, Any]]:
+        """One row per item; a judge that fails costs no other its row."""
+        rows = []
+        for key, item in zip(shard.keys, shard.items, strict=True):
+            seed = self._judging.seed(key)
+            try:
+                rows.append(ok_row(key, seed) | self._columns(item, seed))
+            except RefusedModelError:
+                raise
+            except Exception as error:
+                rows.append(error_row(key, seed, f"{item.judge}: {type(error).__name__}: {error}"))
+        return rows
+
+    def _maker(self, name: str) -> Callable[[], Judge]:
+        if name not in self._makers:
+            self._makers[name] = judge_maker(name, self._judging.settings)
+        return self._makers[name]
+
+    def _columns(self, item: JudgedFold, seed: int) -> dict[str, Any]:
+        scenario = self._judging.scenarios[item.scenario]
+        labels = np.array([each.label for each in scenario.pairs])
+        seen, unseen = (np.flatnonzero((scenario.folds == item.fold) == held_out) for held_out in (False, True))
+        judge = self._maker(item.name)()
+        judge.fit([scenario.pairs[place].pair for place in seen], labels[seen], seed)
+        judged = [scenario.pairs[place] for place in unseen]
+        pairs = [pair.pair for pair in judged]
+        scores = scores_by(judge, pairs)
+        lost = judge.no_replies(pairs) if isinstance(judge, Answering) else None
+        return {
+            "scenario": item.scenario,
+            "judge": item.judge,
+            "fold": item.fold,
+            "unparsable": judge.num_unparsable(pairs) if isinstance(judge, Parsing) else 0,
+            "no_reply": None if lost is None else {kind.column: lost.get(kind.column, 0) for kind in NO_REPLIES},
+            "sources": [pair.source for pair in judged],
+            "labels": labels[unseen].tolist(),
+            "scores": scores.tolist(),
+            "examples": self._examples(item, judged, scores),
+            "features": [
+                {"word": word, "weight": weight}
+                for word, weight in (judge.features(NUM_FEATURES) if isinstance(judge, Featured) else [])
+            ],
+        }
+
+    def _examples(self, item: JudgedFold, asked: Sequence[Any], scores: np.ndarray) -> list[dict[str, Any]]:
+        if item.scenario.partition(".")[0] != ADVERSUC:
+            return []
+        order = sorted((place for place, each in enumerate(asked) if not each.label), key=lambda place: -scores[place])
+        chosen = dict.fromkeys([*order[:NUM_EXAMPLES], *order[-NUM_EXAMPLES:]])
+        return [
+            {
+                "context": [" ".join(turn) for turn in asked[place].pair.context],
+                "reply": " ".join(asked[place].pair.reply),
+                "score": float(scores[place]),
+            }
+            for place in chosen
+        ]
+
 
 SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
 """Entries of the summary: labels of the machine files; what it comes to; what was left out; how many rows there are."""
@@ -94,8 +341,8 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
         config = prepared.config
         write_pairs(run.path / PAIRS_FILE, prepared.pooled.scenarios.values())
         settings = replace(config.settings, answers=str(run.path / ANSWERS_FOLDER))
-        judging = Judging(prepared.pooled.scenarios, settings, config.seed)
-        work_off(run, judging, prepared.items, config, reporter, "fitting and asking judges")
+        judging = JudgingTask(prepared.pooled.scenarios, settings, config.seed)
+        run_items(run, judging, prepared.items, config, reporter, "fitting and asking judges")
         reporter.stage("computing metrics and their intervals", 0, "")
         return prepared
 
@@ -181,10 +428,10 @@ def _unparsable(run: RunFolder) -> list[str]:
     return unread + no_reply
 
 
-def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> AskedJudges:
+def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> JudgeSpecs:
     """Who judged what in a run of a configuration."""
     judges = list(labels_of(config.judge_names).values())
-    return AskedJudges(judges, list(CONTROLS), systems, config.shows_published)
+    return JudgeSpecs(judges, list(CONTROLS), systems, config.shows_published)
 
 
 EVALUATE_ADVERSARIAL = EvaluateAdversarial()

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from parley.engine.core.verbs.sharded import ShardedConfig
+from parley.envs.core.config import AtLeastTwo, Configuration, PositiveInt
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import AtLeastTwo, Configuration, PositiveInt
 from parley.envs.core.storage.uris import is_uri
-from parley.envs.corpora.own_files import own_file_names, without_options
-from parley.envs.corpora.pairs.replied import SAMPLE
-from parley.envs.corpora.records import KINDS
+from parley.envs.corpora.own_files import KINDS, own_file_names, without_options
+from parley.envs.corpora.pairs.compiled import SAMPLE
 from parley.policies.chat.addresses import absolute_address, is_chat_address, short_address
 from parley.policies.chat.settings import ChatAsking
 from parley.policies.generation.judges.judge import CONTROLS, JudgeSettings, judges

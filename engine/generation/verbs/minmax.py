@@ -7,49 +7,132 @@ training never sees say how often they are deceived: the best of these states, t
 Choices:
   * # Paper: silent on which state is kept. Ours: the best by AdverSuc on the validation split, which may be the start, or the
     last (`keep`); test contexts are answered once, by that state and by the start.
+
+What goes wrong in adversarial training, seen by figures of its updates: collapse, and a discriminator out of its depth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.replies import reply_metrics
-from parley.engine.core.stats.statistics import Estimate, count, rate_difference, ratio_of_sums, refit_spread
-from parley.engine.core.stats.training import BEFORE
-from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
-from parley.engine.core.verbs.composite import Composite, Stage, run_stages
-from parley.engine.core.verbs.device import threads
+from parley.engine.core.stats.known import BEFORE
+from parley.engine.core.stats.statistics import Estimate, count, rate_difference, ratio_of_sums, refit_spread, reply_metrics
+from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model, threads
+from parley.engine.core.verbs.composite import Composite, Stage, fitting_runners, run_stages
 from parley.engine.core.verbs.job import Reporter, Steps, Summary
-from parley.engine.core.verbs.placement import fitting_runners
-from parley.engine.core.verbs.scalars import Scalars
 from parley.engine.core.verbs.sharded import session
-from parley.engine.core.verbs.supervised import STATE
-from parley.engine.core.verbs.updates import built, make_updates
-from parley.engine.generation.metrics.minmax import AGAINST_DISCRIMINATOR, GAIN, NATS, PICKED, step_figures
-from parley.engine.generation.metrics.scenarios import ADVERSUC, RANDOM
-from parley.engine.generation.metrics.variety import COMMONEST, WORDS, variety
-from parley.engine.generation.verbs.contest import BACKWARD, Contest, contest_of, require_decoders, training_world
+from parley.engine.core.verbs.supervised import STATE, built, make_updates
+from parley.engine.core.verbs.trainings import Scalars
+from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
+from parley.engine.generation.metrics.trained import (
+    ADVANTAGE,
+    AGAINST_DISCRIMINATOR,
+    COMMONEST,
+    DISTINCT,
+    GAIN,
+    NATS,
+    PICKED,
+    WORDS,
+    step_figures,
+    variety,
+)
+from parley.engine.generation.verbs.config import (
+    BACKWARD,
+    NUM_FOLDS,
+    REWARDS_OF_WORDS,
+    Contest,
+    HeldOut,
+    MinMaxRepliesConfig,
+    Watch,
+    contest_of,
+    helpdesk,
+    li2017,
+    released,
+    require_decoders,
+    training_world,
+    word_rewards,
+)
 from parley.engine.generation.verbs.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
-from parley.engine.generation.verbs.held_out import NUM_FOLDS, HeldOut
-from parley.engine.generation.verbs.minmax_config import MinMaxRepliesConfig, helpdesk, li2017, released
-from parley.engine.generation.verbs.watching import Alarm, CollapseError, Watcher
-from parley.engine.generation.verbs.word_rewards import REWARDS_OF_WORDS, word_rewards
 from parley.engine.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
 from parley.envs.core.config import from_dict
-from parley.envs.core.errors import ConfigError
+from parley.envs.core.errors import ConfigError, ParleyError
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import display_path
-from parley.policies.core.decoders import DecoderSettings, lacks_backward, with_backward
+from parley.policies.core.responder import DecoderSettings, lacks_backward, with_backward
 
 if TYPE_CHECKING:
     from parley.engine.generation.metrics.adversarial import JudgedScores
     from parley.engine.generation.rl.replies import ReplyMinMax, ReplyMinMaxConfig
+
+
+class CollapseError(ParleyError):
+    """A training has gone wrong, and was asked to end there."""
+
+
+class Alarm(NamedTuple):
+    """A figure that has been out of bounds too long.
+
+    Args:
+        name: of what has happened.
+        figure: of an update.
+        value: the newest.
+    """
+
+    name: str
+    figure: str
+    value: float
+
+
+_SIGNS: tuple[tuple[str, str, Callable[[float, Watch], bool]], ...] = (
+    ("saturated", "discriminator_accuracy", lambda value, watch: value > watch.saturated),
+    ("helpless", "discriminator_accuracy", lambda value, watch: value < watch.helpless),
+    ("collapsed", DISTINCT, lambda value, watch: value < watch.min_distinct),
+    ("collapsed", COMMONEST, lambda value, watch: value > watch.max_commonest),
+    ("collapsed", WORDS, lambda value, watch: value < watch.min_words),
+    ("collapsed", "generator_nats", lambda value, watch: value < watch.min_nats),
+    ("no advantage", ADVANTAGE, lambda value, watch: value < watch.min_advantage),
+)
+
+
+class Watcher:
+    """Counts for how many steps in a row each figure has been out of bounds.
+
+    Args:
+        watch: the bounds.
+        history: figures of the updates that have been made, in their order.
+    """
+
+    def __init__(self, watch: Watch, history: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._watch = watch
+        self._streaks = [0] * len(_SIGNS)
+        for figures in history:
+            self.see(figures)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether every figure was within its bounds when it was last seen."""
+        return not any(self._streaks)
+
+    def see(self, figures: Mapping[str, Any]) -> list[Alarm]:
+        """What has gone wrong as of an update; each alarm comes once until the figure has been within its bounds again."""
+        alarms = []
+        for place, (name, figure, is_out) in enumerate(_SIGNS):
+            if figure not in figures:
+                continue
+            # An event says null for what is no number, as distinct-1 of replies without a word.
+            value = math.nan if figures[figure] is None else float(figures[figure])
+            self._streaks[place] = self._streaks[place] + 1 if is_out(value, self._watch) else 0
+            if self._streaks[place] == self._watch.patience:
+                alarms.append(Alarm(name, figure, value))
+        return alarms
+
 
 ITERATION, CHECK, ALARM = "iteration", "check", "alarm"
 """Kinds of events: an update, a measurement on the validation split, and something that went wrong."""
@@ -80,7 +163,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
 
     def prepare(self, config: MinMaxRepliesConfig, path: Path, reporter: Reporter) -> MinMaxRepliesConfig:
         """Checks what is named; the rest is trained, a backward model in the sizes of the generator."""
-        from parley.policies.seq2seq.checkpoints import load_seq2seq
+        from parley.policies.seq2seq.scoring import load_seq2seq
 
         if config.discriminator and not config.start:
             what = "a discriminator needs the generator whose replies it was fitted to"
@@ -176,7 +259,7 @@ class _ReplyTraining:
 
     def finish(self, num_runners: int) -> None:
         """Makes what is left of the updates."""
-        from parley.engine.core.baseline import DivergenceError
+        from parley.engine.core.rllib.reproducible import DivergenceError
 
         updates, has_begun = self._learning.updates, (self._run.path / STATE).exists()
         with built(self._settings(num_runners)) as algorithm:
@@ -236,10 +319,10 @@ class _ReplyTraining:
 
     def _check(self, algorithm: ReplyMinMax, rounds: int) -> None:
         """Measures the generator on the validation split, and keeps it where it is the best so far."""
-        from parley.engine.core.rllib import state
-        from parley.policies.core.fitting.evaluation import evaluate
-        from parley.policies.seq2seq.batches import PairExamples
-        from parley.policies.seq2seq.checkpoints import save_model
+        from parley.engine.core.rllib import reproducible as state
+        from parley.policies.core.fitting.batches import evaluate
+        from parley.policies.seq2seq.model import PairExamples
+        from parley.policies.seq2seq.scoring import save_model
 
         model = self._contest.model
         model.load_state_dict(state.learned_weights(algorithm))
@@ -263,8 +346,8 @@ class _ReplyTraining:
     def _tell_rewards(self, algorithm: ReplyMinMax) -> None:
         """What words of replies earn at the end, for a reader to look at."""
         from parley.engine.generation.rewards.rewards import limit
-        from parley.engine.generation.rl.replies_env import DISCRIMINATOR as LISTENER
-        from parley.engine.generation.rl.replies_env import GENERATOR as SPEAKER
+        from parley.engine.generation.rl.reply_modules import DISCRIMINATOR as LISTENER
+        from parley.engine.generation.rl.reply_modules import GENERATOR as SPEAKER
 
         config, modules = self._config, algorithm.env_runner.module
         generator, discriminator = modules[SPEAKER].net, modules[LISTENER].net
@@ -273,7 +356,7 @@ class _ReplyTraining:
         self._run.event(REWARDS_OF_WORDS, replies=shown)
 
     def _best_so_far(self) -> str:
-        from parley.policies.seq2seq.checkpoints import SEQ2SEQ
+        from parley.policies.seq2seq.scoring import SEQ2SEQ
 
         good = self._run.path / GOOD
         folder = good if good.exists() else self._run.path / BEST
@@ -287,9 +370,9 @@ class _ReplyTraining:
 
     def figures(self) -> dict[str, Estimate]:
         """What the legend names, once all updates are made; stores the best generator."""
-        from parley.policies.core.fitting.evaluation import evaluate
-        from parley.policies.seq2seq.batches import PairExamples
-        from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
+        from parley.policies.core.fitting.batches import evaluate
+        from parley.policies.seq2seq.model import PairExamples
+        from parley.policies.seq2seq.scoring import load_seq2seq, save_model
 
         config, contest, picked = self._config, self._contest, self._picked()
         best = load_seq2seq(self._run.path / BEST)

@@ -4,77 +4,225 @@ Every training, every file of replies and every evaluation of one is a run of it
 itself; the table is what they say. Rows: the start by seven decoders, at several temperatures, and with one reply to everybody;
 after REINFORCE and REGS; and after as many steps of teacher forcing alone, with a constant, shuffled or length reward, or a
 frozen discriminator. Trainings reply by the decoder that picked their checkpoint, and sampled.
+
+The stages of `parley evaluate generation`: what is trained first, the trainings of rows, what rows reply, who judges it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import count
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
-from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary, noted
 from parley.engine.core.verbs.repeated import run_beside
 from parley.engine.core.verbs.sharded import session
-from parley.engine.core.verbs.tables import TABLE_FILE, noted
-from parley.engine.generation.metrics.adversarial import CONSTANT, ERE, JudgedRows
-from parley.engine.generation.metrics.concluded import conclusions, placements
-from parley.engine.generation.metrics.diversity import overlap
-from parley.engine.generation.metrics.minmax import PICKED
-from parley.engine.generation.metrics.scenarios import MATCHED, PER_FOLD, RANDOM, source_name
-from parley.engine.generation.metrics.tables import is_reliable
+from parley.engine.generation.metrics.adversarial import CONSTANT, ERE, MATCHED, PER_FOLD, RANDOM, JudgedRows, source_name
+from parley.engine.generation.metrics.tables import is_reliable, overlap
 from parley.engine.generation.metrics.trained import (
+    AT,
+    DECODED,
     EMPTY,
     JUDGED,
     OVERLAP,
     PEOPLE,
+    PICKED,
     ROUND,
     SAMPLED,
+    TRAINED,
     AnsweredRow,
     ReadReplies,
+    conclusions,
     describe,
+    placements,
     reply_figures,
     row_title,
     table_metrics,
     trained_tables,
 )
+from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, label_of, labels_of
-from parley.engine.generation.verbs.contest import require_decoders
-from parley.engine.generation.verbs.table_config import TrainedTableConfig, helpdesk_table, li2017_table
-from parley.engine.generation.verbs.table_stages import (
-    JUDGE_LM,
-    System,
-    discriminators,
-    in_order,
-    measured,
-    models,
-    starts,
-    systems,
-    trainings,
-)
-from parley.engine.responders.reply import HUMAN_FILE, MACHINE_FILE
+from parley.engine.generation.verbs.config import DECODERS, TrainedTableConfig, helpdesk_table, li2017_table, require_decoders
+from parley.engine.generation.verbs.discriminator import TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
+from parley.engine.generation.verbs.minmax import MINMAX_REPLIES, MinMaxRepliesConfig
+from parley.engine.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig
+from parley.engine.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import display_path
-from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.compiled import load_pairs, read_replied
 from parley.envs.corpora.pairs.contexts import examples
-from parley.envs.corpora.pairs.replied import read_replied
 from parley.envs.corpora.pairs.turns import EOT
+from parley.policies.core.responder import DecoderSettings, lacks_backward, with_backward
+from parley.policies.seq2seq.settings import LanguageModelSizes
 
 if TYPE_CHECKING:
     from parley.envs.corpora.pairs.vocabulary import PairVocabulary
     from parley.policies.seq2seq.scoring import WordScores
+
+
+START, BACKWARD, LM, JUDGE_LM, DISCRIMINATOR, BEGINNINGS = "start", "backward", "lm", "judge-lm", "discriminator", "beginnings"
+"""Folders of models that are trained first."""
+FILES = {"human": HUMAN_FILE, "machine": MACHINE_FILE, "next_utterances": NEXT_FILE}
+PARTIAL = "regs-partial"
+
+
+class System(NamedTuple):
+    """What replies in a row.
+
+    Args:
+        row: of the table.
+        number: of the training or of the start, from 1.
+        model: its name.
+        decoder: how it replies.
+    """
+
+    row: str
+    number: int
+    model: str
+    decoder: str
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is the outcome of a row's training, and not a start."""
+        return self.row.removesuffix(SAMPLED) in TRAINED
+
+    @property
+    def replies(self) -> str:
+        """The folder of its replies."""
+        return f"{self.row}-{self.number}-replies"
+
+    @property
+    def judged(self) -> str:
+        """The folder of their evaluation."""
+        return f"{self.row}-{self.number}-judged"
+
+
+def models(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
+    """What is trained first where no run is named; none of them needs another."""
+    fitted = _known(config) | {"vocabulary": config.vocabulary, "fit": config.fit}
+    lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.longest}
+    sizes = LanguageModelSizes(embed=config.sizes.embed, hidden=config.sizes.hidden, max_length=config.sizes.max_reply)
+    again = fitted | {"seed": derive_seed(config.seed, JUDGE_LM)}
+    planned: dict[str, Stage] = {}
+    if not config.starts:
+        planned[START] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, **fitted, **lengths)
+    is_asked_back = lacks_backward(config.discriminator_decoder) and bool(_told_kinds(config))
+    if ("mmi" in config.row_names or is_asked_back) and not config.backward:
+        planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, backward=True, **fitted, **lengths)
+    if "mmi-antilm" in config.row_names and not config.lm:
+        planned[LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **fitted)
+    if not config.judge_lm:
+        planned[JUDGE_LM] = TRAIN_LM, TrainLMConfig(sizes=sizes, **again)
+    return planned
+
+
+def discriminators(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
+    """Those that trainings begin with; those of a start have its number."""
+    planned: dict[str, Stage] = {}
+    backward = config.backward or display_path(path / BACKWARD)
+    for number, start in enumerate(starts(config, path), start=1):
+        for prefixes in _told_kinds(config):
+            own, other = f"{DISCRIMINATOR}-{number}", f"{BEGINNINGS}-{number}"
+            own, other = (other, own) if prefixes else (own, other)
+            told = TrainDiscriminatorConfig(
+                generator=start,
+                decoder=with_backward(config.discriminator_decoder, backward),
+                # Both learn from the same replies, and the one that comes first decodes them.
+                replies=display_path(path / other),
+                prefixes=prefixes,
+                min_reply=config.min_reply,
+                sizes=config.discriminator_sizes,
+                fit=config.discriminator_fit,
+                **_known(config),
+            )
+            planned[own] = TRAIN_DISCRIMINATOR, told
+    return planned
+
+
+def trainings(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
+    """The trainings of all rows, those of the first seed first."""
+    planned: dict[str, Stage] = {}
+    begun = starts(config, path)
+    for number in range(1, config.trainings + 1):
+        start = (number - 1) % len(begun)
+        for row in (row for row in TRAINED if row in config.row_names):
+            settings = config.training(row, number)
+            told = f"{BEGINNINGS if settings['method'] == PARTIAL else DISCRIMINATOR}-{start + 1}"
+            named: dict[str, Any] = {"start": begun[start], "discriminator": display_path(path / told)}
+            planned[f"{row}-{number}"] = MINMAX_REPLIES, MinMaxRepliesConfig(**settings, **named)
+    return planned
+
+
+def measured(config: TrainedTableConfig, path: Path, system: System) -> dict[str, Stage]:
+    """Replies of a system, and their evaluation."""
+    how: dict[str, Any] = {"seed": config.seed, "workers": config.workers, "data_root": config.data_root}
+    how["address"] = config.address if config.workers else ""
+    asked = ReplyConfig(
+        model=system.model,
+        decoder=system.decoder,
+        corpus=config.corpus,
+        limit=config.contexts,
+        min_reply=config.min_reply,
+        max_reply=config.longest,
+        # One seed for all: it chooses the contexts, too, and trainings are compared in the same ones.
+        **how,
+    )
+    files: dict[str, Any] = {side: display_path(path / system.replies / name) for side, name in FILES.items()}
+    judged = AdversarialConfig(judges=config.judges, published="none", **files, **how)
+    return {system.replies: (REPLY, asked), system.judged: (EVALUATE_ADVERSARIAL, judged)}
+
+
+def _known(config: TrainedTableConfig) -> dict[str, Any]:
+    """What all that is trained shares."""
+    return {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
+
+
+def _told_kinds(config: TrainedTableConfig) -> list[bool]:
+    """Whether discriminators are fitted to beginnings of replies: of those that the rows need."""
+    return sorted({str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED})
+
+
+def systems(config: TrainedTableConfig, path: Path, rows: Collection[str]) -> Iterator[System]:
+    """What replies in some rows, in the order of the table."""
+    backward, lm = (getattr(config, name) or display_path(path / name) for name in (BACKWARD, LM))
+    decoders = {**DECODERS, "mmi": f"mmi:backward={backward}", "mmi-antilm": f"mmi-antilm:lm={lm}"}
+    draws = DecoderSettings.parse(config.decoder).draws
+    for row in in_order(rows):
+        trained = row.removesuffix(SAMPLED)
+        if trained not in TRAINED:
+            decoder = f"sample:{row.removeprefix(AT)}" if row.startswith(AT) else decoders[row]
+            yield from (System(row, number, start, decoder) for number, start in enumerate(starts(config, path), start=1))
+        elif trained == row or not draws:
+            for number in range(1, config.trainings + 1):
+                decoder = config.decoder if trained == row else "sample"
+                yield System(row, number, display_path(path / f"{trained}-{number}"), decoder)
+
+
+def in_order(rows: Collection[str]) -> list[str]:
+    """Names of rows in the order of the table; of a training also the row whose replies are drawn."""
+    decoded = [row for row in DECODED if row in rows]
+    temperatures = sorted((row for row in rows if row.startswith(AT)), key=lambda row: float(row.removeprefix(AT)))
+    return [*decoded, *temperatures, *(f"{row}{ending}" for row in TRAINED if row in rows for ending in ("", SAMPLED))]
+
+
+def starts(config: TrainedTableConfig, path: Path) -> tuple[str, ...]:
+    """Names of the generators that trainings start from."""
+    return config.starts or (display_path(path / START),)
+
 
 CONCLUDED, PLACED = "conclusions", "placements"
 """Entries of the summary: what the table comes to, and where trainings lie beside the temperature curve, in sentences."""
@@ -109,7 +257,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
     def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> TrainedTableConfig:
         """Checks what is named, and takes the sizes of what is trained beside from the first start."""
-        from parley.policies.seq2seq.checkpoints import load_seq2seq
+        from parley.policies.seq2seq.scoring import load_seq2seq
 
         begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
         for name, option, maker in (
@@ -171,8 +319,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
     def measure(self, run: RunFolder, found: TrainedTableConfig) -> Summary:
         """The figures of every row that is finished, whichever `--rows` it was measured under."""
-        from parley.policies.seq2seq.checkpoints import load_language_model, load_seq2seq
-        from parley.policies.seq2seq.scoring import WordScores
+        from parley.policies.seq2seq.scoring import WordScores, load_language_model, load_seq2seq
 
         config, path = found, run.path
         done = measured_systems(config, path)

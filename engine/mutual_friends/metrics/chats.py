@@ -14,6 +14,8 @@ model does not know are one token, which it was never taught to say, so perplexi
 
 Estimates are named KIND.PAIR.STRATEGY, those by attribute KIND.PAIR.STRATEGY.ATTRIBUTE, those of recorded chats
 KIND.PAIR.CORPUS.
+
+What trainings of bots that look for a common friend report: names, directions and definitions of their figures.
 """
 
 from __future__ import annotations
@@ -21,8 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from parley.engine.core.stats.perplexity import perplexity
-from parley.engine.core.stats.rows import Row, finished
+from parley.engine.core.stats.known import HIGHER, LOWER, PREDICTION
 from parley.engine.core.stats.statistics import (
     FOR_BOTH,
     LOWER_FOR_BOTH,
@@ -30,14 +31,35 @@ from parley.engine.core.stats.statistics import (
     Estimate,
     Metric,
     Points,
+    Row,
     clustered_rate,
     count,
+    finished,
     mean_count,
     paired_bootstrap,
+    perplexity,
     rate,
     rate_difference,
 )
 from parley.policies.chat.model import NO_REPLIES
+
+FRIENDS_TRAINING = {
+    "test_nll": Metric("test loss per token", LOWER, "nats per word or copied node that sides say, </s> counted", main=True),
+    "test_ppl": Metric("test perplexity", LOWER, "exp of the test loss per token", "perplexity", main=True),
+    "test_entity_ppl": Metric(
+        "test perplexity of entities", LOWER, "of those that sides copy from their graphs", "perplexity", main=True
+    ),
+    "test_item_ppl": Metric("test perplexity of selections", LOWER, "of the items that sides select", "perplexity"),
+    "test_linked": Metric("mentions that are linked", HIGHER, "share of test mentions that a listener finds by words", "rate"),
+    "selfplay_completion": Metric(
+        "completion with itself", HIGHER, "share of test scenarios in which both select the common friend", "rate", main=True
+    ),
+    "selfplay_events": Metric("events with itself", LOWER, "utterances and selections of these chats"),
+    "selfplay_selections": Metric("selections with itself", LOWER, "of both sides, in these chats"),
+    "validation_nll": Metric("validation loss per token", LOWER, "as on the test split; the stopping criterion"),
+    "validation_ppl": PREDICTION["validation_ppl"],
+}
+
 
 MODEL, TRAINED = "model", "trained-"
 """The pair that was asked for; before the number of a pair that was trained against strategies and is compared with it."""
@@ -208,7 +230,7 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """All estimates of a run.
 
     Args:
-        rows: chats, by `parley.engine.mutual_friends.verbs.rows.CHATS`.
+        rows: chats, by `parley.engine.mutual_friends.verbs.evaluate.CHATS`.
     """
     conditions, found = by_condition(rows), dict[str, Estimate]()
     for (pair, strategy), chats in conditions.items():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from parley.engine.core.stats.exploitability import EXPLOITABILITY
-from parley.engine.core.stats.known import AdversaryWords
-from parley.engine.core.stats.rounds import HardeningMetrics, Round
+from parley.engine.core.stats.known import EXPLOITABILITY, AdversaryWords, HardeningMetrics, Round
 from parley.engine.core.stats.statistics import Metric
 from parley.engine.mutual_friends.metrics.lying import COMPLETION, HARM, HONEST, LYING, RANDOM, TURNS
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from parley.engine.core.page.content import Stages, Verdict
-from parley.engine.core.page.curves import CurveSource
-from parley.engine.core.page.hardening import Hardenings, certainly
-from parley.engine.core.page.verdicts import caveat, number
-from parley.engine.core.stats.exploitability import EXPLOITABILITY
+from parley.engine.core.page.page import caveat, number
+from parley.engine.core.page.trainings import CurveSource, Hardenings, certainly
+from parley.engine.core.stats.known import EXPLOITABILITY
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.mutual_friends.metrics.hardening import ENDINGS, GAINS, LIARS, ON_RANDOM_LIES, WITHOUT_LIES
 from parley.engine.mutual_friends.metrics.lying import COMPLETION, HARM, HONEST, LYING, RANDOM

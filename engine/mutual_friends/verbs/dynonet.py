@@ -9,56 +9,205 @@ did in it is learned as it was recorded; so the model learns to go on as if it h
 
   * # Paper (Niu & Bansal 2018): the collaborative task is attacked, and nobody trains against it. Ours: as its dialogue models
     are trained against Should-Not-Change strategies, perturbed inputs with recorded replies; `--against none` trains as long.
+
+Who says how perplexing what bots hear is: a chat model that gives likelihoods, as the judge of a negotiation (`selfplay`).
+
+It judges every utterance as it is heard, as an answer in the seat of who is taken to have said it: it is told the rules, that
+side's table, and what both sides have heard and seen so far.
+
+Recorded chats as DynoNets read them: how likely a fitted model finds what people said and selected.
+
+Chats that a model plays show what it does with its own words; those of people show whether it would have said what they do. A
+model reads a chat as in training: it hears the one side and foretells what the other says and selects.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean_count, rate
-from parley.engine.core.verbs.checkpoints import require_checkpoint
-from parley.engine.core.verbs.command import command_line
-from parley.engine.core.verbs.device import require_device
-from parley.engine.core.verbs.job import Reporter
+import numpy as np
+
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean_count, rate, ratio_of_sums
+from parley.engine.core.verbs.checkpoints import require_checkpoint, require_device, threads
+from parley.engine.core.verbs.job import Reporter, command_line
 from parley.engine.core.verbs.supervised import FitJob, Fitting, SupervisedConfig, estimates, require_splits
-from parley.engine.mutual_friends.metrics.training import FRIENDS_TRAINING
-from parley.engine.mutual_friends.verbs.agents import MAKER
-from parley.engine.mutual_friends.verbs.channels import (
+from parley.engine.mutual_friends.metrics.chats import (
+    ENTITY_PERPLEXITY,
+    FRIENDS_TRAINING,
+    ITEM_PERPLEXITY,
+    KNOWN_PERPLEXITY,
+    LINKED,
+    MODEL,
+    RECORDED_PERPLEXITY,
+    TRAINED,
+    UNKNOWN,
+    of,
+)
+from parley.engine.mutual_friends.verbs.agents import MAKER, friends_agents
+from parley.engine.mutual_friends.verbs.config import (
     NONE,
     Channels,
+    CollaborationConfig,
     is_chat_liar,
     label_of,
     liars_of,
     misheard,
     strategy_list,
 )
-from parley.engine.mutual_friends.verbs.config import CollaborationConfig
-from parley.engine.perturb.settings import PerturbSettings
-from parley.envs.core.config import check
+from parley.engine.perturb.strategy import PerturbSettings
+from parley.envs.core.config import NonNegativeInt, PositiveInt, check
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import NonNegativeInt, PositiveInt
+from parley.envs.core.play import agent_errors
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.core.storage.uris import display_path
-from parley.envs.corpora.root import root_words
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.corpora.arrow import root_words
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, FriendsCorpus, load_friends
+from parley.envs.mutual_friends.game import FriendsChat, FriendsGame, FriendsView
 from parley.envs.mutual_friends.lies import LieRules
+from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.seat import ChatSeat
-from parley.policies.core.fitting.settings import FitConfig
+from parley.policies.chat.friend import message_of, talk
+from parley.policies.chat.model import Chat, ScoringChatModel
+from parley.policies.chat.seat import ChatSeat, PlacedUtterance, chat_model, nats_of, require_chat_judge
+from parley.policies.core.settings import FitConfig
 from parley.policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_demo, dynonet_fit, dynonet_small
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from parley.envs.mutual_friends.compiled import FriendsCorpus
-    from parley.envs.mutual_friends.events import FriendsChat
-    from parley.envs.mutual_friends.play import Channel
-    from parley.policies.core.fitting.evaluation import Fitness
+    from parley.envs.mutual_friends.game import Channel
+    from parley.policies.core.fitting.batches import Fitness
+    from parley.policies.dynonet.batches import SideExamples
     from parley.policies.dynonet.model import DynoNet
+
+
+class HeardJudge:
+    """A chat model that judges what is heard.
+
+    Args:
+        model: that gives likelihoods.
+    """
+
+    def __init__(self, model: ScoringChatModel) -> None:
+        self._model = model
+
+    def nats(self, chats: Sequence[FriendsChat]) -> list[list[float]]:
+        """How unlikely all that was heard of each side is, in nats, by chat and side.
+
+        Raises:
+            AgentError: the model failed, or messages do not fit.
+        """
+        game = FriendsGame(len(chats))
+        game.enter(range(len(chats)), [chat.scenario for chat in chats], [0] * len(chats))
+        found = [[0.0, 0.0] for _ in chats]
+        for side in (0, 1):
+            said = [
+                PlacedUtterance(row, turn, " ".join(event.words))
+                for row, chat in enumerate(chats)
+                for turn, event in enumerate(chat.heard)
+                if event.side == side and event.selected is None
+            ]
+            with agent_errors():
+                nats = nats_of(self._model, partial(_before, game.view(side), chats), said)
+            for one, each in zip(said, nats.tolist(), strict=True):
+                found[one.row][side] += each
+        return found
+
+
+def load_heard_judge(spec: str, device: str, seat: ChatSeat) -> HeardJudge:
+    """The judge of a name.
+
+    Raises:
+        CheckpointError: no such model is there, or it is damaged.
+        ConfigError: it is no chat model, or one that gives no likelihoods.
+    """
+    require_heard_judge(spec)
+    return HeardJudge(cast("ScoringChatModel", chat_model(spec, seat.on(device), answers=None)))
+
+
+def require_heard_judge(spec: str) -> None:
+    """Makes sure that a name stands for a chat model that gives likelihoods; raises as `load_heard_judge` does."""
+    if not (is_chat_address(spec) or ".py:" in spec):
+        fix = "hf:FOLDER, gguf:FILE, or path/file.py:Name of a model with score"
+        raise ConfigError("a chat model judges what is heard", where="--judge", got=spec, fix=fix)
+    require_chat_judge(spec)
+
+
+def _before(view: FriendsView, chats: Sequence[FriendsChat], row: int, turn: int) -> Chat:
+    heard = chats[row].heard[:turn]
+    return talk(view, row, [message_of(event, event.side == view.side) for event in heard])
+
+
+class RecordedReading(NamedTuple):
+    """A model and the recorded chats that it reads."""
+
+    pair: str
+    model: DynoNet
+    chats: list[FriendsChat]
+    sides: SideExamples
+    corpus: FriendsCorpus
+
+
+def recorded_models(config: CollaborationConfig) -> Mapping[str, str]:
+    """The models that read recorded chats, by the pair that each plays in.
+
+    Raises:
+        ConfigError: recorded chats are asked for, and the bot is no model that foretells them.
+    """
+    if not config.recorded:
+        return {}
+    if config.model in friends_agents or is_chat_address(config.model) or ".py:" in config.model:
+        fix = f"name a run of {MAKER} as --model, or leave --recorded out"
+        raise ConfigError("--recorded needs a model that says how likely words are", got=config.model, fix=fix)
+    return {MODEL: config.model} | {f"{TRAINED}{i}": run for i, run in enumerate(config.trained_runs, 1)}
+
+
+def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
+    """Models with what each reads, one after the other.
+
+    Raises:
+        ConfigError: as `recorded_models`, or no such corpus.
+        CheckpointError: a model is damaged.
+        DataError: the corpus cannot be read, or has attributes or tables that a model does not know.
+    """
+    from parley.policies.dynonet import model as checkpoints
+    from parley.policies.dynonet.batches import SideExamples
+
+    models = recorded_models(config)
+    corpus = load_friends(config.recorded, config.data_root) if models else None
+    for pair, name in models.items():
+        assert corpus is not None
+        model, fitted_to = checkpoints.load_dynonet(Path(name)), checkpoints.corpus_of(Path(name))
+        splits = ("test",) if fitted_to == config.recorded else tuple(corpus.splits)
+        chats = [chat for split in splits for chat in corpus.splits[split]]
+        yield RecordedReading(pair, model, chats, SideExamples(chats, model.vocabulary, model.sizes, corpus.linker), corpus)
+
+
+def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
+    """What is measured on recorded chats (`RECORDED`), by pair; errors as those of `readings`."""
+    from parley.policies.dynonet.model import by_kind, linked, whose
+
+    found: dict[str, Estimate] = {}
+    with threads(1):
+        for pair, model, chats, sides, corpus in readings(config):
+            told, of_chats = by_kind(model, sides), whose(sides)
+            kinds = {
+                RECORDED_PERPLEXITY: told.tokens,
+                KNOWN_PERPLEXITY: told.known,
+                ENTITY_PERPLEXITY: told.entities,
+                ITEM_PERPLEXITY: told.items,
+            }
+            own = {name: ratio_of_sums(each.nll_sums, each.num_targets, of_chats, np.exp) for name, each in kinds.items()}
+            num_unknown = told.tokens.num_targets - told.known.num_targets
+            own[UNKNOWN] = clustered_rate(num_unknown, of_chats, told.tokens.num_targets)
+            num_linked, num_meant = linked(chats, corpus.linker)
+            own[LINKED] = clustered_rate(num_linked, trials=num_meant)
+            found |= {of(name, pair, config.recorded): each for name, each in own.items()}
+    return found
+
 
 PUBLISHED = "mutualfriends_scripted"
 
@@ -137,12 +286,10 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
 
     def prepare(self, config: TrainDynoNetConfig, path: Path, reporter: Reporter) -> Fitting:
         from parley.envs.mutual_friends.compiled import load_friends
-        from parley.policies.dynonet import checkpoints
+        from parley.policies.dynonet import model as checkpoints
         from parley.policies.dynonet.batches import SideExamples
-        from parley.policies.dynonet.fit import DynoNetFit
-        from parley.policies.dynonet.measuring import by_kind, linked
-        from parley.policies.dynonet.model import DynoNet
-        from parley.policies.dynonet.vocabulary import FriendsVocabulary
+        from parley.policies.dynonet.graphs import FriendsVocabulary
+        from parley.policies.dynonet.model import DynoNet, DynoNetFit, by_kind, linked
 
         require_device(config.device, "--device")
         folder = require_checkpoint(config.start, "--start", MAKER) if config.start else None
@@ -258,7 +405,7 @@ def _selfplay(
     config: TrainDynoNetConfig, model: DynoNet, corpus: FriendsCorpus, chats: Sequence[FriendsChat]
 ) -> dict[str, Estimate]:
     """How chats of the model with itself end."""
-    from parley.envs.mutual_friends.play import play_friends
+    from parley.envs.mutual_friends.game import play_friends
     from parley.policies.dynonet.agent import DynoNetAgent
 
     agent = DynoNetAgent(model, corpus.linker, "dynonet", config.decoding)

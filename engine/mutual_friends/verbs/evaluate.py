@@ -3,24 +3,37 @@
 Two bots look for the friend both have, on many scenarios and under several conditions: as they are, with their utterances
 changed on their way, and beside them bots that tell what the figures are worth. A chat's draws come from its scenario alone, so
 that conditions are compared on the same scenarios. A shard is some chats of one condition, played in lock-step (`worker.py`).
+
+The rows of chats between two bots that look for the friend both have: one chat under one condition each.
+
+A worker plays shards of chats in lock-step: chats of one condition side by side, the next ones joining as some end.
+
+A chat in which a bot fails is a row with the reason, which a resumed run plays again; the others are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
-from parley.engine.core.runs.layout import SUMMARY
+import pyarrow as pa
+
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import OK, list_of, ok_row, with_base
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.rows import finished
+from parley.engine.core.stats.statistics import finished
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.checkpoints import absolute_name
-from parley.engine.core.verbs.command import command_line
-from parley.engine.core.verbs.job import Job, Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, work_off
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary, command_line
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, rows_apart, run_items, spread
+from parley.engine.mutual_friends.channels import ChatKnowledge
 from parley.engine.mutual_friends.metrics.chats import (
     LIE_RATE,
     MODEL,
@@ -41,20 +54,410 @@ from parley.engine.mutual_friends.metrics.table import (
     table_8,
     trained_table,
 )
-from parley.engine.mutual_friends.verbs.agents import MAKER, corpus_of, friends_agents
-from parley.engine.mutual_friends.verbs.channels import LIAR, RANDOM_LIES, liars_of, located_strategy, tells_lies
-from parley.engine.mutual_friends.verbs.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig, Condition
-from parley.engine.mutual_friends.verbs.judge import require_heard_judge
-from parley.engine.mutual_friends.verbs.recorded import readings, recorded_metrics, recorded_models
-from parley.engine.mutual_friends.verbs.rows import CHATS
-from parley.engine.mutual_friends.verbs.worker import ChatWorker, PlayedChats, asked_chats
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.mutual_friends.verbs.agents import MAKER, corpus_of, friends_agents, make_friends_agent
+from parley.engine.mutual_friends.verbs.config import (
+    BLIND,
+    LIAR,
+    MIXED,
+    RANDOM_LIES,
+    SCRIPTED,
+    SELECTORS,
+    Channels,
+    CollaborationConfig,
+    Condition,
+    liars_of,
+    located_strategy,
+    tells_lies,
+)
+from parley.engine.mutual_friends.verbs.dynonet import (
+    load_heard_judge,
+    readings,
+    recorded_metrics,
+    recorded_models,
+    require_heard_judge,
+)
+from parley.engine.perturb.strategy import PerturbSettings
+from parley.envs.core.play import AgentError
+from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.core.storage.copies import CHECKPOINT
-from parley.envs.corpora.root import data_root
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
-from parley.envs.mutual_friends.scenario import check_schema
+from parley.envs.corpora.arrow import data_root
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, FriendsCorpus, load_friends
+from parley.envs.mutual_friends.game import (
+    Channel,
+    ChatEvent,
+    FriendsAgent,
+    FriendsChat,
+    FriendsRules,
+    Lying,
+    Mention,
+    play_friends,
+)
+from parley.envs.mutual_friends.scenario import Entity, FriendsScenario, check_schema, random_friends
+from parley.envs.mutual_friends.scripted.bots import is_question
 from parley.policies.chat.addresses import is_chat_address, short_address
 from parley.policies.chat.answers import ANSWERS, ANSWERS_FOLDER
+from parley.policies.chat.model import NO_REPLIES, ChatTooLongError, NoReplyError
+
+_MENTION = pa.struct(
+    [
+        # Category of the entity; its value as it is said, null where nothing such was; and as it is heard: null where what is
+        # heard names none in its place.
+        pa.field("type", pa.string()),
+        pa.field("said", pa.string()),
+        pa.field("heard", pa.string()),
+        # Of one that is heard as another: whether the listener next names that one or selects an item that has it; null where
+        # the listener does not act any more.
+        pa.field("believed", pa.bool_()),
+        # Whether the listener next asks something, or names an entity of that category; null where it does not act any more.
+        pa.field("again", pa.bool_()),
+    ]
+)
+_EVENT = pa.struct(
+    [
+        pa.field("side", pa.int8()),
+        # Words joined by blanks; null in a selection.
+        pa.field("said", pa.string()),
+        pa.field("heard", pa.string()),
+        # Index into the table of the side; null in an utterance.
+        pa.field("selected", pa.int64()),
+        pa.field("mentions", list_of(_MENTION)),
+    ]
+)
+_LYING = pa.struct([pa.field(name, pa.int64()) for name in Lying._fields])
+_NO_REPLY = pa.struct([pa.field(kind.column, pa.int64()) for kind in NO_REPLIES])
+_TABLE = list_of(list_of(pa.string()))
+CHATS = with_base(
+    [
+        # The condition: which pair plays, and what becomes of what it says; "normal" for nothing.
+        pa.field("pair", pa.string()),
+        pa.field("strategy", pa.string()),
+        pa.field("agents", list_of(pa.string())),
+        # The scenario: its key, the same in every condition; columns and their categories; both tables; where the common friend
+        # stands in each.
+        pa.field("scenario", pa.string()),
+        pa.field("attributes", list_of(pa.string())),
+        pa.field("types", list_of(pa.string())),
+        pa.field("tables", list_of(_TABLE)),
+        pa.field("shared", list_of(pa.int64())),
+        pa.field("events", list_of(_EVENT)),
+        # Whether both sides select the common friend in the end; how often each selects; whether the first selection of the
+        # chat is the common friend, null where there is none.
+        pa.field("agreed", pa.bool_()),
+        pa.field("num_selections", list_of(pa.int64())),
+        pa.field("first_selection_right", pa.bool_()),
+        # Of each side, null of one that cannot: moves that were asked for once more because they could not be read as such,
+        # and those that could not be read then either.
+        pa.field("repairs", list_of(pa.int64())),
+        pa.field("unread", list_of(pa.int64())),
+        # Answers that were cut at the most tokens, and selections that named no friend, where scores chose one then.
+        pa.field("cut", list_of(pa.int64())),
+        pa.field("by_scores", list_of(pa.int64())),
+        # Answers that a chat model gave, and those of them that are no reply, by kind. A chat that was lost has them too, its
+        # condition and `lying`, as far as it came.
+        pa.field("answers", list_of(pa.int64())),
+        pa.field("no_reply", list_of(_NO_REPLY)),
+        # Of each side, null where nobody could lie for it: `Lying`.
+        pa.field("lying", list_of(_LYING)),
+        # Of each side: words of its utterances as they are heard; their summed negative log likelihood in nats, null when it
+        # was not scored.
+        pa.field("num_words", list_of(pa.int64())),
+        pa.field("nll", list_of(pa.float64())),
+    ]
+)
+"""One chat per row."""
+
+
+def chat_row(
+    key: str, seed: int, condition: tuple[str, str], agents: tuple[str, str], chat: FriendsChat, knowledge: ChatKnowledge
+) -> dict[str, Any]:
+    """A chat as a row of `CHATS`.
+
+    Args:
+        key: of the item.
+        seed: of the chat.
+        condition: pair and strategy.
+        agents: names of both sides.
+        chat: played to its end.
+        knowledge: of names, for words of which the speaker does not say what they mean.
+    """
+    scenario, pair_strategy = chat.scenario, dict(zip(("pair", "strategy"), condition, strict=True))
+    said = [_mentions(knowledge, chat, event) for event in chat.events]
+    selections = [(event.side, event.selected) for event in chat.events if event.selected is not None]
+    return (
+        ok_row(key, seed)
+        | pair_strategy
+        | {
+            "agents": list(agents),
+            "scenario": chat.key,
+            "attributes": [each.name for each in scenario.attributes],
+            "types": [each.type for each in scenario.attributes],
+            "tables": [[list(item) for item in table] for table in scenario.tables],
+            "shared": list(scenario.shared),
+            "events": [_event(chat, place, said) for place in range(len(chat.events))],
+            "agreed": chat.agreed,
+            "num_selections": [chat.num_selections(side) for side in (0, 1)],
+            "first_selection_right": selections[0][1] == scenario.shared[selections[0][0]] if selections else None,
+            "repairs": [slips and slips.repairs for slips in chat.slips],
+            "unread": [slips and slips.unread for slips in chat.slips],
+            "cut": [slips and slips.cut for slips in chat.slips],
+            "by_scores": [slips and slips.by_scores for slips in chat.slips],
+            **_answers_of(chat),
+            "num_words": [sum(len(event.words) for event in chat.heard if event.side == side) for side in (0, 1)],
+            "nll": [None, None],
+        }
+    )
+
+
+def _event(chat: FriendsChat, place: int, said: list[list[Entity]]) -> dict[str, Any]:
+    event, heard = chat.events[place], chat.heard[place]
+    found: dict[str, Any] = {"side": event.side, "said": None, "heard": None, "selected": event.selected, "mentions": []}
+    if event.selected is not None:
+        return found
+    answer = next((at for at in range(place + 1, len(chat.events)) if chat.events[at].side != event.side), None)
+    reaction = None if answer is None else (chat.events[answer], said[answer])
+    found["mentions"] = [_mention(entity, other, chat, reaction) for entity, other in _passed_on(said[place], event, heard)]
+    return found | {"said": " ".join(event.words), "heard": " ".join(heard.words)}
+
+
+def _answers_of(chat: FriendsChat) -> dict[str, Any]:
+    """Return the columns of what chat models answered for each side."""
+    return {
+        "answers": [slips and slips.answers for slips in chat.slips],
+        "no_reply": [slips and {kind.column: getattr(slips, kind.column) for kind in NO_REPLIES} for slips in chat.slips],
+        "lying": [lying and lying._asdict() for lying in chat.lying],
+    }
+
+
+def lost_chat(condition: tuple[str, str], chat: FriendsChat | None = None) -> dict[str, Any]:
+    """Return what the row of a chat that was lost has beside its error: its condition, and answers as far as it came."""
+    columns = dict(zip(("pair", "strategy"), condition, strict=True))
+    return columns if chat is None else columns | _answers_of(chat)
+
+
+def _mention(
+    entity: Entity | None, other: Entity | None, chat: FriendsChat, reaction: tuple[ChatEvent, list[Entity]] | None
+) -> dict[str, Any]:
+    """One entry of `_MENTION`.
+
+    Args:
+        entity: that was said; None where nothing such was.
+        other: what is heard in its place.
+        chat: they stand in.
+        reaction: what the listener does next, and the entities that it names.
+    """
+    (kind,) = {each.type for each in (entity, other) if each is not None}
+    found: dict[str, Any] = {"type": kind, "said": entity and entity.value, "heard": other and other.value}
+    found |= {"believed": None, "again": None}
+    if reaction is None:
+        return found
+    event, named = reaction
+    if other not in (None, entity):
+        found["believed"] = other in {*named, *_selected(chat, event)}
+    return found | {"again": is_question(event.words) or any(each.type == kind for each in named)}
+
+
+def _passed_on(said: list[Entity], event: ChatEvent, heard: ChatEvent) -> Iterator[tuple[Entity | None, Entity | None]]:
+    """What was said and what is heard in its place, then what is heard in the place of nothing."""
+    names = [token.entity for token in heard.tokens if isinstance(token, Mention)]
+    if heard.words == event.words:
+        names = said
+    if [each.type for each in names] == [each.type for each in said]:
+        yield from zip(said, names, strict=True)
+        return
+    yield from ((entity, entity if entity in names else None) for entity in said)
+    yield from ((None, entity) for entity in names if entity not in said)
+
+
+def _mentions(knowledge: ChatKnowledge, chat: FriendsChat, event: ChatEvent) -> list[Entity]:
+    if event.selected is not None:
+        return []
+    return [token.entity for token in knowledge.linked(chat.scenario, event) if isinstance(token, Mention)]
+
+
+def _selected(chat: FriendsChat, event: ChatEvent) -> tuple[Entity, ...]:
+    return () if event.selected is None else chat.scenario.entities[event.side][event.selected]
+
+
+_SIDE_BY_SIDE, _CHATS_SIDE_BY_SIDE = (64, 256), (8, 32)
+"""Chats of a shard at least and at most; the same where a chat model takes part, whose chats take long."""
+_SHARDS = 32
+"""Shards of a run at least, where they are not too small."""
+
+
+class ChatSpec(NamedTuple):
+    """A chat to be played."""
+
+    condition: Condition
+    number: int
+    """Of its scenario, from 0."""
+
+
+def scenario_key(number: int) -> str:
+    """What a scenario is called in every condition."""
+    return f"{number:06d}"
+
+
+def asked_chats(config: CollaborationConfig) -> dict[str, ChatSpec]:
+    """All chats of a run by their keys, which sort by condition and scenario."""
+    return {
+        f"{place:02d}-{condition.pair}-{condition.strategy}-{scenario_key(number)}": ChatSpec(condition, number)
+        for place, condition in enumerate(config.conditions)
+        for number in range(config.scenarios)
+    }
+
+
+@dataclass(frozen=True)
+class PlayedChats(Sharded[ChatSpec]):
+    """Chats between bots, made afresh in each worker from the names of bots and corpus.
+
+    Args:
+        config: what is asked for, its corpus named and its models by absolute names.
+        answers: folder in which answers of chat models are kept.
+        tried: what they answered before there was a run, as its file holds it.
+    """
+
+    unit = "chats"
+    event = "chatted"
+
+    config: CollaborationConfig
+    answers: str = ""
+    tried: bytes = b""
+
+    @property
+    def computes(self) -> bool:
+        """Not so of scripted bots alone."""
+        return not is_scripted(self.config)
+
+    def seed(self, key: str) -> int:
+        """The same in every condition: by the scenario, which the key ends with."""
+        return chat_seed(self.config, int(key.rpartition("-")[2]))
+
+    def worker(self) -> ChatWorker:
+        return ChatWorker(self.config, Path(self.answers) if self.answers else None)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """The same for any number of workers that find two shards each."""
+        least, most = _CHATS_SIDE_BY_SIDE if self.config.chats else _SIDE_BY_SIDE
+        alike = max(least, min(most, num_items // _SHARDS))
+        return alike if num_workers <= max(1, num_items // (2 * alike)) else spread(num_items, num_workers, alike)
+
+    def digest(self, rows: Rows) -> Counts:
+        return Counter(chats=sum(row["status"] == OK for row in rows))
+
+
+class ChatWorker:
+    """Plays shards of chats and returns their rows.
+
+    Args:
+        config: as in `PlayedChats`.
+        answers: as there; None keeps none.
+
+    Raises:
+        ConfigError: a bot or a strategy is not there.
+        CheckpointError: a model is damaged or of another kind.
+        DataError: the corpus cannot be read.
+    """
+
+    def __init__(self, config: CollaborationConfig, answers: Path | None = None) -> None:
+        self.config = config
+        self._lost: dict[str, FriendsChat] = {}
+        self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
+        heard = config.perturb, config.data_root, config.lies, config.device
+        channels = Channels(self.corpus, *heard, config.chat, config.decoding.temperature, answers)
+        self.knowledge = channels.knowledge
+        self.agents: dict[str, FriendsAgent] = {
+            spec: make_friends_agent(spec, self.corpus, config.decoding, config.device, config.chat, answers)
+            for spec in dict.fromkeys(spec for pair in config.pairs.values() for spec in pair)
+        }
+        self.judge = load_heard_judge(config.judge, config.device, config.chat) if config.judge else None
+        names = dict.fromkeys(condition.hearing for condition in config.conditions)
+        called = config.channel_names
+        self.channels: dict[str, Channel | None] = {name: channels.named(called.get(name, name)) for name in names}
+
+    def run(self, shard: Shard[ChatSpec]) -> list[dict[str, Any]]:
+        """One row per chat, by `parley.engine.mutual_friends.verbs.evaluate.CHATS`."""
+        rows = rows_apart(self._played, shard, PlayedChats(self.config).seed)
+        for row, asked in zip(rows, shard.items, strict=True):
+            if row["status"] != OK:
+                row |= lost_chat(asked.condition, self._lost.pop(row["item_key"], None))
+        return rows
+
+    def check(self) -> None:
+        """Play one chat under each condition; what costs no more than that chat is told by its row.
+
+        Raises:
+            AgentError: a bot fails in it, and would in others.
+            ScenarioError: a bot breaks a rule of the game.
+        """
+        for group in _by_condition(list(asked_chats(replace(self.config, scenarios=1)).items())):
+            try:
+                self.play(group)
+            except AgentError as error:
+                if not isinstance(error, NoReplyError) and not isinstance(error.__cause__, ChatTooLongError):
+                    raise
+        self._lost.clear()
+
+    def scenario(self, number: int) -> FriendsScenario:
+        """One of the run's scenarios."""
+        key = scenario_key(number)
+        return random_friends(self.corpus.schema, stream(self.config.seed, "scenario", key), self.config.tables, key)
+
+    def _played(self, shard: Shard[ChatSpec]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for group in _by_condition(list(zip(shard.keys, shard.items, strict=True))):
+            try:
+                rows += self.play(group)
+            except AgentError as error:
+                error.rows = tuple(len(rows) + row for row in error.rows)
+                raise
+        return rows
+
+    def play(self, items: Sequence[tuple[str, ChatSpec]]) -> list[dict[str, Any]]:
+        """The rows of chats of one condition, by key."""
+        condition = items[0][1].condition
+        config, channel = self.config, self.channels[condition.hearing]
+        first, second = (self.agents[spec] for spec in config.pairs[condition.pair])
+        seeds = [chat_seed(config, asked.number) for _, asked in items]
+
+        def note_lost(number: int, chat: FriendsChat) -> None:
+            self._lost[items[number][0]] = chat
+
+        chats = play_friends(
+            [(self.scenario(asked.number), seed) for (_, asked), seed in zip(items, seeds, strict=True)],
+            (first, second),
+            num_rows=config.side_by_side,
+            rules=FriendsRules(max_events=config.max_events),
+            channels=(channel, None if condition.one_sided else channel),
+            remembers=config.remembers,
+            on_lost=note_lost,
+        )
+        rows = [
+            chat_row(key, seed, condition, (first.name, second.name), chat, self.knowledge)
+            for (key, _), seed, chat in zip(items, seeds, chats, strict=True)
+        ]
+        if self.judge is not None:
+            for row, nats in zip(rows, self.judge.nats(chats), strict=True):
+                row["nll"] = nats
+        return rows
+
+
+def _by_condition(items: Sequence[tuple[str, ChatSpec]]) -> list[list[tuple[str, ChatSpec]]]:
+    return [list(group) for _, group in groupby(items, key=lambda item: item[1].condition)]
+
+
+def chat_seed(config: CollaborationConfig, number: int) -> int:
+    """The seed of the chats on a scenario: the same in every condition, so that they differ by it alone."""
+    return derive_seed(config.seed, "chat", scenario_key(number))
+
+
+def is_scripted(config: CollaborationConfig) -> bool:
+    """Whether nobody computes with torch: no bot, no liar, no judge."""
+    from parley.engine.mutual_friends.verbs.agents import friends_agents
+
+    if config.judge or liars_of(config.channel_names.values()):
+        return False
+    return all(spec in friends_agents for pair in config.pairs.values() for spec in pair)
+
 
 CONDITIONS, PAIRS, ATTRIBUTES = "conditions", "pairs", "attributes"
 """Entries of the summary: pair and strategy of each line of the table, what pairs are called, and attributes by category."""
@@ -108,7 +511,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             answers.mkdir(exist_ok=True)
             (answers / ANSWERS).write_bytes(prepared.tried)
         prepared = replace(prepared, answers=str(answers), tried=b"")
-        work_off(run, prepared, asked_chats(prepared.config), prepared.config, reporter, "playing chats")
+        run_items(run, prepared, asked_chats(prepared.config), prepared.config, reporter, "playing chats")
         reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 

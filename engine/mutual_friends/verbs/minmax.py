@@ -9,25 +9,303 @@ round. Two controls, the start trained as long without lies and on random ones, 
 of the gain is owed to liars that learn.
 
 Not here: which runs a campaign is made of (`campaign.py`), and how it is made (`engine/core/verbs/hardening.py`).
+
+The rounds of a hardening of bots against liars: which runs they are made of, what these are asked for and come to.
+
+The training of a liar measures as well. In the end all bots meet all known liars: those of the rounds, of the start, the result
+and the controls, random lies and none. They choose the result's round, and the best of them for each bot, which is measured in
+other chats (`engine/core/stats/known.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from parley.engine.core.verbs.command import command_line
-from parley.engine.core.verbs.hardening import HardeningJob
-from parley.engine.core.verbs.job import Reporter
-from parley.engine.mutual_friends.metrics.hardening import CAMPAIGN, FRIENDS
-from parley.engine.mutual_friends.verbs.agents import MAKER, friends_agents
-from parley.engine.mutual_friends.verbs.campaign import FriendsCampaign, HardenFriendsConfig, hardening_fit
-from parley.engine.mutual_friends.verbs.config import CollaborationConfig
+import numpy as np
+
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.known import EXPLOITABILITY, KnownAdversaries, Loss, Round, best_index
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, rate_difference
+from parley.engine.core.verbs.checkpoints import require_checkpoint, threads
+from parley.engine.core.verbs.composite import Stage
+from parley.engine.core.verbs.hardening import RESULT, START, HardeningCampaign, HardeningConfig, HardeningJob, rounds_of
+from parley.engine.core.verbs.job import Reporter, command_line
+from parley.engine.mutual_friends.metrics.hardening import (
+    AS_CONTROL,
+    BEFORE_HARDENING,
+    BY_CHANCE,
+    CAMPAIGN,
+    ENDINGS,
+    FRIENDS,
+    GAINS,
+    LIARS,
+    ROUND_METRICS,
+)
+from parley.engine.mutual_friends.metrics.hardening import RESULT as AFTER_HARDENING
+from parley.engine.mutual_friends.metrics.lying import GAIN, GAIN_OVER_RANDOM
+from parley.engine.mutual_friends.verbs.agents import (
+    MAKER,
+    RATE,
+    SCRIPTED,
+    TRAIN_LIAR,
+    TrainLiarConfig,
+    friends_agents,
+    harms_of_lies,
+    liar_learning,
+)
+from parley.engine.mutual_friends.verbs.config import LIAR, NONE, RANDOM_LIES, CollaborationConfig
+from parley.engine.mutual_friends.verbs.dynonet import TRAIN_DYNONET, TrainDynoNetConfig
+from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, check
 from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
+from parley.envs.mutual_friends.lies import LieRules
 from parley.policies.chat.addresses import is_chat_address
-from parley.policies.core.choosing_settings import ChoiceLearning
-from parley.policies.dynonet.settings import dynonet_demo, dynonet_small
+from parley.policies.chat.answers import ANSWERS_FOLDER
+from parley.policies.chat.seat import ChatSeat
+from parley.policies.core.settings import ChoiceLearning, FitConfig
+from parley.policies.dynonet.settings import DynoNetSizes, FriendsDecoding, dynonet_demo, dynonet_fit, dynonet_small
+
+CONTROLS = {"control": (NONE, AS_CONTROL), "random": (RANDOM_LIES, BY_CHANCE)}
+"""The start trained as long against something else: what, and what its figures end with."""
+_LEAST_RATE = 1e-3
+MET = "met"
+"""Kind of the event that holds the harm of a liar to a bot in every chat."""
+_ROUNDS, _CHOOSING, _BEST = "liars of all rounds", "known liars", "best known liar"
+"""What chats are for: to choose the round, to choose the best liar, to measure it."""
+_RANDOM, _HONEST = "random lies", "no lies"
+"""Known liars that need no training."""
+Harms = Mapping[str, Sequence[float | None]]
+"""The harm of each liar by chat; None where the chat was lost."""
+
+
+def hardening_fit() -> FitConfig:
+    """Two epochs at a fifth of the rate, the last one kept."""
+    return replace(dynonet_fit(), learning_rate=0.1, max_epochs=2, decay_epochs=0, keep="last")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardenFriendsConfig(HardeningConfig):
+    """Which bot is hardened, how long, and how it is measured."""
+
+    model: str = ""
+    """The bot at the start, a run or checkpoint (parley train dynonet); when empty a DynoNet is trained first."""
+    body: str = SCRIPTED
+    """Who plays the liars' side: as the model, a registered name, a chat model's address, or path/file.py:Name."""
+    corpus: str = ""
+    """Corpus of chats to train on; that of the model when empty, else the built-in one."""
+    rounds: NumItems = 3
+    """Rounds at most."""
+    patience: PositiveInt = 2
+    """Rounds without gain after which the campaign stops."""
+    least_gain: NonNegativeFloat = 0.005
+    """By how much the harm of a fresh liar must fall to count as gain."""
+    limit: NonNegativeInt = 0
+    """Chats of each split at most that bots are trained on; 0 for all."""
+    scenarios: NumItems = 300
+    """Scenarios of each measurement."""
+    choosing: NumItems = 100
+    """Scenarios on which every known liar meets every bot, and which choose the best."""
+    max_events: PositiveInt = 46
+    """Utterances and selections after which a chat with a liar ends."""
+    control: bool = True
+    """Also train the start as long without lies and on random ones, and measure both as the result."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    seed: NonNegativeInt = 1
+    """Master seed."""
+    threads: PositiveInt = 1
+    """CPU threads that bots and liars compute with."""
+    game: LieRules = field(default_factory=LieRules)
+    """What lies are allowed, and what they earn."""
+    learning: ChoiceLearning = field(default_factory=liar_learning)
+    """The learning rule of liars."""
+    decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
+    """How bots speak; of chat models the temperature."""
+    chat: ChatSeat = field(default_factory=ChatSeat)
+    """How a chat model plays the liars' side."""
+    sizes: DynoNetSizes = field(default_factory=DynoNetSizes)
+    """Sizes of a bot that is trained first."""
+    fit: FitConfig = field(default_factory=dynonet_fit)
+    """The recipe of that bot."""
+    hardening: FitConfig = field(default_factory=hardening_fit)
+    """The recipe of a round."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self.hardening, "keep", self.hardening.keep == "last", "last: a round and its controls make as many steps")
+
+
+class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
+    """Bots are trained on chats with the liars so far; a fresh liar measures each."""
+
+    def begin(self) -> dict[str, Stage]:
+        config = self.config
+        return {} if config.model else {START: (TRAIN_DYNONET, self._trained(sizes=config.sizes, fit=config.fit))}
+
+    def round(self, number: int) -> dict[str, Stage]:
+        planned = dict[str, Stage]()
+        if number:
+            met = ",".join((NONE, *(f"{LIAR}{self.place(self.liar(each))}" for each in range(number))))
+            seed = derive_seed(self.config.seed, "round", number)
+            goes_on = self._trained(start=self.model(number - 1), against=met, fit=self.config.hardening, seed=seed)
+            planned[self.trained(number)] = TRAIN_DYNONET, goes_on
+        # One seed for all rounds, so that they are measured on the same scenarios, which are not those of the end.
+        return planned | {self.liar(number): self._liar(self.model(number), derive_seed(self.config.seed, "liar"))}
+
+    def measured(self, number: int) -> dict[str, Estimate]:
+        found = RunFolder.load(self.path / self.liar(number)).metrics()
+        return {name: found[name] for name in ROUND_METRICS}
+
+    def last(self, best: int) -> dict[str, Stage]:
+        config = self.config
+        planned = {f"{START}-liar": self._liar(self.model(0), config.seed)}
+        if best:
+            planned[f"{RESULT}-liar"] = self._liar(self.model(best), config.seed)
+        longer = replace(config.hardening, max_epochs=max(best, 1) * config.hardening.max_epochs)
+        longer = replace(longer, patience=longer.max_epochs)
+        for name, (against, _) in CONTROLS.items() if config.control else ():
+            seed = derive_seed(config.seed, "round", 1)
+            met = against if against == NONE else f"{NONE},{against}"
+            # Random lies are told as often while they may be, as the first liar tells its own.
+            lies = replace(config.game, rate=self._rate)
+            goes_on = self._trained(start=self.model(0), against=met, fit=longer, seed=seed, lies=lies)
+            planned[f"{name}-model"] = TRAIN_DYNONET, goes_on
+            planned[f"{name}-liar"] = self._liar(self.place(f"{name}-model"), config.seed)
+        return planned
+
+    def choose(self, rounds: Sequence[Round], loss: Loss, run: RunFolder, reporter: Reporter) -> int:
+        """Return the round whose bot is harmed least by the best of all rounds' liars, the earliest of equals."""
+        liars = [*(self.liar(one.number) for one in rounds), _RANDOM, _HONEST]
+        harms = []
+        for one in rounds:
+            met = self._meet(_ROUNDS, self.model(one.number), liars, run, reporter)
+            harms.append(_common(met).mean(axis=0).max())
+        return rounds[int(np.argmin(harms))].number
+
+    def meet_known(self, best: int, run: RunFolder, reporter: Reporter) -> None:
+        """Play every bot that is measured with all known liars, and with the best of them in other chats."""
+        for model in dict.fromkeys(self._bots(best).values()):
+            met = self._meet(_CHOOSING, model, self._known(best), run, reporter)
+            self._meet(_BEST, model, [_best(met)], run, reporter)
+
+    def outcome(self, best: int) -> dict[str, Estimate]:
+        """Start, controls and result, and by how much less the result is harmed, scenario by scenario."""
+        stages = {BEFORE_HARDENING: f"{START}-liar", AFTER_HARDENING: f"{RESULT if best else START}-liar"}
+        stages |= {ending: f"{name}-liar" for name, (_, ending) in CONTROLS.items() if self.config.control}
+        runs = {ending: RunFolder.load(self.path / stage) for ending, stage in stages.items()}
+        found = {f"{name}{ending}": run.metrics()[name] for ending, run in runs.items() for name in ROUND_METRICS}
+        bots = self._bots(best)
+        harms = {column: self._of_the_best(model, self._known(best)) for column, model in bots.items()}
+        found |= {f"{EXPLOITABILITY}{ENDINGS[column]}": _mean(harm) for column, harm in harms.items()}
+        for column, gain in GAINS.items():
+            if column in harms:
+                found[gain] = rate_difference(*_common({column: harms[column], "after": harms["after"]}).T)
+        return found
+
+    def _bots(self, best: int) -> dict[str, str]:
+        """Return the bots that are measured, by their columns of the table."""
+        controls = {AS_CONTROL: "control", BY_CHANCE: "random"} if self.config.control else {}
+        models = {BEFORE_HARDENING: self.model(0), AFTER_HARDENING: self.model(best)}
+        models |= {ending: self.place(f"{name}-model") for ending, name in controls.items()}
+        return {column: models[ending] for column, ending in ENDINGS.items() if ending in models}
+
+    def _known(self, best: int) -> list[str]:
+        """Return all known liars, those that learned by their stages."""
+        rounds = [self.liar(one.number) for one in rounds_of(RunFolder.load(self.path))]
+        controls = [f"{name}-liar" for name in CONTROLS] if self.config.control else []
+        return [*rounds, f"{START}-liar", *([f"{RESULT}-liar"] if best else []), *controls, _RANDOM, _HONEST]
+
+    def known(self, best: int) -> KnownAdversaries:
+        bots, liars = self._bots(best), self._known(best)
+        met = [self._harms(_CHOOSING, model, liars) for model in bots.values()]
+        learned = {liar: RunFolder.load(self.path / liar).metrics() for liar in liars if liar not in (_RANDOM, _HONEST)}
+        return KnownAdversaries(
+            targets=list(bots),
+            adversaries=liars,
+            gains_TA=[[clustered_rate(harms_G) for harms_G in _common(harms).T] for harms in met],
+            best=[liars.index(_best(harms)) for harms in met],
+            measured=[_mean(self._of_the_best(model, liars)) for model in bots.values()],
+            learned={liar: metrics[GAIN_OVER_RANDOM] for liar, metrics in learned.items()},
+            gained={liar: metrics[GAIN] for liar, metrics in learned.items()},
+            words=LIARS,
+        )
+
+    def _of_the_best(self, model: str, liars: Sequence[str]) -> Sequence[float | None]:
+        """Return the harm of the best known liar to a bot, chat by chat, in chats that did not choose it."""
+        best = _best(self._harms(_CHOOSING, model, liars))
+        return self._harms(_BEST, model, [best])[best]
+
+    def _meet(self, what: str, model: str, liars: Sequence[str], run: RunFolder, reporter: Reporter) -> Harms:
+        """Play a bot with some liars, those that it has not met, and return the harm of each by chat.
+
+        Args:
+            what: the chats are for.
+            model: the bot.
+            liars: as `_known` names them.
+            run: the campaign's, where what is played is noted.
+            reporter: who looks on.
+        """
+        met = self._harms(what, model, liars)
+        left = [liar for liar in liars if liar not in met]
+        if left:
+            reporter.stage(f"{what} against {model}", len(left), "liars")
+            _, settings = self._liar(model, self.config.seed)
+            settings = replace(settings, scenarios=self.config.scenarios if what == _BEST else self.config.choosing)
+            by_chance = {_RANDOM: self._rate, _HONEST: 0.0}
+            names = {liar: by_chance[liar] if liar in by_chance else self.place(liar) for liar in left}
+            with threads(self.config.threads):
+                for num, (liar, harms) in enumerate(harms_of_lies(settings, what, names, self.path / ANSWERS_FOLDER), start=1):
+                    run.event(MET, what=what, model=model, liar=liar, harms=harms)
+                    reporter.advance(num)
+        return self._harms(what, model, liars)
+
+    def _harms(self, what: str, model: str, liars: Sequence[str]) -> Harms:
+        """Return the harm to a bot of those of some liars that it has met, in every chat for something."""
+        needs = {MET: {"what": str, "model": str, "liar": str, "harms": list}}
+        events = [event for event in RunFolder.load(self.path).events(needs) if event["kind"] == MET]
+        met = {event["liar"]: event["harms"] for event in events if (event["what"], event["model"]) == (what, model)}
+        return {liar: met[liar] for liar in liars if liar in met}
+
+    def store(self, best: int, folder: Path) -> None:
+        from parley.policies.dynonet.model import DYNONET
+
+        bot = require_checkpoint(self.model(best), "--model", MAKER)
+        DYNONET.save(DYNONET.load(bot), folder, {**DYNONET.provenance(bot), "base": self.model(0), "round": best})
+
+    def liar(self, number: int) -> str:
+        """The stage of the liar that learned to mislead the bot after a round."""
+        return f"{number:02d}-liar"
+
+    @property
+    def _rate(self) -> float:
+        """How often the first liar lies while it may; of one that never does the least that may be asked for."""
+        return max(float((RunFolder.load(self.path / self.liar(0)).summary() or {})[RATE]), _LEAST_RATE)
+
+    def _trained(self, **settings: object) -> TrainDynoNetConfig:
+        names = ("corpus", "limit", "data_root", "seed", "threads", "decoding")
+        return TrainDynoNetConfig(**{"selfplay": 0, **{name: getattr(self.config, name) for name in names}, **settings})
+
+    def _liar(self, model: str, seed: int) -> Stage:
+        names = ("body", "corpus", "scenarios", "max_events", "data_root", "threads", "game", "learning", "decoding", "chat")
+        return TRAIN_LIAR, TrainLiarConfig(model=model, seed=seed, **{name: getattr(self.config, name) for name in names})
+
+
+def _common(harms: Harms) -> np.ndarray:
+    """Return the harms (G, A) in the chats that no liar lost."""
+    values_GA = np.array(list(harms.values()), dtype=np.float64).T
+    return values_GA[~np.isnan(values_GA).any(axis=1)]
+
+
+def _best(harms: Harms) -> str:
+    """Return the liar that does most harm."""
+    return list(harms)[best_index(_common(harms))]
+
+
+def _mean(harms: Sequence[float | None]) -> Estimate:
+    return clustered_rate(_common({"": harms})[:, 0])
 
 
 def small() -> HardenFriendsConfig:

@@ -22,11 +22,11 @@ import numpy as np
 
 from parley.engine.negotiation.attacks.replacement import ExchangeBatch, Found, preemptive, reactive
 from parley.engine.negotiation.attacks.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
-from parley.engine.negotiation.attacks.transfer import PAPER_TURN
-from parley.engine.negotiation.defences import HeardView, PerplexityFilter
+from parley.engine.negotiation.attacks.tactics import PAPER_TURN
+from parley.engine.negotiation.defences import FilteredView, PerplexityFilter
 from parley.envs.core.play import Session, Utterances
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, Vocabulary
 from parley.envs.negotiation.game import SideView
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
 from parley.policies.negotiator.speaker import NegotiatorAgent
 
 
@@ -137,7 +137,7 @@ class SearchSession:
 
     def __init__(self, agent: SearchAgent, view: SideView) -> None:
         self._agent, self._view = agent, view
-        self._heard = None if agent.ears is None else HeardView(view.opponent(), agent.ears)
+        self._heard = None if agent.ears is None else FilteredView(view.opponent(), agent.ears)
         self._opponent = view.opponent() if self._heard is None else self._heard
         self._speaker: Session = agent.speaker.join(view)
         self._about_to_end = np.zeros(len(view), dtype=bool)

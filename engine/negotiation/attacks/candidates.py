@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID, Vocabulary
+from parley.envs.negotiation.domain import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID, Vocabulary
 
 RESOLUTION = 1e-4
 """Losses closer than this count as equal, so that rounding does not choose between candidates."""

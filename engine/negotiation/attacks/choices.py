@@ -3,26 +3,196 @@
 A search wants the candidates with the lowest keys of each dialogue, and these exactly; of the others it wants to know that
 they are not among them. Where it pays, all are decided in bfloat16 first. That gives every candidate a range in which its key
 lies; who may be among the best is decided again in float32. So the choices of a search are those of float32 as far as ranges
-hold, which `policies/negotiator/screening.py` speaks of; a network that is seen to leave them is decided in float32 alone.
+hold, which `policies/negotiator/inference.py` speaks of; a network that is seen to leave them is decided in float32 alone.
 
 Shapes: n dialogues, r candidates, M selections.
+
+Which replacements a gradient promises most of: the first-order change of the loss for every word at every position.
+
+Source: HotFlip (Ebrahimi et al. 2018), over the embeddings of the target's own words. It proposes; the search still asks
+the target about each candidate.
+
+Shapes: n dialogues, T tokens, V words, E embedding.
+
+What an attack wants: choices of the target that pay the adversary more, and an end of the talk (Cheng et al. 2019, eq. 5-7).
+
+The target alone chooses, so its every legal selection fixes both sides' points. O' are the selections that pay the adversary
+more. With kappa 0 the hinge loss is at its floor exactly when the target would choose from O', with kappa > 0 below zero.
+
+Departures:
+  * # Paper: kappa has no figure. Ours: 0, the target's choice alone counts; larger values ask for a margin.
+  * # Paper: among candidates whose loss is at the floor nothing is preferred. Ours: the one that pays more.
+  * # Released: 5 * gap - advantage of the best favourable selection; it can be negative while the choice is unfavourable.
+    Ours: the option "released", with that property.
+
+Shapes: r candidates, M selections (padded; 38 in Deal or No Deal), V words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from parley.engine.negotiation.attacks.candidates import RESOLUTION, first_of_groups
-from parley.engine.negotiation.attacks.objective import Values, bounds, losses
 from parley.engine.negotiation.attacks.settings import SearchConfig
-from parley.policies.negotiator.prefix import Endings, Prefixes
-from parley.policies.negotiator.screening import MARGIN, Screening
+from parley.envs.negotiation.domain import SELECTION_ID, Domain
+from parley.policies.negotiator.inference import MARGIN, Endings, Prefixes, Screening
+from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.speaker import selection_scores
+
+
+def word_changes(
+    model: Negotiator,
+    contexts_n6: np.ndarray,
+    tokens_nT: np.ndarray,
+    lengths_n: np.ndarray,
+    loss_of: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """First-order change of a loss if a word stood at a place.
+
+    Args:
+        model: the target, in evaluation mode.
+        contexts_n6: count and own value of each item in turn.
+        tokens_nT: whole dialogues in its view, padded.
+        lengths_n: how many tokens count.
+        loss_of: a differentiable loss (n,) of the word logits (n, T - 1, V) and the item logits (n, 6, 18); must depend on
+            the latter.
+
+    Returns:
+        (n, T, V), 0 for the words that stand there.
+    """
+    embedded: list[Tensor] = []
+    hook = model.word_embedding.register_forward_hook(lambda module, inputs, output: embedded.append(output))
+    device = model.word_embedding.weight.device
+    tokens = torch.from_numpy(tokens_nT).to(device)
+    try:
+        with torch.enable_grad():
+            words, items = model(torch.from_numpy(contexts_n6).to(device), tokens, torch.from_numpy(lengths_n).to(device))
+            gradients = torch.autograd.grad(loss_of(words, items).sum(), embedded)
+    finally:
+        hook.remove()
+    # The model embeds a dialogue once for each of its networks, time first.
+    gradient_nTE = torch.stack(gradients).sum(0).transpose(0, 1)
+    with torch.no_grad():
+        values_nTV = gradient_nTE @ model.word_embedding.weight.t()
+        return values_nTV - values_nTV.gather(2, tokens.unsqueeze(2))
+
+
+Loss = Literal["hinge", "released", "outcome"]
+RELEASED_WEIGHT = 5.0
+"""Weight of the gap in the released loss."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """What every legal selection of the target earns in n dialogues.
+
+    Args:
+        adversary: the adversary's points (n, M) int64; 0 for refusals and past the legal ones.
+        target: the target's points (n, M) int64.
+        legal: which selections are legal (n, M).
+    """
+
+    adversary: np.ndarray
+    target: np.ndarray
+    legal: np.ndarray
+
+    @classmethod
+    def of(cls, contexts_2n6: np.ndarray, domain: Domain) -> Values:
+        """From the contexts of the adversary (index 0) and the target (index 1)."""
+        counts, values = contexts_2n6[0][:, 0::2], contexts_2n6[:, :, 1::2]
+        own, other = domain.shares(counts)
+        target, adversary = (own * values[1][:, None]).sum(2), (other * values[0][:, None]).sum(2)
+        return cls(adversary, target, domain.legal_selections(counts)[1])
+
+    def rows(self, index: np.ndarray) -> Values:
+        """The values of some dialogues, repeated where an index is."""
+        return Values(self.adversary[index], self.target[index], self.legal[index])
+
+    @property
+    def advantage(self) -> np.ndarray:
+        """Adversary's points less the target's (n, M)."""
+        return self.adversary - self.target
+
+
+def losses(scores_rM: Tensor, values: Values, loss: Loss, kappa: float = 0.0) -> Tensor:
+    """The loss of r candidates from the target's scores of its selections.
+
+    Args:
+        scores_rM: sum of the six head logits of each selection, minus infinity past the legal ones.
+        values: of each candidate's dialogue.
+        loss: "hinge" (eq. 6), "released", or "outcome": the adversary's advantage alone, negative, which needs no scores
+            but their largest.
+        kappa: margin of the hinge, in logits.
+
+    Returns:
+        (r,) float32; lower is better for the adversary.
+    """
+    device = scores_rM.device
+    advantage = torch.from_numpy(values.advantage).to(device)
+    if loss == "outcome":
+        return -advantage.gather(1, scores_rM.argmax(1, keepdim=True)).squeeze(1).to(scores_rM.dtype)
+    favourable = advantage > 0
+    inside = scores_rM.masked_fill(~favourable, -torch.inf)
+    best, where = inside.max(1)
+    if loss == "hinge":
+        outside = scores_rM.masked_fill(favourable, -torch.inf).amax(1)
+        return (outside - best).clamp_min(-kappa)
+    gained = advantage.gather(1, where.unsqueeze(1)).squeeze(1)
+    return RELEASED_WEIGHT * (scores_rM.amax(1) - best) - gained
+
+
+def bounds(
+    scores_rM: Tensor, values: Values, loss: Loss, kappa: float, doubt_r: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Between what the loss and the advantage lie when scores are known only roughly.
+
+    Args:
+        scores_rM: as in `losses`, each pair's difference off by no more than the doubt.
+        values: as in `losses`.
+        loss: as in `losses`.
+        kappa: as in `losses`.
+        doubt_r: how far off a difference may be (r,).
+
+    Returns:
+        Least loss, largest loss, least advantage, largest advantage, each (r,).
+    """
+    advantage = torch.from_numpy(values.advantage).to(scores_rM.device, scores_rM.dtype)
+    top, doubt = scores_rM.amax(1), doubt_r.unsqueeze(1)
+
+    def among(near_rM: Tensor) -> tuple[Tensor, Tensor]:
+        least = advantage.masked_fill(~near_rM, torch.inf).amin(1)
+        return least, advantage.masked_fill(~near_rM, -torch.inf).amax(1)
+
+    low, high = among(scores_rM >= top.unsqueeze(1) - doubt)
+    if loss == "outcome":
+        return -high, -low, low, high
+    favourable = advantage > 0
+    inside = scores_rM.masked_fill(~favourable, -torch.inf)
+    best = inside.amax(1)
+    if loss == "hinge":
+        gap = scores_rM.masked_fill(favourable, -torch.inf).amax(1) - best
+        return (gap - doubt_r).clamp_min(-kappa), (gap + doubt_r).clamp_min(-kappa), low, high
+    least, most = among(inside >= best.unsqueeze(1) - doubt)
+    gap = RELEASED_WEIGHT * (top - best)
+    slack = RELEASED_WEIGHT * doubt_r
+    return (gap - slack).clamp_min(0) - most, gap + slack - least, low, high
+
+
+def end_gaps(logits_rV: Tensor) -> Tensor:
+    """How far `<selection>` is from being the likeliest next word, from logits with unspeakable words at minus infinity.
+
+    Returns:
+        (r,) largest logit of another word less that of `<selection>`; at or below 0 the target would end the talk.
+    """
+    others = torch.maximum(logits_rV[:, :SELECTION_ID].amax(1), logits_rV[:, SELECTION_ID + 1 :].amax(1))
+    return others - logits_rV[:, SELECTION_ID]
+
 
 BLOCK = 8192
 """Dialogues evaluated in one go; bounds memory."""

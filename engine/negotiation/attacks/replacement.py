@@ -36,13 +36,21 @@ from parley.engine.negotiation.attacks.candidates import (
     Scores,
     offered_words,
 )
-from parley.engine.negotiation.attacks.choices import BLOCK, Choices, Chooser, Queries, codes_of
-from parley.engine.negotiation.attacks.gradient import word_changes
-from parley.engine.negotiation.attacks.objective import Values, end_gaps, losses
+from parley.engine.negotiation.attacks.choices import (
+    BLOCK,
+    Choices,
+    Chooser,
+    Queries,
+    Values,
+    codes_of,
+    end_gaps,
+    losses,
+    word_changes,
+)
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.engine.negotiation.defences import PerplexityFilter, admissible
-from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
-from parley.policies.negotiator.prefix import Endings, Prefixes
+from parley.envs.negotiation.domain import EOS_ID, PAD_ID, SELECTION_ID
+from parley.policies.negotiator.inference import Endings, Prefixes
 from parley.policies.negotiator.speaker import NegotiatorAgent, selection_scores
 
 REPLY_WORDS = 40

@@ -6,8 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from parley.envs.core.config import check
-from parley.envs.core.ranges import Configuration, NonNegativeFloat, NumItems, PositiveFloat, PositiveInt, PositiveShare, Share
+from parley.envs.core.config import (
+    Configuration,
+    NonNegativeFloat,
+    NumItems,
+    PositiveFloat,
+    PositiveInt,
+    PositiveShare,
+    Share,
+    check,
+)
 
 AttackKind = Literal["reactive", "preemptive", "ra-pa-da", "ra-pa-ta"]
 """The white-box attacks of Cheng et al. 2019, by what they search for and what they do when that fails."""

@@ -27,14 +27,13 @@ import numpy as np
 
 from parley.engine.negotiation.attacks.adversary import AttackLog, Attempt
 from parley.engine.negotiation.attacks.candidates import Found, ReplacementStep
-from parley.engine.negotiation.attacks.objective import Values
+from parley.engine.negotiation.attacks.choices import Values
 from parley.envs.core.play import Session, Utterances
+from parley.envs.negotiation.domain import SELECTION, SELECTION_ID, Vocabulary, split_text
 from parley.envs.negotiation.game import Agent, SideView
-from parley.envs.negotiation.vocabulary import SELECTION, SELECTION_ID, Vocabulary, split_text
-from parley.policies.chat import bargaining
-from parley.policies.chat.choosing import nats_by_chat
+from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.model import Chat, ScoringChatModel
-from parley.policies.chat.negotiator import ChatNegotiator
+from parley.policies.chat.negotiator import ChatNegotiator, nats_by_chat
 
 KIND = "reactive"
 """Kind of the attempts: the target is wanted to end the talk right after them."""
@@ -64,7 +63,7 @@ class SearchedTalk:
 
 
 @dataclass(frozen=True)
-class FoundWords:
+class WordsResult:
     """What a search came to.
 
     Args:
@@ -76,7 +75,7 @@ class FoundWords:
     candidates: int
 
 
-Search = Callable[[SearchedTalk], FoundWords]
+Search = Callable[[SearchedTalk], WordsResult]
 
 
 class TriggerAgent:

@@ -1,14 +1,30 @@
-"""Adversarial training by rounds: what a round is measured by, which rounds may be the result, and the table of rounds."""
+"""Adversarial training by rounds: what a round is measured by, which rounds may be the result, and the table of rounds.
+
+Populations of targets and adversaries: payoffs, mixtures and Elo ratings from the dialogues of a payoff matrix.
+
+Sources: Lanctot et al. 2017 (PSRO, its mixtures, and exploitability as what a best response gains); Elo 1978, whose ratings are
+those of Bradley & Terry 1952, fitted by maximum likelihood.
+
+All cells are played on the same scenarios, so a dialogue's number is a cluster: it is drawn whole, in all cells at once.
+Mixtures are taken as they were found. The best adversary is chosen on some dialogues and measured on others
+(`engine/core/stats/known.py`).
+
+Shapes: G dialogues, T targets, A adversaries, K = T + A, R resamples.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from parley.engine.core.stats.exploitability import EXPLOITABILITY, MEAN_FRESH
-from parley.engine.core.stats.repetition import LOST, has_lost
-from parley.engine.core.stats.rounds import Round
-from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
+import numpy as np
+
+from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Round, best_against_best_target, best_of
+from parley.engine.core.stats.statistics import LOST, NOTHING, Estimate, Metric, Row, finished, has_lost, mean
 from parley.engine.core.stats.tables import TextTable, figure, with_interval
+from parley.engine.negotiation.attacks.opponents import META_STRATEGIES, Mixture
+from parley.envs.core.seeds import stream
 
 PLAIN_SCORE, PLAIN_AGREEMENT, PERPLEXITY = "plain_score", "plain_agreement", "perplexity"
 REPETITION = "repetition"
@@ -81,3 +97,191 @@ def round_cells(one: Round) -> tuple[str, ...]:
     alone = (PLAIN_AGREEMENT, REPETITION, PERPLEXITY)
     cells = (figure(estimate.value) if name in alone else with_interval(estimate) for name, estimate in found)
     return (str(one.number), *cells)
+
+
+VALUE, SINGLE, BEST_KNOWN = "value", "best_single", "known"
+_NUM_RESAMPLES = 2000
+LEGEND = {
+    VALUE: Metric(
+        "value of the game", "lower: target", "advantage when both sides play the equilibrium of the matrix", main=True
+    ),
+    SINGLE: Metric(
+        "best single target",
+        "lower: target",
+        "what the best adversary for it gains from the best target alone, both chosen on other dialogues",
+        main=True,
+    ),
+    **{
+        f"{BEST_KNOWN}.{name}": Metric(
+            f"best known adversary, {name}",
+            "lower: target",
+            "what the best adversary of the matrix gains from that mixture, chosen on other dialogues",
+        )
+        for name in META_STRATEGIES
+    },
+    EXPLOITABILITY: Metric(
+        "exploitability of the mixture",
+        "lower: target",
+        "advantage of the best adversary, of the matrix or trained against the mixture, in dialogues that did not choose it",
+        main=True,
+    ),
+    MEAN_FRESH: Metric(
+        "mean of fresh adversaries",
+        "lower: target",
+        "advantage of those that were trained against the mixture, mean over them: what an average training finds",
+    ),
+}
+"""Metrics of a population; payoffs and ratings are told in tables."""
+_SCALE = 400 / math.log(10)
+_STEPS, _LARGEST_STEP = 60, 2.0
+
+
+@dataclass(frozen=True)
+class Played:
+    """The dialogues of a payoff matrix.
+
+    Args:
+        targets: their names, oldest first.
+        adversaries: their names, oldest first.
+        gains_GTA: the adversary's points less the target's; of the dialogues that failed in no cell.
+    """
+
+    targets: Sequence[str]
+    adversaries: Sequence[str]
+    gains_GTA: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], targets: Sequence[str], adversaries: Sequence[str]) -> Played:
+        """From the rows of a population; those of other agents, and those that failed, are left out."""
+        places = {(t, a): (i, j) for i, t in enumerate(targets) for j, a in enumerate(adversaries)}
+        numbers: dict[int, dict[tuple[int, int], float]] = {}
+        for row in finished(rows):
+            if place := places.get((row["target"], row["adversary"])):
+                numbers.setdefault(row["number"], {})[place] = row["points_adversary"] - row["points_target"]
+        whole = [cells for _, cells in sorted(numbers.items()) if len(cells) == len(places)]
+        gains = np.zeros((len(whole), len(targets), len(adversaries)))
+        for number, cells in enumerate(whole):
+            for place, gain in cells.items():
+                gains[number][place] = gain
+        return cls(targets, adversaries, gains)
+
+    @property
+    def payoffs_TA(self) -> np.ndarray:
+        """Advantage of each adversary over each target."""
+        return np.asarray(self.gains_GTA.mean(axis=0))
+
+    @property
+    def wins_TA(self) -> np.ndarray:
+        """Share of dialogues that each adversary wins against each target, a draw counting half."""
+        return np.asarray(_scores(self.gains_GTA).mean(axis=0))
+
+    def mixtures(self) -> dict[str, Mixture]:
+        """The mixture of each meta-strategy."""
+        return {name: meta(self.payoffs_TA, self.wins_TA) for name, meta in META_STRATEGIES.items()}
+
+    def against(self, shares_T: np.ndarray) -> Estimate:
+        """Estimate what the best adversary gains from a mixture of the targets, chosen on other dialogues."""
+        return best_of(self.from_mixture(shares_T))
+
+    def from_mixture(self, shares_T: np.ndarray) -> np.ndarray:
+        """Return what each adversary gains from a mixture of the targets, (G, A)."""
+        return np.einsum("gta,t->ga", self.gains_GTA, shares_T)
+
+    def metrics(self) -> dict[str, Estimate]:
+        """Those of `LEGEND` that the matrix alone decides."""
+        mixtures = self.mixtures()
+        played_G = np.einsum("gta,t,a->g", self.gains_GTA, mixtures["nash"].targets, mixtures["nash"].adversaries)
+        known = {f"{BEST_KNOWN}.{name}": self.against(mixture.targets) for name, mixture in mixtures.items()}
+        return {VALUE: mean(played_G), SINGLE: best_against_best_target(self.gains_GTA), **known}
+
+
+def payoff_estimates(played: Played) -> list[list[Estimate]]:
+    """Advantage of each adversary over each target, targets first."""
+    return [[mean(played.gains_GTA[:, t, a]) for a in range(len(played.adversaries))] for t in range(len(played.targets))]
+
+
+def elo(gains_GTA: np.ndarray, seed: int = 0) -> tuple[list[Estimate], list[Estimate]]:
+    """Elo ratings of targets and adversaries on one scale, with bootstrap intervals over dialogues.
+
+    Who earns more points wins; a tie, no deal among them, is half a win. Each pair is given one draw beside its dialogues, so
+    that ratings of agents that always win are finite. Ratings are around 0: 400 more are odds of ten to one. They suppose that
+    who beats the stronger beats the weaker; where the matrix goes in circles, the equilibrium tells more.
+
+    Args:
+        gains_GTA: the adversary's points less the target's.
+        seed: names the resampling stream; equal seeds give equal intervals.
+
+    Returns:
+        Ratings of the targets and of the adversaries.
+    """
+    scores_GTA = _scores(gains_GTA)
+    size, num_targets, num_adversaries = scores_GTA.shape
+    times_RG = stream(seed, "bootstrap").multinomial(size, np.full(size, 1 / size), size=_NUM_RESAMPLES)
+    times_RG = np.concatenate([np.ones((1, size), dtype=times_RG.dtype), times_RG])
+    wins_RTA = (times_RG @ scores_GTA.reshape(size, -1)).reshape(-1, num_targets, num_adversaries)
+    ratings_RK = _SCALE * _strengths(wins_RTA + 0.5, size + 1)
+    low, high = np.quantile(ratings_RK[1:], (0.025, 0.975), axis=0)
+    bounds_K3 = np.stack([ratings_RK[0], low, high], axis=1).tolist()
+    found = [Estimate(value, least, most, size) for value, least, most in bounds_K3]
+    return found[:num_targets], found[num_targets:]
+
+
+def _scores(gains_GTA: np.ndarray) -> np.ndarray:
+    return np.asarray((np.sign(gains_GTA) + 1) / 2)
+
+
+def _strengths(wins_RTA: np.ndarray, num: int) -> np.ndarray:
+    """Maximum likelihood (R, K) of the model P(a beats t) = sigmoid(x_a - x_t), sum 0, by Newton's method; targets first.
+
+    Args:
+        wins_RTA: of the adversary, out of `num`.
+        num: dialogues of each pair.
+    """
+    num_targets, num_adversaries = wins_RTA.shape[1:]
+    strengths_RK = np.zeros((len(wins_RTA), num_targets + num_adversaries))
+    for _ in range(_STEPS):
+        leads_RTA = strengths_RK[:, None, num_targets:] - strengths_RK[:, :num_targets, None]
+        shares_RTA = 1 / (1 + np.exp(-leads_RTA))
+        missing_RTA, weights_RTA = wins_RTA - num * shares_RTA, num * shares_RTA * (1 - shares_RTA)
+        gradient_RK = np.concatenate([-missing_RTA.sum(axis=2), missing_RTA.sum(axis=1)], axis=1)
+        # A constant added to all strengths changes nothing; the ones make it 0.
+        curvature_RKK = np.ones((len(wins_RTA), num_targets + num_adversaries, num_targets + num_adversaries))
+        curvature_RKK[:, :num_targets, num_targets:] -= weights_RTA
+        curvature_RKK[:, num_targets:, :num_targets] -= weights_RTA.transpose(0, 2, 1)
+        diagonal = np.arange(num_targets + num_adversaries)
+        curvature_RKK[:, diagonal, diagonal] += np.concatenate([weights_RTA.sum(axis=2), weights_RTA.sum(axis=1)], axis=1)
+        steps_RK = np.linalg.solve(curvature_RKK, gradient_RK[..., None])[..., 0]
+        strengths_RK += np.clip(steps_RK, -_LARGEST_STEP, _LARGEST_STEP)
+        if np.abs(steps_RK).max() < 1e-9:
+            break
+    return strengths_RK - strengths_RK.mean(axis=1, keepdims=True)
+
+
+def matrix_table(targets: Sequence[str], adversaries: Sequence[str], cells_TA: Sequence[Sequence[Estimate]]) -> TextTable:
+    """The payoff matrix, a line for each adversary, of which there are more."""
+    lines = tuple((name, *(with_interval(line[a]) for line in cells_TA)) for a, name in enumerate(adversaries))
+    note = "Advantage of the adversary of the line over the target of the column, in points, on the same scenarios."
+    return TextTable(("adversary", *targets), lines, f"{note} Brackets: 95 % intervals.")
+
+
+def ratings_table(
+    role: str, names: Sequence[str], ratings: Sequence[Estimate], shares: Mapping[str, Sequence[float]], remark: str = ""
+) -> TextTable:
+    """Elo ratings of one side, and how often each meta-strategy plays each agent.
+
+    Args:
+        role: "target" or "adversary".
+        names: of its agents, oldest first.
+        ratings: of each.
+        shares: of each, by meta-strategy.
+        remark: what else is worth a note.
+    """
+    lines = tuple(
+        (name, f"{rating.value:+.0f} [{rating.low:+.0f}, {rating.high:+.0f}]", *(f"{shares[meta][k]:.3f}" for meta in shares))
+        for k, (name, rating) in enumerate(zip(names, ratings, strict=True))
+    )
+    note = (
+        "Elo: 400 more are odds of ten to one to earn more points; a tie is half a win; targets and adversaries are on one "
+        "scale. Others: how often a meta-strategy plays the agent. Brackets: 95 % intervals."
+    )
+    return TextTable((role, "Elo", *shares), lines, note + remark)

@@ -8,18 +8,32 @@ and code part:
   # Paper: the positive advantage rate is not defined for ties; the released logs count them as positive. Ours: `par`
   # follows the logs (a failed negotiation counts for the adversary), `par_strict` counts wins only.
 An adversary can push `par` up by never agreeing, so it is read beside `agreement` and `par_strict`.
+
+What a defended target did, how much it did not hear and how often it refused to end, and what an attack left out for it.
+
+What chat models did in negotiations: how much they were asked, and how often they did not keep to the form.
+
+A choice that stays illegal after the repair is a selection out of range, which `dialogues.py` counts for every agent.
+
+What tactics of an attacker gain: each attacker's best tactic in held-out dialogues, beside the player without any.
+
+A tactic is chosen by its gain in the development dialogues, which is therefore too high; the held-out dialogues chose nothing.
+All tactics play the same dialogues, so that differences are paired. Intervals are over dialogues: another run of the attacker
+would write other tactics, and no interval tells how different those are.
+
+What an attacker costs is counted as if it were alone: tactics that several wrote are played once and counted for each.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from parley.engine.core.stats.perplexity import perplexity
-from parley.engine.core.stats.repetition import has_lost, repeated
-from parley.engine.core.stats.rows import Row, finished
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     FOR_BOTH,
@@ -31,14 +45,125 @@ from parley.engine.core.stats.statistics import (
     NOTHING,
     Estimate,
     Metric,
+    Points,
+    Row,
     clustered_rate,
     count,
+    finished,
+    has_lost,
     mean,
     mean_count,
+    paired_difference,
+    perplexity,
     rate,
     ratio_of_sums,
+    repeated,
 )
-from parley.envs.negotiation.scenario import ILLEGAL
+from parley.engine.core.stats.tables import ABSENT, BETWEEN, TextTable, few_note, figure, num_measured, number
+from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
+from parley.envs.negotiation.domain import ILLEGAL
+from parley.policies.chat.model import NO_REPLIES
+from parley.policies.chat.rating import NO_REPLY
+
+DEFENCE_METRICS: dict[str, Metric] = {
+    "stopped_share": Metric(
+        "stopped by the filter", NEITHER, "share of the adversary's sentences that the filter stopped", "share", main=True
+    ),
+    "refused_share": Metric(
+        "refused to end",
+        FOR_TARGET,
+        "share of all dialogues in which the target would have ended below its own last demand",
+        "share",
+        main=True,
+    ),
+    "kept_out": Metric(
+        "candidates left out", NEITHER, "candidates that the search left out as too perplexing, mean over all dialogues"
+    ),
+}
+"""Metrics of matches and attacks with a defence, or with an attack that minds one; each only where it has a figure."""
+
+_SELECTION = "<selection>"
+
+
+def defence_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """Those of `DEFENCE_METRICS` that the rows of one match tell of.
+
+    Args:
+        rows: rows of `parley.engine.negotiation.verbs.match.DIALOGUES`; those with status "error" are left out.
+    """
+    dialogues = finished(rows)
+    found = {}
+    if heard := [row for row in dialogues if row.get("stopped") is not None]:
+        stopped, said = [len(row["stopped"]) for row in heard], [_num_sentences(row) for row in heard]
+        found["stopped_share"] = clustered_rate(stopped, trials=said)
+    if ended := [row for row in dialogues if row.get("refused") is not None]:
+        found["refused_share"] = rate(sum(bool(row["refused"]) for row in ended), len(ended))
+    if searched := [row["kept_out"] for row in dialogues if row.get("kept_out") is not None]:
+        found["kept_out"] = mean_count(searched)
+    return found
+
+
+def _num_sentences(row: Row) -> int:
+    """What the adversary said, the end of the talk left out."""
+    return sum(turn["side"] == 0 and turn["words"] != _SELECTION for turn in row["turns"])
+
+
+SIDES = ("adversary", "target")
+_ASKED = {
+    "answers": ("answers", "given by the model, repairs included, mean over all dialogues"),
+    "tokens_in": ("tokens read", "for its answers, as far as it says, mean over all dialogues"),
+    "tokens_out": ("tokens written", "as far as it says, mean over all dialogues"),
+}
+_BROKEN = {
+    "wordless": ("wordless utterances", "share of its utterances without a word"),
+    "cut": ("cut utterances", "share of its utterances that were cut at the most tokens or words"),
+    "mixed_ends": ("mixed ends", "share of its utterances with <selection> among other words, which ends nothing"),
+}
+_NO_REPLY = "share of its answers in all dialogues, lost ones included: cut in thinking, filtered, ...; rows count each kind"
+CHAT_METRICS: dict[str, Metric] = {
+    f"chat_{name}_{side}": metric
+    for side, lower in zip(SIDES, (LOWER_FOR_ADVERSARY, LOWER_FOR_TARGET), strict=True)
+    for name, metric in {
+        **{name: Metric(f"{side}'s {title}", NEITHER, what, "count") for name, (title, what) in _ASKED.items()},
+        **{name: Metric(f"{side}'s {title}", lower, what, "share") for name, (title, what) in _BROKEN.items()},
+        "no_reply": Metric(f"{side}'s answers without a reply", lower, _NO_REPLY, "share"),
+        "repairs": Metric(f"{side}'s repairs", lower, "share of all dialogues whose choice was asked for once more", "share"),
+    }.items()
+}
+"""Metrics of sides on which a chat model sits."""
+
+
+def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """Those of `CHAT_METRICS` whose side is a chat model's; none where no dialogue has one.
+
+    Args:
+        rows: dialogue rows; of those with status "error" nothing counts but answers that are no reply.
+    """
+    found: dict[str, Estimate] = {}
+    for index, side in enumerate(SIDES):
+        answering = [row[f"chat_{side}"] for row in rows if row.get(f"chat_{side}")]
+        if answering:
+            lost = [sum(moves.get(kind.column) or 0 for kind in NO_REPLIES) for moves in answering]
+            found[f"chat_no_reply_{side}"] = clustered_rate(lost, trials=[moves["answers"] for moves in answering])
+        dialogues = [row for row in finished(rows) if row.get(f"chat_{side}")]
+        if not dialogues:
+            continue
+        moves = [row[f"chat_{side}"] for row in dialogues]
+        # An end that a limit forces is said by nobody.
+        said = [
+            sum(turn["side"] == index for turn in row["turns"])
+            - (row["forced"] and bool(row["turns"]) and row["turns"][-1]["side"] == index)
+            for row in dialogues
+        ]
+        for name in _ASKED:
+            counts = np.array([one[name] for one in moves], dtype=np.float64)
+            # Models that do not say how many tokens there were have none of this.
+            found[f"chat_{name}_{side}"] = mean_count(counts) if counts.any() else NOTHING
+        for name in _BROKEN:
+            found[f"chat_{name}_{side}"] = clustered_rate([one[name] for one in moves], trials=said)
+        found[f"chat_repairs_{side}"] = rate(sum(one["repairs"] > 0 for one in moves), len(moves))
+    return {name: found[name] for name in CHAT_METRICS if name in found}
+
 
 logger = logging.getLogger(__name__)
 
@@ -110,8 +235,6 @@ METRICS: dict[str, Metric] = {
     ),
 }
 """Every negotiation metric in the order of the result table."""
-
-_SELECTION = "<selection>"
 
 
 def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
@@ -218,3 +341,161 @@ def _repetition(dialogues: Sequence[Row], side: int) -> Estimate:
 def _perplexity_of_side(dialogues: Sequence[Row], side: str) -> Estimate:
     nats, words = ([row[f"{column}_{side}"] for row in dialogues] for column in ("nll", "num_words"))
     return perplexity(f"the {side}", nats, words)
+
+
+_COUNTS = {
+    "tactics": Metric("tactics", NEITHER, "different ones that the attacker wrote and that were tried", "count"),
+    "unusable": Metric("answers without a tactic", LOWER_FOR_ADVERSARY, "refusals, empty or too long, once repaired", "count"),
+    "no_reply": Metric("answers without a reply", LOWER_FOR_ADVERSARY, "of those: cut in thinking, filtered, ...", "count"),
+    "dialogues": Metric("dialogues played", LOWER_FOR_ADVERSARY, "with the target to choose the tactic", "count", main=True),
+    "calls": Metric("model calls", LOWER_FOR_ADVERSARY, "of the attacker, and of chat models in those dialogues", "count"),
+    "tokens_in": Metric("tokens read", LOWER_FOR_ADVERSARY, "by these calls, as far as the models say", "count"),
+    "tokens_out": Metric("tokens written", LOWER_FOR_ADVERSARY, "by these calls, as far as the models say", "count"),
+}
+COSTS = tuple(_COUNTS)
+"""What it took to find a tactic."""
+OWN_METRICS: dict[str, Metric] = {
+    "development": Metric("advantage, development", FOR_ADVERSARY, "in the dialogues that chose the tactic, so too high"),
+    **{
+        f"over_{arm}": Metric(f"more than: {title}", FOR_ADVERSARY, "advantage less that of it, mean over held-out dialogues")
+        for arm, title in ARMS.items()
+    },
+    **{
+        f"broken_{side}": Metric(
+            f"{side}'s illegal moves",
+            lower,
+            "wordless, cut and mixed utterances, repairs and illegal selections, mean over all dialogues",
+        )
+        for side, lower in zip(SIDES, (LOWER_FOR_ADVERSARY, LOWER_FOR_TARGET), strict=True)
+    },
+    **_COUNTS,
+}
+"""What is measured of an attacker's best tactic beside the metrics of negotiation."""
+TACTIC_METRICS = METRICS | CHAT_METRICS | DEFENCE_METRICS | OWN_METRICS
+LEGEND = {f"{arm}.{name}": metric for arm in ARMS for name, metric in TACTIC_METRICS.items()}
+"""Metrics of a run by "ARM.METRIC"."""
+_MOVES = ("wordless", "cut", "mixed_ends", "repairs")
+_NOTE = (
+    "Advantage: the player's points less the target's. Held out: dialogues that chose no tactic; development: those that "
+    "chose it. More than no tactic: over the same held-out dialogues. Illegal moves a dialogue, player : target: wordless, cut "
+    "and mixed utterances, repairs, illegal selections. Dialogues, calls and tokens: what it took to find the tactic, each "
+    "attacker as if it were alone. Without: answers in which no tactic could be read. Brackets: 95 % intervals over "
+    "dialogues; another run of an attacker writes other tactics."
+)
+
+
+@dataclass(frozen=True)
+class TacticsPlayed:
+    """The dialogues of a run, and who wrote the tactics.
+
+    Args:
+        rows: of the run (`parley.engine.negotiation.verbs.tactic.TACTICS`).
+        written: what attackers wrote, in the order of rounds.
+        chosen: by arm, the number of the tactic that was measured on held-out dialogues.
+    """
+
+    rows: Sequence[Row]
+    written: Sequence[WrittenTactic]
+    chosen: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def tried(self) -> dict[int, list[Row]]:
+        """The finished development dialogues by the number of their tactic; 0 has none."""
+        found: dict[int, list[Row]] = {}
+        for row in finished(self.rows):
+            if not row["held_out"]:
+                found.setdefault(row["tactic_number"], []).append(row)
+        return found
+
+    def gain(self, number: int) -> Estimate:
+        """What a tactic gained in development; NaN where no dialogue came to its end."""
+        rows = self.tried.get(number, [])
+        return mean([_advantage(row) for row in rows]) if rows else NOTHING
+
+    def numbers(self, arm: str, rounds: int | None = None) -> list[int]:
+        """The tactics of an attacker, each once, in the order in which it wrote them; of its first rounds alone."""
+        own = (each for each in self.written if each.arm == arm and each.number and (rounds is None or each.round <= rounds))
+        return list(dict.fromkeys(each.number for each in own))
+
+    def best(self, arm: str, rounds: int | None = None) -> int:
+        """The tactic of an attacker that gained most in development, the earliest of equal ones; 0 without any."""
+        gains = {number: self.gain(number).value for number in self.numbers(arm, rounds)}
+        known = {number: gain for number, gain in gains.items() if not math.isnan(gain)}
+        return max(known, key=lambda number: known[number], default=0)
+
+    def held_out(self, arm: str) -> list[Row]:
+        """The held-out dialogues of the tactic that was chosen for an arm."""
+        return [row for row in self.rows if row["held_out"] and row["tactic_number"] == self.chosen.get(arm)]
+
+    def metrics(self, arm: str) -> dict[str, Estimate]:
+        """Metrics of an arm whose tactic was chosen, by their names in `TACTIC_METRICS`."""
+        rows = self.held_out(arm)
+        dialogues = finished(rows)
+        metrics = negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
+        metrics["development"] = self.gain(self.chosen[arm])
+        for other in self.chosen:
+            if other != arm and arm != NONE:
+                metrics[f"over_{other}"] = self._difference(arm, other)
+        for side in SIDES:
+            broken = [_broken(row, side) for row in dialogues]
+            metrics[f"broken_{side}"] = mean_count(broken) if broken else NOTHING
+        return metrics | self._costs(arm)
+
+    def curve(self, arm: str) -> Points:
+        """What the best tactic so far gained in development, by the dialogues played so far; first without a tactic."""
+        points = [(0, self.gain(0))]
+        for last in sorted({each.round for each in self.written if each.arm == arm}):
+            best = self.best(arm, last)
+            points.append((sum(len(self.tried.get(number, ())) for number in self.numbers(arm, last)), self.gain(best)))
+        return [point for point in points if math.isfinite(point[1].value)]
+
+    def _difference(self, arm: str, other: str) -> Estimate:
+        first, second = ({row["dialogue"]: _advantage(row) for row in finished(self.held_out(one))} for one in (arm, other))
+        both = sorted(first.keys() & second.keys())
+        return paired_difference([first[one] for one in both], [second[one] for one in both]) if both else NOTHING
+
+    def _costs(self, arm: str) -> dict[str, Estimate]:
+        own, numbers = [answer for answer in self.written if answer.arm == arm], self.numbers(arm)
+        rows = [row for number in numbers for row in self.tried.get(number, ())]
+        # Dialogues that were lost for want of a reply have cost their answers, too.
+        tried = [row for row in self.rows if not row["held_out"] and row["tactic_number"] in numbers]
+        moves = [row[f"chat_{side}"] for row in tried for side in SIDES if row[f"chat_{side}"]]
+        totals = {
+            "tactics": len(numbers),
+            "unusable": sum(not answer.number for answer in own),
+            "no_reply": sum(answer.problem.startswith(NO_REPLY) for answer in own),
+            "dialogues": len(rows),
+            "calls": sum(answer.calls for answer in own) + sum(one["answers"] for one in moves),
+            "tokens_in": sum(answer.tokens_in for answer in own) + sum(one["tokens_in"] for one in moves),
+            "tokens_out": sum(answer.tokens_out for answer in own) + sum(one["tokens_out"] for one in moves),
+        }
+        return {name: count(total, max(1, len(own))) for name, total in totals.items()}
+
+
+def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> TextTable:
+    """The table of a finished run, a line for each arm.
+
+    Args:
+        metrics: of the run, by "ARM.METRIC".
+        brief: as a screen has room for it.
+    """
+    arms = [arm for arm in ARMS if f"{arm}.advantage" in metrics]
+    columns = ["attacker", "advantage, held out", "more than no tactic", "development", "agreement", "illegal moves"]
+    columns += ["dialogues", "calls", *([] if brief else ["tokens in", "tokens out"]), "without", "n"]
+    rows = []
+    for arm in arms:
+        found = {name: metrics.get(f"{arm}.{name}", NOTHING) for name in TACTIC_METRICS}
+        told = [number(found[name]) for name in ("advantage", f"over_{NONE}", "development")]
+        share = found["agreement"].value
+        told.append(f"{100 * share:.1f} %" if math.isfinite(share) else ABSENT)
+        told.append(BETWEEN.join(figure(found[f"broken_{side}"].value) for side in SIDES))
+        names = ["dialogues", "calls", *([] if brief else ["tokens_in", "tokens_out"]), "unusable"]
+        told += [f"{found[name].value:,.0f}" if arm in ATTACKERS else ABSENT for name in names]
+        rows.append((ARMS[arm], *told, num_measured(found["advantage"])))
+    few = few_note("dialogues") if any(metrics[f"{arm}.advantage"].flagged for arm in arms) else ""
+    return TextTable(tuple(columns), tuple(rows), _NOTE + few)
+
+
+def _broken(row: Row, side: str) -> int:
+    moves = row[f"chat_{side}"] or {}
+    return sum(moves.get(name, 0) for name in _MOVES) + (row[f"selection_{side}"] == [ILLEGAL])

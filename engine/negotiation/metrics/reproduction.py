@@ -1,7 +1,7 @@
 """Tables 2, 6 and 7 of Cheng et al. 2019 as they were measured, beside the published ones, and what of them is reproduced.
 
 A training is everything from the corpus on: supervised agent, RL agent, adversaries, adversarial training. Figures are means
-over trainings with intervals over trainings and dialogues (`parley.engine.core.stats.repeats`); all trainings are measured on
+over trainings with intervals over trainings and dialogues (`parley.engine.core.stats.tables`); all trainings are measured on
 the same scenarios. What is compared with a published figure is the forced one where there is one, which is the paper's
 protocol.
 """
@@ -14,15 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from parley.engine.core.stats.repeats import over_trainings
-from parley.engine.core.stats.repetition import LOST, has_lost
-from parley.engine.core.stats.rounds import Round
-from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.stats.tables import ABSENT, BETWEEN, TextTable, figure, with_interval
-from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
+from parley.engine.core.stats.known import Round
+from parley.engine.core.stats.statistics import LOST, Estimate, has_lost
+from parley.engine.core.stats.tables import ABSENT, BETWEEN, TextTable, figure, over_trainings, with_interval
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, ATTACKS, PublishedAttack
 from parley.engine.negotiation.metrics.attack_table import TABLE_2, TURNS, AttackLine, attack_table, points_cell, share_cell
 from parley.engine.negotiation.metrics.campaign import ROUND_METRICS, rounds_table
-from parley.engine.negotiation.metrics.published import ATTACKS, PublishedAttack
 
 SV, RL, TURN, CONTROL, HARDENED = "sv", "rl", "turns", "control", "hardened"
 """Parts: what is attacked, or how. `CONTROL` is the RL agent after as much plain play as adversarial training has dialogues."""

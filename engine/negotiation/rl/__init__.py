@@ -1,14 +1,14 @@
 """Negotiators as an RLlib algorithm. Read `env.py` first, then `algorithm.py`."""
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
     __name__,
     {
-        "ActorCriticNegotiator": "actor_critic",
+        "ActorCriticNegotiator": "learner",
         "DialogueReinforce": "algorithm",
         "DialogueReinforceConfig": "algorithm",
         "NegotiationMultiAgentEnv": "env",
-        "NegotiatorModule": "module",
+        "NegotiatorModule": "learner",
     },
 )

@@ -18,9 +18,10 @@ from typing import Any, ClassVar
 
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from parley.engine.core.rllib.env_config import own_stream, require_known
+from parley.engine.core.rllib.distributed_rollouts import own_stream, require_known
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.seeds import Key, derive_seed, stream
+from parley.envs.negotiation.domain import Vocabulary
 from parley.envs.negotiation.env import (
     act,
     action_space,
@@ -32,7 +33,6 @@ from parley.envs.negotiation.env import (
     side_reward,
 )
 from parley.envs.negotiation.game import NegotiationGame, Rules
-from parley.envs.negotiation.vocabulary import Vocabulary
 
 ADVERSARY, TARGET = "adversary", "target"
 AGENTS = (ADVERSARY, TARGET)

@@ -2,24 +2,146 @@
 
 Serves goal-based agents, the RL attack, and both sides of adversarial training; what differs between them is the reward,
 which the algorithm has already turned into returns.
+
+A negotiator as an RLModule: the same network that `policies/negotiator` fits and plays, behind RLlib's interface.
+
+Training rows are whole dialogues from the learner's side, not single turns: one teacher-forced pass scores all of a
+dialogue's words. Columns of a training batch (N rows, T tokens):
+    contexts (N, 6), tokens (N, T), lengths (N,), own (N, T) bool, returns (N, T) float32   dialogues just played
+    supervised (N,) bool, outputs (N, 6), corpus_width (N,)               corpus dialogues mixed in, what was chosen, tokens
+
+A negotiator that RLlib's own algorithms train: PPO, and others that ask a module for log-probabilities and values.
+
+One step is one utterance or one choice on `parley/Negotiation-v1` or its two-sided form (`env.py`). An utterance counts as one
+action: its log-probability is the sum over its words, under the distribution that spoke them. Choices are the network's own
+argmax; they have probability 1 and teach nothing, as in `DialogueReinforce`. Each step reads the dialogue from its beginning;
+nothing is kept between steps. That costs time: `DialogueReinforce` reads each dialogue once.
+
+Shapes: B steps, T tokens, L words of an utterance, H language state, M words said in all steps.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.models.torch.torch_distributions import TorchDistribution
+from torch import Tensor, nn
 
-from parley.engine.core.baseline import DivergenceError
-from parley.engine.core.rllib.reproducible import SeededLearner, summed
-from parley.engine.negotiation.attacks.reinforce import entropy, kl_to_reference, policy_gradient_loss
+from parley.engine.core.rllib.reproducible import DivergenceError, SeededLearner, summed
+from parley.engine.negotiation.attacks.reinforce import entropy, kl_to_reference, policy_gradient_loss, policy_log_probs
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
-from parley.engine.negotiation.rl.module import SELECTION_WEIGHT
+from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
-from parley.policies.core.memory import keep_freed
-from parley.policies.negotiator.checkpoints import load_model
-from parley.policies.negotiator.model import num_weighing
+from parley.envs.negotiation.domain import PAD_ID
+from parley.envs.negotiation.game import SELECT, SPEAK, Rules
+from parley.policies.core.checkpoint import keep_freed
+from parley.policies.core.layers import TokenPlaces
+from parley.policies.negotiator.model import Negotiator, num_weighing, supervised_loss, word_nll
+from parley.policies.negotiator.speaker import NegotiatorAgent, load_model
+
+SELECTION_WEIGHT = 0.5
+"""Weight of the selection loss in supervised rows, as in the supervised training."""
+
+
+class NegotiatorModule(TorchRLModule):
+    """RLModule around a `Negotiator`.
+
+    Model config: `checkpoint` (folder or URI it starts from), `temperature` (of its speech).
+    """
+
+    def setup(self) -> None:
+        """Loads the networks of the checkpoint."""
+        self.net: Negotiator = load_model(fetched_model(self.model_config["checkpoint"]))
+        self.temperature: float = self.model_config["temperature"]
+        self.forbidden = list(self.net.vocabulary.unspeakable_ids)
+
+    no_sync = nullcontext
+    """RLlib asks modules for it where there are several learners, as torch's data-parallel ones have it."""
+
+    def agent(self, name: str) -> NegotiatorAgent:
+        """The module with its weights of this moment, as an agent that plays."""
+        return NegotiatorAgent(self.net.eval(), name, self.temperature)
+
+    def _forward_inference(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Acts on observations of `engine/negotiation/rl/env.py`: re-reads each dialogue, then speaks or chooses."""
+        observations = {key: np.asarray(value) for key, value in batch[Columns.OBS].items()}
+        view = _ObservedView(self.net, observations, self.action_space["utterance"].shape[0])
+        session = self.agent("module").join(view)  # type: ignore[arg-type]  # quacks like a SideView
+        count, width = len(view), view.rules.max_words
+        utterances = np.full((count, width), PAD_ID, dtype=np.int64)
+        selections = np.zeros(count, dtype=np.int64)
+        phase = observations["phase"].reshape(count, -1)
+        phase = phase.argmax(1) if phase.shape[1] > 1 else phase[:, 0]
+        speaking, choosing = np.flatnonzero(phase == SPEAK), np.flatnonzero(phase == SELECT)
+        if speaking.size:
+            said = session.speak(speaking)
+            utterances[speaking] = np.where(np.arange(width) < said.lengths[:, None], said.tokens, PAD_ID)
+        if choosing.size:
+            selections[choosing] = session.choose(choosing)
+        return {Columns.ACTIONS: {"utterance": utterances, "selection": selections}}
+
+    _forward_exploration = _forward_inference
+
+    def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Log-probabilities at the learner's words, and the loss on corpus rows.
+
+        Raises:
+            ConfigError: the batch is one of RLlib's own algorithms, whose rows are single turns.
+        """
+        if "supervised" not in batch:
+            raise ConfigError(
+                "NegotiatorModule learns from whole dialogues",
+                where="an algorithm other than DialogueReinforce",
+                fix="give that algorithm parley.engine.core.rllib's ActorCriticNegotiator, with the same model config",
+            )
+        supervised = batch["supervised"].bool()
+        out: dict[str, Any] = {"log_probs": self.word_log_probs(self.net, batch)}
+        if supervised.any():
+            self.net.train()  # dropout belongs to the supervised rows alone: played rows are scored as they were spoken
+            # That of all corpus rows of the update, in which padding counts, where several learners share it.
+            tokens = batch["tokens"][supervised, : int(batch["corpus_width"][0])]
+            logits, choice = self.net(batch["contexts"][supervised], tokens, batch["lengths"][supervised])
+            losses = supervised_loss(choice, word_nll(logits, tokens), batch["outputs"][supervised], SELECTION_WEIGHT)
+            out["supervised_words"], out["supervised_selection"] = losses[1:]
+            self.net.eval()
+        return out
+
+    def word_log_probs(self, net: Negotiator, batch: dict[str, Any]) -> torch.Tensor:
+        """Log-probabilities (M, V) under a network's speaking distribution wherever the learner wrote a word."""
+        net.eval()
+        played = ~batch["supervised"].bool()
+        own = batch["own"][played].bool()
+        rows_M, steps_M = own.nonzero(as_tuple=True)
+        # A word is decided by the state after the token before it: nothing is read past the one before the last word.
+        lengths = (own * torch.arange(own.shape[1], device=own.device)).amax(1)
+        places = TokenPlaces.of(lengths.cpu().numpy(), own.device)
+        states_NH = net.read_spoken(batch["tokens"][played], places, net.encode_context(batch["contexts"][played]))
+        states_MH = F.embedding(places.at_BT[rows_M, steps_M - 1], states_NH)
+        return policy_log_probs(net.word_logits(states_MH), self.forbidden, self.temperature)
+
+
+class _ObservedView:
+    """A `SideView` made from a batch of observations, so that a session can act on them."""
+
+    def __init__(self, net: Negotiator, observations: dict[str, np.ndarray], max_words: int) -> None:
+        self.vocabulary = net.vocabulary
+        self.contexts = observations["context"].astype(np.int64)
+        self.tokens = observations["tokens"].astype(np.int64)
+        self.num_tokens = observations["num_tokens"].reshape(len(self.contexts), -1)[:, -1].astype(np.int64)
+        self.rules = Rules(max_words=max_words, max_tokens=self.tokens.shape[1])
+        # Draws come from torch's generator, which RLlib seeds per runner.
+        self.uniforms = torch.rand(self.tokens.shape, dtype=torch.float64).numpy()
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
 
 RELEASED_MOMENTUM = 0.1
 TRIED_TOKENS = 8
@@ -122,3 +244,115 @@ class DialogueLearner(SeededLearner):
             return [1.0] * len(counts)
         here = torch.tensor(counts, dtype=torch.float64, device=self._device)
         return (here / summed(here).clamp_min(1)).tolist()
+
+
+class ScoredActions(TorchDistribution):
+    """A distribution known at one action alone: log-probability and entropy (B, 2), as the module has computed them.
+
+    Args:
+        logits: log-probability of the action that was taken, and entropy in nats.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self.inputs = logits
+        super().__init__()
+
+    def _get_torch_distribution(self, *_: Any, **__: Any) -> None:
+        """There is none; RLlib's base class asks."""
+
+    def logp(self, value: Any, **_: Any) -> Tensor:
+        """Log-probability (B,) of the action that was taken."""
+        return self.inputs[:, 0]
+
+    def entropy(self) -> Tensor:
+        """Entropy (B,) in nats of the distributions of the words said, summed over them."""
+        return self.inputs[:, 1]
+
+    def kl(self, other: ScoredActions, **_: Any) -> Tensor:
+        """An estimate (B,) of KL(self || other) from the one action, never negative (Schulman 2020, k3)."""
+        log_ratio = other.inputs[:, 0] - self.inputs[:, 0]
+        return log_ratio.exp() - 1 - log_ratio
+
+    @staticmethod
+    def required_input_dim(space: Any, **_: Any) -> int:
+        """Two numbers for each step."""
+        return 2
+
+    @classmethod
+    def from_logits(cls, logits: Tensor, **_: Any) -> ScoredActions:
+        """From what the module returned."""
+        return cls(logits)
+
+
+class ActorCriticNegotiator(NegotiatorModule, ValueFunctionAPI):
+    """`NegotiatorModule` with a critic, for RLlib's own algorithms; the same model config.
+
+    The critic is a linear map of the language state after `YOU:`; what it learns does not move the language.
+    """
+
+    framework = "torch"
+
+    def setup(self) -> None:
+        super().setup()
+        self.critic = nn.Linear(self.net.sizes.hidden_language, 1)
+        nn.init.zeros_(self.critic.weight)
+        nn.init.zeros_(self.critic.bias)
+
+    def get_exploration_action_dist_cls(self) -> type[ScoredActions]:
+        """What `_forward_exploration` and `_forward_train` return the numbers of."""
+        return ScoredActions
+
+    get_train_action_dist_cls = get_inference_action_dist_cls = get_exploration_action_dist_cls
+
+    def _forward_exploration(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Actions as in play, their log-probability, and what PPO keeps of the distribution."""
+        out = self._forward_inference(batch)
+        with torch.no_grad():
+            scored_B2 = self._score(batch[Columns.OBS], out[Columns.ACTIONS]["utterance"])[0]
+        scored = scored_B2.cpu().numpy()
+        return {**out, Columns.ACTION_LOGP: scored[:, 0], Columns.ACTION_DIST_INPUTS: scored}
+
+    def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Log-probabilities and entropies of the actions in the batch, and the states that the critic reads."""
+        scored_B2, states_BH = self._score(batch[Columns.OBS], batch[Columns.ACTIONS]["utterance"])
+        return {Columns.ACTION_DIST_INPUTS: scored_B2, Columns.EMBEDDINGS: states_BH}
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
+        """Values (B,) of the states before the actions."""
+        if embeddings is None:
+            with torch.no_grad():
+                _, embeddings = self._score(batch[Columns.OBS], None)
+        values: Tensor = self.critic(embeddings.detach()).squeeze(-1)
+        return values
+
+    def _score(self, observations: dict[str, Any], utterances_BL: Any) -> tuple[Tensor, Tensor]:
+        """Log-probability and entropy of utterances (B, 2), 0 where nothing was said, and language states (B, H) before."""
+        self.net.eval()
+        seen = {key: _whole(observations[key]) for key in ("context", "tokens", "num_tokens", "phase")}
+        contexts_BC, tokens_BT, heard, phase = seen.values()
+        size = len(contexts_BC)
+        heard_B, speaks_B = heard.reshape(size, -1)[:, -1], phase.reshape(size, -1)[:, -1] == SPEAK
+        said_BL = torch.full((size, 1), PAD_ID) if utterances_BL is None else _whole(utterances_BL)
+        said_BL = said_BL.to(tokens_BT.device).masked_fill(~speaks_B.unsqueeze(1), PAD_ID)
+        counts_B = ((said_BL != PAD_ID) * torch.arange(1, said_BL.shape[1] + 1, device=said_BL.device)).amax(1)
+        width = int((heard_B + 1 + counts_B).max())
+        row, place = torch.nonzero(torch.arange(said_BL.shape[1], device=said_BL.device) < counts_B.unsqueeze(1), as_tuple=True)
+        read_BT = torch.full((size, width), PAD_ID, device=tokens_BT.device)
+        read_BT[:, : tokens_BT.shape[1]] = tokens_BT[:, :width]
+        everyone = torch.arange(size, device=tokens_BT.device)
+        read_BT[everyone, heard_B] = self.net.vocabulary.you_id
+        read_BT[row, heard_B[row] + 1 + place] = said_BL[row, place]
+        states_BTH = self.net.read(read_BT, self.net.encode_context(contexts_BC))
+        # A word is decided by the state after the token before it.
+        logits_MV = self.net.word_logits(states_BTH[row, heard_B[row] + place])
+        log_probs_MV = policy_log_probs(logits_MV, self.forbidden, self.temperature)
+        log_probs_M = log_probs_MV.gather(1, said_BL[row, place].unsqueeze(1)).squeeze(1)
+        surprise_MV = torch.where(log_probs_MV.isinf(), 0.0, -log_probs_MV)
+        entropies_M = (log_probs_MV.exp() * surprise_MV).sum(1)
+        scored_B2 = log_probs_MV.new_zeros(size, 2).index_add(0, row, torch.stack([log_probs_M, entropies_M], 1))
+        return scored_B2, states_BTH[everyone, heard_B]
+
+
+def _whole(values: Any) -> Tensor:
+    """A column of whole numbers as a tensor, whatever RLlib's connectors have made of it."""
+    return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values)).long()

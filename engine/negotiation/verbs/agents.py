@@ -1,23 +1,39 @@
-"""Agents that settings name: their words, and what those must be that learn or are read."""
+"""Agents that settings name: their words, and what those must be that learn or are read.
+
+Who judges the fluency of a match where nobody is named: one rule, for self-play, attacks, tables and campaigns.
+
+Reinforcement moves a model's words away from those of people, so an agent that was trained by it is no measure of how people
+speak; the model that it began with is. Checkpoints say what that was, under the name that it had then: a path is looked for
+where it lay beside the checkpoint's run, then from the folder that the command is typed in.
+
+A person at the terminal, as an agent: reads what the other side says, types words, chooses items.
+
+What is shown goes to standard error and what is typed comes from standard input, so a person can also be a file of lines,
+which are then shown as if they had been typed.
+Words are taken as the corpora write them: lower case, punctuation apart. Leaving, or the end of the input, is the same as
+Ctrl-C.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.verbs.checkpoints import _instead, absolute_name, require_checkpoint
-from parley.engine.core.verbs.weights import checkpoint_folder
-from parley.envs.core.errors import CheckpointError, ConfigError
+import numpy as np
+
+from parley.engine.core.cli.screen import StandardTerminal, Terminal
+from parley.engine.core.verbs.checkpoints import _instead, absolute_name, checkpoint_folder, name_beside, require_checkpoint
+from parley.envs.core.errors import CheckpointError, ConfigError, StorageError
+from parley.envs.core.play import Utterances
 from parley.envs.core.registry import nearest
 from parley.envs.negotiation.agents import HUMAN, agents, is_chat_model
 from parley.envs.negotiation.agents import make_agent as agent_of
-from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, domain_of
-from parley.envs.negotiation.game import Agent
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, SELECTION, SELECTION_ID, Vocabulary, domain_of, split_text
+from parley.envs.negotiation.game import Agent, NegotiationGame, SideView, render_dialogue
 from parley.policies.chat.addresses import is_chat_address, is_local
-from parley.policies.chat.fluency import require_chat_judge
-from parley.policies.core.stored import read_words
+from parley.policies.chat.seat import require_chat_judge
+from parley.policies.core.responder import read_header, read_words
 from parley.policies.negotiator.settings import KIND
 
 ANY_AGENT = "parley selfplay, play, attack rl, transfer and tactic, train adversary, evaluate exploitability and minmax"
@@ -212,3 +228,186 @@ def make_agent(
         got, fix = found
         raise CheckpointError("there is no checkpoint to make an agent of", where=spec, got=got, fix=fix)
     return agent_of(spec, vocabulary, temperature, device, **chat)
+
+
+NOBODY_JUDGES = "neither side is a model, so nobody judges fluency; --judge names a checkpoint that does"
+_BEGAN_WITH = {"rl": "learner", "adversary": "learner", "target": "target"}
+"""What a checkpoint calls the model that its training began with, by the role that reinforcement gave it."""
+
+
+def judge_of(named: str, sides: Sequence[str]) -> str:
+    """The checkpoint that judges fluency.
+
+    Args:
+        named: whom the user names; empty for nobody.
+        sides: the agents that a judge is looked for among, the target first: the first model of them judges, or what that
+            model was before any reinforcement, if it is still there.
+
+    Returns:
+        A run or checkpoint folder; empty where nobody is named and no side is a model.
+    """
+    if named:
+        return named
+    model = next((side for side in sides if side and checkpoint_folder(side) is not None), "")
+    return model and _before_reinforcement(model)
+
+
+def who_judges(judge: str) -> str:
+    """The end of a sentence that says who judges, by what `judge_of` returned."""
+    return f"fluency as {judge} finds it" if judge else NOBODY_JUDGES
+
+
+def _before_reinforcement(model: str) -> str:
+    """What a model was before any reinforcement; the model itself where that is not known, or not there any more."""
+    ancestor, met = model, {model}
+    while (start := _start(ancestor)) is not None:
+        if start in met or _provenance(start) is None:
+            return model
+        met.add(start)
+        ancestor = start
+    return ancestor if ancestor == model or _same_words(model, ancestor) else model
+
+
+def _start(model: str) -> str | None:
+    """What the training of a model began with; None for a model that no reinforcement has made."""
+    found = _provenance(model) or {}
+    key = _BEGAN_WITH.get(found.get("role", ""))
+    if key is None:
+        return None
+    # A campaign's result began, rounds ago, with what the campaign was given.
+    return name_beside(checkpoint_folder(model), str(found.get("campaign_from") or found.get(key, "")))
+
+
+def _provenance(model: str) -> Mapping[str, Any] | None:
+    """How a model came about; None where none can be read."""
+    try:
+        folder = checkpoint_folder(model) if model else None
+        return None if folder is None else read_header(folder, KIND).get("provenance", {})
+    except (CheckpointError, StorageError):
+        return None
+
+
+def _same_words(model: str, other: str) -> bool:
+    try:
+        words, others = vocabulary_of(model), vocabulary_of(other)
+    except CheckpointError:
+        return False
+    return words is not None and others is not None and words.digest == others.digest
+
+
+HELP = f"""Type what you say. Commands:
+  /deal   end the dialogue and choose items (also {SELECTION})
+  /help   this list
+  /quit   leave"""
+NO_DEAL = "none"
+
+
+class Person:
+    """A person as an `Agent`.
+
+    Args:
+        vocabulary: of the game.
+        terminal: where the person sits.
+    """
+
+    name = "human"
+
+    def __init__(self, vocabulary: Vocabulary, terminal: Terminal | None = None) -> None:
+        self.vocabulary = vocabulary
+        self.terminal = terminal or StandardTerminal()
+
+    def join(self, view: SideView) -> PersonSession:
+        """Takes a seat on one side of a batch of dialogues, which are then held one utterance at a time."""
+        return PersonSession(view, self.terminal)
+
+
+class PersonSession:
+    """A person's part in a batch of dialogues.
+
+    Args:
+        view: what the side sees.
+        terminal: where the person sits.
+    """
+
+    def __init__(self, view: SideView, terminal: Terminal) -> None:
+        self._view, self._terminal = view, terminal
+        self._num_shown = np.zeros(len(view), dtype=np.int64)
+        self._last_row = -1
+
+    def speak(self, rows: np.ndarray) -> Utterances:
+        """What the person says in each of the dialogues `rows` (n,), one after the other."""
+        return Utterances.of([self._words(row) for row in rows.tolist()])
+
+    def choose(self, rows: np.ndarray) -> np.ndarray:
+        """What the person takes in each of the dialogues `rows`: index (n,) into the legal selections."""
+        return np.array([self._selection(row) for row in rows.tolist()], dtype=np.int64)
+
+    def _words(self, row: int) -> list[int]:
+        self._catch_up(row)
+        while True:
+            line = self._terminal.ask("you: ")
+            if line in ("/deal", SELECTION):
+                # The command stands on the screen, but not what it says.
+                self._num_shown[row] += line == SELECTION
+                return [SELECTION_ID]
+            if line == "/quit":
+                raise KeyboardInterrupt
+            if line == "/help":
+                self._terminal.show(HELP)
+            elif line.startswith("/"):
+                self._terminal.show(f"there is no command {line.split()[0]}; /help lists them")
+            elif words := split_text(line, self._view.vocabulary):
+                unknown = [word for word in words if word not in self._view.vocabulary.index]
+                if unknown:
+                    self._terminal.show(f"  (a trained model does not know, and hears as <unk>: {', '.join(unknown)})")
+                return self._view.encode(line)
+
+    def _selection(self, row: int) -> int:
+        self._catch_up(row)
+        counts, domain = tuple(self._view.contexts[row, ::2].tolist()), self._view.domain
+        while True:
+            line = self._terminal.ask(f"you take ({domain.question(counts)}; or {NO_DEAL}): ")
+            if line == "/quit":
+                raise KeyboardInterrupt
+            if line == NO_DEAL:
+                return len(self._view.selections(row)) - 2
+            chosen = domain.read_selection(counts, line)
+            if chosen is not None:
+                return chosen
+            self._terminal.show(f"give {domain.answer_form(counts)}; or {NO_DEAL}")
+
+    def _catch_up(self, row: int) -> None:
+        """Shows the scenario of a dialogue when it is another one than before, and what was said since."""
+        view, anew = self._view, row != self._last_row
+        if anew:
+            self._last_row, self._num_shown[row] = row, 0
+            self._terminal.show(_scenario(view, row))
+        new = view.turns(row)[self._num_shown[row] :]
+        self._num_shown[row] += len(new)
+        for mine, words in new:
+            # What was typed stands on the screen already; what a limit of the game said does not.
+            if anew or not mine or words == SELECTION:
+                self._terminal.show(f"{'you' if mine else 'partner'}: {words or '(says nothing)'}")
+
+
+def tell_outcome(game: NegotiationGame, people: Sequence[int], terminal: Terminal | None = None) -> None:
+    """Shows how dialogues ended: what was said, what both sides chose and their points.
+
+    Args:
+        game: dialogues that are over.
+        people: sides on which a person sits; where there are two, both read the same screen.
+        terminal: where they sit.
+    """
+    shown = terminal or StandardTerminal()
+    perspective = people[0] if len(people) == 1 else None
+    for row in range(len(game.scenarios)):
+        shown.show(f"\n{render_dialogue(game, row, perspective)}\n")
+
+
+def _scenario(view: SideView, row: int) -> str:
+    counts, values = view.contexts[row, ::2].tolist(), view.contexts[row, 1::2].tolist()
+    width = max(map(len, ("item", *view.domain.items)))
+    lines = [f"{'item':<{width}}  count  value to you  value to partner"]
+    for name, count, value in zip(view.domain.items, counts, values, strict=True):
+        lines.append(f"{name:<{width}}  {count:>5}  {value:>12}  {'?':>16}")
+    return "\n".join([*lines, ""])

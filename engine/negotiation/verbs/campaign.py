@@ -11,29 +11,32 @@ before the round. At the end all targets meet all adversaries (`crossplay.py`).
 Every phase and every measurement is a run of its own below the campaign's folder and resumes by itself, so a campaign that was
 killed loses the updates since the last saved state and nothing else. A phase that diverges is done again from its start at
 half the rate.
+
+The settings of adversarial training: who is hardened, how long, and how it is measured.
+
+Policy-space response oracles (PSRO, Lanctot et al. 2017) in a campaign: what each side of a round learns against.
+
+The payoffs of all targets and adversaries before a round are a stage of it; pairs of earlier rounds are not played again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
-from parley.engine.core.runs.layout import SUMMARY
-from parley.engine.core.runs.manifest import whole
+from parley.engine.core.runs.documents import SUMMARY, whole
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.exploitability import EXPLOITABILITY, MEAN_FRESH
-from parley.engine.core.stats.rounds import Round
+from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Round
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.verbs.background_stages import Beside
-from parley.engine.core.verbs.composite import Stage, run_side_by_side
+from parley.engine.core.verbs.composite import BackgroundStages, Stage, run_side_by_side
+from parley.engine.core.verbs.hardening import StopRule, make_rounds
 from parley.engine.core.verbs.job import Reporter, Result
-from parley.engine.core.verbs.repeated import nth_name
-from parley.engine.core.verbs.rounds import StopRule, make_rounds
+from parley.engine.core.verbs.repeated import RepeatedConfig, nth_name
 from parley.engine.core.verbs.stage_progress import share_of
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
@@ -44,23 +47,129 @@ from parley.engine.negotiation.metrics.campaign import (
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
     REPETITION,
+    Played,
     exploitability_of,
     rounds_table,
 )
-from parley.engine.negotiation.metrics.population import Played
-from parley.engine.negotiation.verbs import exploitability, reinforce
-from parley.engine.negotiation.verbs.agents import is_weightless
-from parley.engine.negotiation.verbs.attack import ATTACK_RL, AttackConfig
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
-from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from parley.engine.negotiation.verbs.judge import judge_of
-from parley.engine.negotiation.verbs.language import validation_perplexity
+from parley.engine.negotiation.verbs import exploitability
+from parley.engine.negotiation.verbs import training as reinforce
+from parley.engine.negotiation.verbs.agents import is_weightless, judge_of
+from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig, MeasuringConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.engine.negotiation.verbs.oracles import Mixed, mixed
-from parley.engine.negotiation.verbs.payoffs import PopulationConfig
-from parley.engine.negotiation.verbs.population import EVALUATE_POPULATION, played_in
+from parley.engine.negotiation.verbs.negotiator import validation_perplexity
+from parley.engine.negotiation.verbs.population import EVALUATE_POPULATION, SHARES, PopulationConfig, by_weights, played_in
+from parley.engine.negotiation.verbs.whitebox import ATTACK_RL, AttackConfig
+from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, check
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinMaxConfig(MeasuringConfig, RepeatedConfig):
+    """Who is hardened, how long, and how it is measured."""
+
+    target: str = "runs/rl"
+    """The target at the start: run or checkpoint folder."""
+    adversary: str = ""
+    """Adversary that the target meets from the first round on: trained against it already, or any agent's name."""
+    speaker: str = ""
+    """Where adversaries start, and what their KL guard compares with: the target's start when empty."""
+    partner: str = ""
+    """Ordinary partner of plain play, such as the supervised agent or scripted; the target's start when empty."""
+    judge: str = ""
+    """Checkpoint whose perplexity measures fluency; when empty, the target as it was before any reinforcement."""
+    rounds: NumItems = 6
+    """Rounds at most."""
+    adversaries: Literal["continued", "fresh", "mixture"] = "continued"
+    """The last one trained on (paper), best responses that measured the round before, or one to the targets' mixture (PSRO)."""
+    meta: Literal["uniform", "prioritised", "nash"] = "nash"
+    """For mixture: how targets and adversaries so far are mixed by their payoffs; replaces opponents.sampling."""
+    patience: PositiveInt = 3
+    """Rounds without gain after which the campaign stops."""
+    least_gain: NonNegativeFloat = 0.1
+    """Points by which exploitability must fall to count as gain."""
+    plain_loss: NonNegativeFloat = 0.5
+    """Points of plain score that the result may have lost against the start."""
+    num_adversaries: NumItems = 1
+    """Fresh adversaries, from seeds of their own, that measure the target of a round."""
+    num_final_adversaries: NumItems = 1
+    """Fresh adversaries that are trained against the start, and as many against the result and the control, at last."""
+    control: bool = False
+    """Also train the start as long in ordinary play alone, and measure it as the result: what training alone explains."""
+    budget: NumItems = 12_800
+    """Dialogues that each of them learns from; a round's own phases have attack.dialogues and defence.dialogues."""
+    dialogues: NumItems = 1000
+    """Dialogues of each measurement."""
+    choosing: NumItems = 200
+    """Dialogues of each pair, at most as many as measure, in which known adversaries play a target; they choose the best."""
+    perplexity_limit: float = 1.5
+    """Perplexity, as a multiple of that at the start of a phase, from which the phase counts as diverged; 0 for no limit."""
+    retries: NonNegativeInt = 3
+    """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
+    trainers: NonNegativeInt = 0
+    """Ray actors that train: campaigns if there are several --seeds, else fresh adversaries, and beside the rounds the control;
+    0 trains in this process."""
+    opponents: OpponentConfig = field(default_factory=OpponentConfig)
+    """Whom the target meets."""
+    attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
+    """The adversary's learning rule; its dialogues are the length of a phase."""
+    defence: ReinforceConfig = field(default_factory=lambda: reinforce.hardened().reinforce)
+    """The target's learning rule; its dialogues are the length of a phase."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "perplexity_limit", self.perplexity_limit == 0 or self.perplexity_limit > 1, "0, or above 1")
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Agents of a campaign, oldest first, and how often a mixture plays each, by "targets" and "adversaries"."""
+
+    targets: Sequence[str]
+    adversaries: Sequence[str]
+    shares: Mapping[str, Sequence[float]]
+
+    def for_adversary(self) -> dict[str, Any]:
+        """What an adversary learns against, as settings of its training."""
+        return {"target": ",".join(self.targets), "opponents": by_weights(self.shares["targets"], OpponentConfig())}
+
+    def for_target(self, drawing: OpponentConfig) -> dict[str, Any]:
+        """What a target learns against, ordinary play included as `drawing` says."""
+        return {"adversaries": ",".join(self.adversaries), "opponents": by_weights(self.shares["adversaries"], drawing)}
+
+
+def mixed(
+    targets: Sequence[str],
+    adversaries: Sequence[str],
+    config: MinMaxConfig,
+    seed: int,
+    path: Path,
+    known: Sequence[Path],
+    reporter: Reporter,
+) -> Mixed:
+    """The mixture of a campaign's agents, from payoffs that are played where they are not there yet.
+
+    Args:
+        targets: oldest first.
+        adversaries: oldest first.
+        config: of the campaign.
+        seed: of the dialogues, the same for all rounds.
+        path: the stage of the payoffs.
+        known: those of earlier rounds.
+        reporter: who looks on.
+    """
+    settings = PopulationConfig(
+        targets=",".join(targets),
+        adversaries=",".join(adversaries),
+        known=",".join(map(display_path, known)),
+        dialogues=config.dialogues,
+        seed=seed,
+        **config.playing(),
+    )
+    result = EVALUATE_POPULATION.run(settings, path, reporter)
+    found = RunFolder.load(result.run).summary() or {}
+    return Mixed(targets, adversaries, found[SHARES][config.meta])
+
 
 PAYOFFS = "payoffs"
 """The stage of a round that plays all targets and adversaries before it."""
@@ -170,7 +279,7 @@ class Campaign:
         self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], Stage]
     ) -> Result:
         """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
-        from parley.engine.core.baseline import DivergenceError
+        from parley.engine.core.rllib.reproducible import DivergenceError
 
         while True:
             slower = self._rule(role, rule, number)
@@ -233,7 +342,7 @@ class Campaign:
         )
         return reinforce.TRAIN_TARGET, settings
 
-    def beside(self) -> Beside:
+    def beside(self) -> BackgroundStages:
         """The control, trained and measured while the rounds go on: it needs nothing of them. Without `trainers` it is last."""
         config, name = self._config, f"{CONTROL}-{EXPLOITABILITY}"
         trained, measured = self._phase(0, f"{CONTROL}-target"), self._phase(0, name)
@@ -246,7 +355,9 @@ class Campaign:
         }
         # The rounds have as much.
         room = share_of([config], "")
-        return Beside([chain], self._path, int(config.control and config.trainers > 0), address=config.address, spare=room)
+        return BackgroundStages(
+            [chain], self._path, int(config.control and config.trainers > 0), address=config.address, spare=room
+        )
 
     def _control_rule(self) -> ReinforceConfig:
         """As many dialogues as the target has in all rounds."""

@@ -18,7 +18,7 @@ from parley.engine.core.verbs.repeated import nth_name
 from parley.engine.negotiation.attacks.settings import DefenceConfig, SearchConfig
 from parley.engine.negotiation.metrics.attack_table import KNOWN, ROWS, TACTIC
 from parley.engine.negotiation.verbs.agents import require_judge
-from parley.engine.negotiation.verbs.language import require_words
+from parley.engine.negotiation.verbs.negotiator import require_words
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Session
 from parley.envs.negotiation.game import Agent
@@ -26,8 +26,8 @@ from parley.policies.chat.seat import ChatSeat
 
 if TYPE_CHECKING:
     from parley.engine.negotiation.defences import PerplexityFilter
-    from parley.envs.negotiation.corpora.compiled import Split
-    from parley.envs.negotiation.vocabulary import Vocabulary
+    from parley.envs.negotiation.corpora.catalogue import Split
+    from parley.envs.negotiation.domain import Vocabulary
 
 FILTER, OWN_DEMAND = "filter", "own-demand"
 """What a table puts around the target: a filter, a refusal to end."""
@@ -159,7 +159,7 @@ def chosen_limit(
         DataError: the corpus is missing or broken.
         CheckpointError: the judge is not there, or is damaged.
     """
-    from parley.envs.negotiation.corpora.compiled import load_corpus
+    from parley.envs.negotiation.corpora.catalogue import load_corpus
 
     spoken = load_corpus(corpus, data_root)
     ears, splits = perplexity_filter(judge, np.inf, spoken.vocabulary, device, seat), spoken.splits

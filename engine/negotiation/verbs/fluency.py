@@ -17,10 +17,9 @@ from parley.engine.negotiation.verbs.agents import require_judge
 from parley.envs.core.play import agent_errors
 from parley.envs.negotiation.agents import is_chat_model
 from parley.envs.negotiation.game import NegotiationGame
-from parley.policies.chat.bargaining import before
-from parley.policies.chat.fluency import PlacedUtterance, nats_of
 from parley.policies.chat.model import ScoringChatModel
-from parley.policies.chat.seat import ChatSeat, chat_model
+from parley.policies.chat.negotiator import before
+from parley.policies.chat.seat import ChatSeat, PlacedUtterance, chat_model, nats_of
 
 if TYPE_CHECKING:
     from parley.engine.negotiation.attacks.adversary import Attempt
@@ -65,7 +64,7 @@ def load_judge(spec: str, device: str, seat: ChatSeat) -> FluencyJudge:
     named = require_judge(spec)
     if is_chat_model(spec):
         return ChatJudge(cast("ScoringChatModel", chat_model(spec, seat.on(device), answers=None)))
-    from parley.policies.negotiator.checkpoints import load_model
+    from parley.policies.negotiator.speaker import load_model
 
     return NegotiatorJudge(load_model(Path(named)).to(device))
 
@@ -82,7 +81,7 @@ class NegotiatorJudge:
 
     def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
         """See `FluencyJudge`."""
-        from parley.policies.negotiator.scoring import utterance_nll
+        from parley.policies.negotiator.model import utterance_nll
 
         return utterance_nll(self._model, game, side)[0]
 
@@ -90,7 +89,7 @@ class NegotiatorJudge:
         self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], said: Sequence[np.ndarray]
     ) -> list[Judged]:
         """See `FluencyJudge`."""
-        from parley.policies.negotiator.scoring import sentence_nll
+        from parley.policies.negotiator.model import sentence_nll
 
         starts = np.array([attempt.start for attempt in attempts])
         found = sentence_nll(self._model, game, np.array(rows), starts, said)

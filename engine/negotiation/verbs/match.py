@@ -7,6 +7,10 @@ What is played side by side decides the last digits of a network's figures, and 
 of 1 and of 100 that was seen in none of 1,000 dialogues of fitted models, and in 3 of 200 long ones of unfitted models. So rows
 are the same bit for bit where the size of shards is. It is chosen alike for few workers, up to 15 for 500 dialogues and 32 for
 2,000; the setting `shard_size` holds it for more.
+
+What is dealt to negotiators: the scenarios of a match, by its settings.
+
+The rows of negotiations: a dialogue each, and what an attack tried in it.
 """
 
 from __future__ import annotations
@@ -14,44 +18,242 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from traceback import format_exception
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+import pyarrow as pa
+
 from parley.engine.core.ray import logs
 from parley.engine.core.ray.record import Counts, Rows
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import OK, error_row, list_of, ok_row, with_base
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK, error_row
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.core.verbs.job import Job, Reporter, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, run_items, spread
 from parley.engine.negotiation.attacks.settings import DefenceConfig
-from parley.engine.negotiation.metrics.chat import CHAT_METRICS, chat_metrics
-from parley.engine.negotiation.metrics.defences import DEFENCE_METRICS, defence_metrics
-from parley.engine.negotiation.metrics.dialogues import METRICS, negotiation_metrics
-from parley.engine.negotiation.verbs.agents import make_agent, require_judge, vocabulary_of, words_of
+from parley.engine.negotiation.metrics.dialogues import (
+    CHAT_METRICS,
+    DEFENCE_METRICS,
+    METRICS,
+    chat_metrics,
+    defence_metrics,
+    negotiation_metrics,
+)
+from parley.engine.negotiation.verbs.agents import (
+    NOBODY_JUDGES,
+    judge_of,
+    make_agent,
+    require_judge,
+    tell_outcome,
+    vocabulary_of,
+    who_judges,
+    words_of,
+)
 from parley.engine.negotiation.verbs.defended import defend, defended_row
 from parley.engine.negotiation.verbs.fluency import load_judge
-from parley.engine.negotiation.verbs.human_player import tell_outcome
-from parley.engine.negotiation.verbs.judge import NOBODY_JUDGES, judge_of, who_judges
-from parley.engine.negotiation.verbs.rows import DIALOGUES, dialogue_row
-from parley.engine.negotiation.verbs.scenario_sampling import RANDOM, game_of, match_scenarios, num_distinct
+from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import AgentError, Session, play_apart, play_sessions
-from parley.envs.core.ranges import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
-from parley.envs.core.seeds import derive_seed
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.corpora.lines import read_lines
 from parley.envs.negotiation.agents import BUILT_IN, HUMAN, is_chat_model
-from parley.envs.negotiation.game import Agent, NegotiationGame, Rules, require_game
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.corpora.catalogue import corpora, find_negotiations, load_corpus
+from parley.envs.negotiation.corpora.dealornodeal import parse_scenarios
+from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, ILLEGAL, Scenario, Vocabulary, domain_of
+from parley.envs.negotiation.game import NOBODY, Agent, NegotiationGame, Rules, require_game
 from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.negotiator import ChatNegotiator, moves_of
+from parley.policies.chat.negotiator import ChatMoves, ChatNegotiator, moves_of
 from parley.policies.chat.seat import ChatSeat
+
+RANDOM = "random"
+RANDOM_OF = "random:"
+"""Before the name of a game."""
+
+
+def game_of(scenarios: str) -> str:
+    """The game that a setting of scenarios names, as "random:interview" or a corpus; Deal or No Deal where it names none."""
+    if scenarios.startswith(RANDOM_OF):
+        return scenarios.removeprefix(RANDOM_OF)
+    return find_negotiations(scenarios).game if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
+
+
+def num_distinct(scenarios: Mapping[str, Scenario]) -> str:
+    """How many different scenarios there are, in words; intervals take dialogues as independent, those on the same one, too."""
+    return f"{len(set(scenarios.values())):,} different"
+
+
+def match_scenarios(config: MatchConfig, game: str) -> dict[str, Scenario]:
+    """The scenario of each dialogue by its key, "000000" onwards, or from the first that is wanted.
+
+    Args:
+        config: which ones.
+        game: of random ones and of those in a file, which name none.
+
+    Raises:
+        ConfigError: `scenarios` names neither a game, nor a corpus, nor a file.
+        DataError: the file or corpus is missing or broken.
+    """
+    numbers = range(config.first, config.first + config.dialogues)
+    keys = [f"{number:06d}" for number in numbers]
+    if config.scenarios == RANDOM or config.scenarios.startswith(RANDOM_OF):
+        domain = domain_of(game if config.scenarios == RANDOM else game_of(config.scenarios))
+        return {key: domain.random_scenario(stream(config.seed, "scenario", key)) for key in keys}
+    path = Path(config.scenarios)
+    if path.is_file():
+        scenarios, errors = parse_scenarios(read_lines(path), str(path), game)
+        if errors:
+            raise errors[0]
+    else:
+        scenarios = load_corpus(config.scenarios, config.data_root).selfplay
+    if not scenarios:
+        fix = "name a file of context lines, two a scenario"
+        raise ConfigError("there are no scenarios to play", where=config.scenarios, fix=fix)
+    return {key: scenarios[number % len(scenarios)] for number, key in zip(numbers, keys, strict=True)}
+
+
+_CHAT = pa.struct([pa.field(each.name, pa.int64()) for each in fields(ChatMoves)])
+DIALOGUES = with_base(
+    [
+        # The scenario: the number of each item, its points for each side; `domain_recorded` knows the game.
+        pa.field("counts", list_of(pa.int64())),
+        pa.field("values_adversary", list_of(pa.int64())),
+        pa.field("values_target", list_of(pa.int64())),
+        # The dialogue: sides 0 (adversary) and 1 (target), words joined by blanks, `<eos>` left out.
+        pa.field("first_speaker", pa.int64()),
+        pa.field("turns", list_of(pa.struct([pa.field("side", pa.int8()), pa.field("words", pa.string())]))),
+        # The outcome: ended_by is the side that said `<selection>`, -1 when a limit did. A selection is tokens of the game, or
+        # `<illegal>` alone where it was out of range, which counts as no agreement.
+        pa.field("agreed", pa.bool_()),
+        pa.field("forced", pa.bool_()),
+        pa.field("ended_by", pa.int64()),
+        pa.field("points_adversary", pa.int64()),
+        pa.field("points_target", pa.int64()),
+        pa.field("selection_adversary", list_of(pa.string())),
+        pa.field("selection_target", list_of(pa.string())),
+        pa.field("pareto", pa.bool_()),
+        # Language: turns include `<selection>`; words are the tokens a side wrote itself, `<eos>` and `<selection>`
+        # included, forced ones not; nll is their summed negative log likelihood in nats, null when it was not scored.
+        pa.field("num_turns", pa.int64()),
+        pa.field("num_words_adversary", pa.int64()),
+        pa.field("num_words_target", pa.int64()),
+        pa.field("nll_adversary", pa.float64()),
+        pa.field("nll_target", pa.float64()),
+        # What a chat model's part took, and where it broke the form (`ChatMoves`); null for agents of another kind. A
+        # dialogue that was lost has it too, as far as it came.
+        pa.field("chat_adversary", _CHAT),
+        pa.field("chat_target", _CHAT),
+        # A defended target: the turns of the adversary that its filter stopped, its own in which it refused to end.
+        pa.field("stopped", list_of(pa.int64())),
+        pa.field("refused", list_of(pa.int64())),
+    ]
+)
+"""One negotiation dialogue per row."""
+OF_DEFENCES = ("stopped", "refused", "kept_out")
+"""Columns of dialogues with a defended target and of searches that mind a filter; null in others."""
+_STEP = pa.struct(
+    [
+        pa.field("replaced", pa.int64()),
+        pa.field("reads", pa.int64()),
+        pa.field("decisions", pa.int64()),
+        pa.field("feasible", pa.bool_()),
+        pa.field("points_adversary", pa.int64()),
+        pa.field("points_target", pa.int64()),
+    ]
+)
+_ATTEMPT = pa.struct(
+    [
+        # Which utterance of `turns` it is, how it was made ("reactive", "preemptive" or "transfer"), and whether its search
+        # reached its goal.
+        pa.field("turn", pa.int64()),
+        pa.field("kind", pa.string()),
+        pa.field("accepted", pa.bool_()),
+        # What the speaker would have said, words joined by blanks, `<eos>` left out, and the positions of the words in
+        # the said sentence that differ from it.
+        pa.field("base", pa.string()),
+        pa.field("replaced", list_of(pa.int64())),
+        # Reactive attempts: the target's probability of answering `<selection>` at its temperature, and whether it did.
+        pa.field("end_probability", pa.float64()),
+        pa.field("ended", pa.bool_()),
+        # Language: tokens of the sentence, `<eos>` included; nats of it and of the base sentence in its place under the
+        # judge; its least likely token; its special tokens. Likelihoods are null when they were not scored.
+        pa.field("num_words", pa.int64()),
+        pa.field("nll", pa.float64()),
+        pa.field("nll_base", pa.float64()),
+        pa.field("num_words_base", pa.int64()),
+        pa.field("lowest_probability", pa.float64()),
+        pa.field("special", pa.int64()),
+        # The path of the search, the untouched sentence first: words replaced so far, queries so far, whether the end
+        # constraint holds, and what both sides would earn if the dialogue ended there.
+        pa.field("steps", list_of(_STEP)),
+    ]
+)
+EXPLOITED = with_base(
+    [
+        # Which fresh adversary, from how many dialogues it had learned, and its advantage then, as an estimate over dialogues.
+        pa.field("adversary", pa.int64()),
+        pa.field("dialogues", pa.int64()),
+        pa.field("value", pa.float64()),
+        pa.field("low", pa.float64()),
+        pa.field("high", pa.float64()),
+        pa.field("n", pa.int64()),
+    ]
+)
+"""One fresh adversary after one budget per row."""
+ATTACKS = pa.schema(
+    [
+        *DIALOGUES,
+        # The outcome if the target had to end the dialogue at the first reactive sentence that satisfies the end constraint;
+        # where there is none, the outcome of the dialogue as it was played.
+        pa.field("forced_points_adversary", pa.int64()),
+        pa.field("forced_points_target", pa.int64()),
+        pa.field("forced_agreed", pa.bool_()),
+        # Candidates that the target was asked about, rejected searches included: read, and decided upon.
+        pa.field("reads", pa.int64()),
+        pa.field("decisions", pa.int64()),
+        pa.field("attempts", list_of(_ATTEMPT)),
+        # Candidates that nobody was asked about because they were too perplexing; null where the search minds no limit.
+        pa.field("kept_out", pa.int64()),
+    ]
+)
+"""One attacked negotiation dialogue per row, played live, with the searches for the sentences that were said in it."""
+
+
+def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
+    """A finished dialogue as a row of `DIALOGUES`; likelihoods, and what a defence did, are left null."""
+    scenario = game.scenarios[row]
+    written = game.authors[row]
+    table, tokens = scenario.selections.table, scenario.domain.tokens
+    adversary, target = (
+        [ILLEGAL] if illegal else [tokens[token] for token in table[selection]]
+        for selection, illegal in zip(game.selections[row], game.illegal_selections[row], strict=True)
+    )
+    return ok_row(key, game.seeds[row]) | {
+        "counts": list(scenario.counts),
+        "values_adversary": list(scenario.values[0]),
+        "values_target": list(scenario.values[1]),
+        "first_speaker": int(game.first_speakers[row]),
+        "turns": [{"side": side, "words": " ".join(words)} for side, words in game.transcript(row)],
+        "agreed": bool(game.agreed[row]),
+        "forced": bool(game.forced[row]),
+        "ended_by": NOBODY if game.forced[row] else int(game.to_move[row]),
+        "points_adversary": int(game.points[row, 0]),
+        "points_target": int(game.points[row, 1]),
+        "selection_adversary": adversary,
+        "selection_target": target,
+        "pareto": game.is_pareto(row),
+        "num_turns": int(game.num_turns[row]),
+        "num_words_adversary": int(np.count_nonzero(written == 0)),
+        "num_words_target": int(np.count_nonzero(written == 1)),
+        **dict.fromkeys(("nll_adversary", "nll_target", "chat_adversary", "chat_target", "stopped", "refused")),
+    }
+
 
 logger = logging.getLogger(__name__)
 
@@ -272,7 +474,7 @@ class MatchWorker:
         return None
 
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
-        """The finished dialogues as rows (`parley.engine.negotiation.verbs.rows.DIALOGUES`)."""
+        """The finished dialogues as rows (`parley.engine.negotiation.verbs.match.DIALOGUES`)."""
         rows = [dialogue_row(game, row, key) for row, key in enumerate(keys)]
         rows = [row | chats for row, chats in zip(rows, _chat_columns(sessions, len(rows)), strict=True)]
         if self.config.defence.wanted:
@@ -347,7 +549,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         if not match.judge:
             reporter.say(NOBODY_JUDGES)
         playing = replace(prepared, answers=run.path / ANSWERS_FOLDER) if prepared.chats else prepared
-        work_off(run, playing, match_scenarios(match, prepared.game), match, reporter, self.title(match))
+        run_items(run, playing, match_scenarios(match, prepared.game), match, reporter, self.title(match))
         return prepared
 
     def measure(self, run: RunFolder, found: Roster) -> Summary:

@@ -7,37 +7,46 @@ control, the start trained as long in ordinary play alone, which says how much o
 
 The paper gives no schedule, rates or stopping rule: `cheng2019` keeps what it says (the latest adversary, trained on, and
 reward -(S_adv - S_ori)); `population` and `psro` add what the field found to help since.
+
+The end of a campaign: every target meets every adversary that is known, which chooses the result and measures it.
+
+Known are the adversaries of all rounds, of the start, of the control and of the result, one that was given, the agent that they
+started from, and the scripted ones. A target that fresh adversaries learned nothing from may lose to one that was trained
+against another target, so the best of all counts (`engine/core/stats/known.py`).
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from parley.engine.core.runs.layout import SUMMARY
+import numpy as np
+
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.exploitability import EXPLOITABILITY
-from parley.engine.core.stats.known import KNOWN
-from parley.engine.core.stats.rounds import Round
+from parley.engine.core.stats.known import EXPLOITABILITY, KNOWN, KnownAdversaries, Round, best_index, gained_by_training
 from parley.engine.core.stats.statistics import Estimate, Metric, count, mean, paired_difference
 from parley.engine.core.verbs import sharded
+from parley.engine.core.verbs.hardening import ROUNDS_MADE
 from parley.engine.core.verbs.job import Reporter, Result, Summary
 from parley.engine.core.verbs.repeated import RepeatedJob
-from parley.engine.core.verbs.rounds import ROUNDS_MADE
 from parley.engine.core.verbs.sharded import session
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.metrics.campaign import (
     AFTER,
     BEFORE,
     ROUND_METRICS,
+    Played,
     has_lost_language,
+    payoff_estimates,
     still_playing,
 )
 from parley.engine.negotiation.metrics.dialogues import NEITHER
-from parley.engine.negotiation.verbs import exploitability, reinforce, training
+from parley.engine.negotiation.verbs import exploitability, training
+from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.negotiation.verbs.agents import (
     is_weightless,
     require_learner,
@@ -46,15 +55,131 @@ from parley.engine.negotiation.verbs.agents import (
     require_partner,
     shared_vocabulary,
 )
-from parley.engine.negotiation.verbs.campaign import CONTROL, FINAL, Campaign
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
-from parley.engine.negotiation.verbs.crossplay import CrossPlayed, choose_round, measure_all
+from parley.engine.negotiation.verbs.campaign import CONTROL, FINAL, Campaign, MinMaxConfig
+from parley.engine.negotiation.verbs.exploitability import (
+    BEST,
+    MORE,
+    NUM_IDLE,
+    NUM_KNOWN,
+    NUM_TRAINED,
+    SCRIPTED,
+    known_adversaries,
+)
 from parley.engine.negotiation.verbs.exploitability import LEGEND as LEARNED
-from parley.engine.negotiation.verbs.exploitability import MORE, NUM_IDLE, NUM_KNOWN, NUM_TRAINED, known_adversaries
-from parley.engine.negotiation.verbs.language import PUBLISHED, corpus_words, require_words
+from parley.engine.negotiation.verbs.negotiator import PUBLISHED, corpus_words, require_words
+from parley.engine.negotiation.verbs.population import labels, played_in
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import display_path
+
+ROUNDS_PLAYED, ALL_PLAYED = "crossplay-rounds", "crossplay"
+"""Stages: the targets and adversaries of the rounds; those of result and control too."""
+
+
+@dataclass(frozen=True)
+class ChosenRound:
+    """The round that is the result.
+
+    Args:
+        number: of the round.
+        loss: what the best known adversary gains from its target, in the dialogues that chose it.
+    """
+
+    number: int
+    loss: float
+
+
+def choose_round(campaign: Campaign, last: int, playing: Sequence[Round]) -> ChosenRound:
+    """Return the round whose target loses least to the best adversary of all rounds.
+
+    Args:
+        campaign: whose rounds are made.
+        last: number of the last round.
+        playing: the rounds that may be the result.
+    """
+    targets = [campaign.target(number) for number in range(last + 1)]
+    played = campaign.cross_play(ROUNDS_PLAYED, targets, _with_untrained(campaign, campaign.trained_against(last)), [])
+    losses = played.payoffs_TA.max(axis=1)
+    number = min((one.number for one in playing), key=lambda number: losses[number])
+    return ChosenRound(number, float(losses[number]))
+
+
+@dataclass(frozen=True)
+class CrossPlayed:
+    """What a campaign came to against all known adversaries.
+
+    Args:
+        gains: of the best adversary, by the ending of the target's metrics and the dialogue's key.
+        known: all adversaries, and the targets by their stage.
+        result: what the result is called among those.
+    """
+
+    gains: Mapping[str, Mapping[str, float]]
+    known: KnownAdversaries
+    result: str
+
+
+def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str, tuple[str, str]]) -> CrossPlayed:
+    """Play all targets against all adversaries, and each measured target's best adversary in other dialogues.
+
+    Args:
+        campaign: whose result and control are there.
+        path: its folder.
+        last: number of the last round.
+        measured: the targets that are measured, by the ending of their metrics: the stage's prefix and the name.
+    """
+    result = measured[""][1]
+    met = campaign.trained_against(last) | campaign.trained_last(result)
+    names = [target for _, target in measured.values()]
+    targets = list(dict.fromkeys([*names, *(campaign.target(number) for number in range(last + 1))]))
+    adversaries = _with_untrained(campaign, met)
+    played = campaign.cross_play(ALL_PLAYED, targets, adversaries, [ROUNDS_PLAYED])
+    best = [best_index(played.gains_GTA[:, index]) for index in range(len(targets))]
+    by_target: dict[str, Mapping[str, float]] = {}
+    for prefix, target in measured.values():
+        # The start may be the result.
+        if target not in by_target:
+            by_target[target] = campaign.gains_of(f"{prefix}{BEST}", target, adversaries[best[targets.index(target)]])
+    estimates = payoff_estimates(played)
+    trained = {name: _own_and_start(played, name, target, campaign.start) for name, target in met.items() if target}
+    shown = dict(zip([*targets, *adversaries], labels([*targets, *adversaries], path), strict=True))
+    known = KnownAdversaries(
+        targets=[shown[name] for name in by_target],
+        adversaries=[shown[name] for name in adversaries],
+        gains_TA=[estimates[targets.index(name)] for name in by_target],
+        best=[best[targets.index(name)] for name in by_target],
+        measured=[mean(list(gains.values())) for gains in by_target.values()],
+        learned={shown[name]: gained_by_training(own, first) for name, (own, first) in trained.items()},
+        gained={shown[name]: mean(own) for name, (own, _) in trained.items()},
+    )
+    return CrossPlayed({ending: by_target[target] for ending, (_, target) in measured.items()}, known, shown[result])
+
+
+def best_trained(campaign: Campaign, path: Path, target: str) -> str:
+    """Return the adversary that gains most from a target, of those that a finished campaign trained or was given.
+
+    Args:
+        campaign: a finished one.
+        path: its folder.
+        target: one of its targets.
+    """
+    played = played_in(path / ALL_PLAYED)
+    trained = [index for index, name in enumerate(played.adversaries) if name not in (campaign.start, *SCRIPTED)]
+    gains_GA = played.gains_GTA[:, list(played.targets).index(target)][:, trained]
+    return played.adversaries[trained[best_index(gains_GA)]]
+
+
+def _with_untrained(campaign: Campaign, met: Mapping[str, str]) -> list[str]:
+    """Return the names of all adversaries: those that were trained or given, their start, and the scripted ones."""
+    return list(dict.fromkeys([*met, campaign.start, *SCRIPTED]))
+
+
+def _own_and_start(played: Played, name: str, target: str, start: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return what an adversary and its start gain from the target that it was trained against, by dialogue."""
+    gains_GA: np.ndarray = played.gains_GTA[:, list(played.targets).index(target)]
+    own, first = (gains_GA[:, list(played.adversaries).index(adversary)] for adversary in (name, start))
+    return own, first
+
 
 FINAL_STAGES = {
     f"00-{exploitability.BEST}": "best known adversary, before",
@@ -142,7 +267,7 @@ def _lost(before: Mapping[str, float], after: Mapping[str, float]) -> Estimate:
 
 def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
     """The result as the campaign's own checkpoint."""
-    from parley.policies.negotiator.checkpoints import load_model, provenance, save_model
+    from parley.policies.negotiator.speaker import load_model, provenance, save_model
 
     folder = require_negotiator(campaign.target(best.number), "--target")
     origin = {**provenance(folder), "campaign_from": config.target, "round": best.number}

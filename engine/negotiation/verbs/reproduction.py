@@ -19,18 +19,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.runs.documents import write_document
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY, write_document
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.repeats import TRAININGS
-from parley.engine.core.stats.rounds import Round
+from parley.engine.core.stats.known import Round
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.stats.tables import TRAININGS, TextTable
 from parley.engine.core.verbs.composite import Composite, Stage, run_as_needed
-from parley.engine.core.verbs.job import Reporter, Result, Silent, Summary
+from parley.engine.core.verbs.hardening import rounds_of
+from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Silent, Summary, write_tables
 from parley.engine.core.verbs.repeated import nth_name, nth_seed
-from parley.engine.core.verbs.rounds import rounds_of
-from parley.engine.core.verbs.tables import TABLE_FILE, write_tables
 from parley.engine.negotiation.attacks.settings import ReinforceConfig, SearchConfig
 from parley.engine.negotiation.metrics.reproduction import (
     CONTROL,
@@ -44,16 +41,16 @@ from parley.engine.negotiation.metrics.reproduction import (
     TURN,
     Reproduction,
 )
-from parley.engine.negotiation.verbs import minmax, negotiator, reinforce, table, table_config
-from parley.engine.negotiation.verbs.attack import TransferSettings
-from parley.engine.negotiation.verbs.campaign import Campaign
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
-from parley.engine.negotiation.verbs.crossplay import best_trained
-from parley.engine.negotiation.verbs.language import PUBLISHED
+from parley.engine.negotiation.verbs import minmax, negotiator, table
+from parley.engine.negotiation.verbs import table_stages as table_config
+from parley.engine.negotiation.verbs import training as reinforce
+from parley.engine.negotiation.verbs.campaign import Campaign, MinMaxConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.envs.core.config import check, from_dict
+from parley.engine.negotiation.verbs.minmax import best_trained
+from parley.engine.negotiation.verbs.negotiator import PUBLISHED
+from parley.engine.negotiation.verbs.whitebox import TransferSettings
+from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, NumSeeds, check, from_dict
 from parley.envs.core.errors import ConfigError, RunError
-from parley.envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumSeeds
 from parley.envs.core.storage.uris import display_path
 from parley.policies.negotiator.settings import NegotiatorFitConfig
 

@@ -13,22 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from parley.engine.core.ray.shares import Share
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.parts import Outcomes
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.repeats import TRAININGS, over_trainings, spread_of
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.stats.tables import TRAININGS, TextTable, over_trainings, spread_of
 from parley.engine.core.verbs import sharded
-from parley.engine.core.verbs.background_stages import Beside
-from parley.engine.core.verbs.composite import Composite, Stage, run_side_by_side
-from parley.engine.core.verbs.job import USAGE, Reporter, Result, Summary, failure_of
+from parley.engine.core.verbs.checkpoints import checkpoint_folder
+from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stage, run_side_by_side
+from parley.engine.core.verbs.job import TABLE_FILE, USAGE, Reporter, Result, Summary, failure_of
 from parley.engine.core.verbs.repeated import nth_name, run_beside
-from parley.engine.core.verbs.tables import TABLE_FILE
-from parley.engine.core.verbs.weights import checkpoint_folder
-from parley.engine.negotiation.attacks.tactics import REFINED
-from parley.engine.negotiation.attacks.transfer import encode_sentence
+from parley.engine.negotiation.attacks.tactics import REFINED, encode_sentence
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNTOUCHED
 from parley.engine.negotiation.metrics.attack_table import (
     ADAPTIVE,
@@ -37,17 +33,18 @@ from parley.engine.negotiation.metrics.attack_table import (
     PLAIN,
     ROWS,
     SEARCHES,
+    STRONGEST,
     TACTIC,
     TACTICS,
     UNATTACKED,
     around_trained,
     attack_table,
+    endings_of,
     table_lines,
+    targets_table,
     titles_of,
 )
-from parley.engine.negotiation.metrics.chat import CHAT_METRICS
-from parley.engine.negotiation.metrics.defences import DEFENCE_METRICS
-from parley.engine.negotiation.metrics.targets_table import STRONGEST, endings_of, targets_table
+from parley.engine.negotiation.metrics.dialogues import CHAT_METRICS, DEFENCE_METRICS
 from parley.engine.negotiation.verbs import whitebox
 from parley.engine.negotiation.verbs.agents import (
     is_weightless,
@@ -56,34 +53,32 @@ from parley.engine.negotiation.verbs.agents import (
     require_partner,
     shared_vocabulary,
     start_of,
+    who_judges,
     words_of,
 )
-from parley.engine.negotiation.verbs.attack import UNFOUND
 from parley.engine.negotiation.verbs.defended import FILTER, FilterLimit, chosen_limit, defences_around, defended_stages
-from parley.engine.negotiation.verbs.judge import who_judges
-from parley.engine.negotiation.verbs.language import require_words
 from parley.engine.negotiation.verbs.match import seconds_per_dialogue
-from parley.engine.negotiation.verbs.table_config import (
+from parley.engine.negotiation.verbs.negotiator import require_words
+from parley.engine.negotiation.verbs.table_stages import (
+    ADVERSARY,
     BLACK_BOX,
     PLAYED,
     TableConfig,
+    adversaries_of,
     at_fixed_turns,
+    chains_of,
     demo,
     is_given,
+    measured,
+    needs_of,
     on_hardened,
     on_rl,
     on_supervised,
-)
-from parley.engine.negotiation.verbs.table_stages import (
-    ADVERSARY,
-    adversaries_of,
-    chains_of,
-    measured,
-    needs_of,
     planned_stages,
     strongest_attacks,
     table_judge,
 )
+from parley.engine.negotiation.verbs.whitebox import UNFOUND
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.storage.uris import display_path
 from parley.envs.negotiation.agents import is_chat_model
@@ -319,7 +314,9 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         actors = max(1, config.trainers) if config.workers else 0
         # A worker at least has room beside the trainings.
         worker = Share((1.0, config.gpus_per_worker))
-        with Beside(trainings, run.path, actors, num_cpus=config.workers, address=config.address, spare=worker) as beside:
+        with BackgroundStages(
+            trainings, run.path, actors, num_cpus=config.workers, address=config.address, spare=worker
+        ) as beside:
             if beside.num_actors:
                 # Rows that need no adversary need not wait for one.
                 run_side_by_side(planned, run.path, reporter, config, needs, beside)

@@ -3,24 +3,35 @@
 In every round each stream of each attacker writes a tactic (`engine/negotiation/attacks/tactics.py`); all of them are tried in
 the same development dialogues (`trying.py`). Then the best one of each attacker plays the held-out dialogues, and so does the
 player without a tactic. What an attacker wrote is noted as an event before it is tried: a run that goes on takes it from there.
+
+The dialogues in which tactics are tried: shards and their worker. A row is a dialogue of one tactic.
+
+All tactics play the same dialogues: scenario and draws follow from the dialogue's number. Development dialogues come first, the
+tactics in the order in which they were written, and then the held-out ones, so that a round only adds shards to those before.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
-from parley.engine.core.runs.layout import CONFIG, SUMMARY
+import pyarrow as pa
+
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.documents import CONFIG, SUMMARY
+from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.core.verbs.job import Job, Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, work_off
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, run_items
 from parley.engine.negotiation.attacks.settings import TacticSettings
 from parley.engine.negotiation.attacks.tactics import (
     ARMS,
@@ -35,25 +46,137 @@ from parley.engine.negotiation.attacks.tactics import (
     spread_out,
     transcript,
 )
-from parley.engine.negotiation.metrics.tactics import COSTS, LEGEND, TacticsPlayed, tactics_table
-from parley.engine.negotiation.verbs.agents import require_partner, split_names
-from parley.engine.negotiation.verbs.attack import AttackConfig
-from parley.engine.negotiation.verbs.judge import who_judges
-from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig, OneMatchConfig
-from parley.engine.negotiation.verbs.scenario_sampling import RANDOM
-from parley.engine.negotiation.verbs.trying import TACTICS, TacticTrials
-from parley.envs.core.config import shared
+from parley.engine.negotiation.metrics.dialogues import COSTS, LEGEND, TacticsPlayed, tactics_table
+from parley.engine.negotiation.verbs.agents import require_partner, split_names, who_judges
+from parley.engine.negotiation.verbs.match import (
+    DIALOGUES,
+    RANDOM,
+    SELFPLAY,
+    MatchConfig,
+    MatchWorker,
+    OneMatchConfig,
+    Roster,
+    dialogue_seed,
+    match_scenarios,
+)
+from parley.engine.negotiation.verbs.whitebox import AttackConfig
+from parley.envs.core.config import NumItems, shared
 from parley.envs.core.errors import ConfigError, RunError
-from parley.envs.core.ranges import NumItems
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
 from parley.envs.negotiation.agents import is_chat_model
-from parley.envs.negotiation.domain import domain_of
+from parley.envs.negotiation.domain import Scenario, domain_of
 from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.model import ChatDecoding, ChatModel
+from parley.policies.chat.negotiator import ChatNegotiator
+from parley.policies.chat.rating import written_lines
 from parley.policies.chat.seat import chat_model, require_address
-from parley.policies.chat.written import written_lines
+
+_OF_TACTICS = [
+    pa.field("tactic", pa.string()),
+    pa.field("tactic_number", pa.int64()),
+    pa.field("held_out", pa.bool_()),
+    pa.field("dialogue", pa.int64()),
+]
+TACTICS = pa.schema([*DIALOGUES, *_OF_TACTICS])
+"""A dialogue with a tactic: its text, its number (0 for none), whether it is held out, and which dialogue it is."""
+_MOST_SIDE_BY_SIDE = 32
+
+
+class TriedDialogue(NamedTuple):
+    """One dialogue of one tactic."""
+
+    tactic: str
+    tactic_number: int
+    held_out: bool
+    dialogue: int
+    scenario: Scenario
+
+
+@dataclass(frozen=True)
+class TacticTrials(Sharded[TriedDialogue]):
+    """A chat model and its target, who play with one tactic after the other.
+
+    Args:
+        match: how they play; its dialogues are those of development.
+        num_held_out: dialogues behind these.
+        answers: folder of the run in which chat models' answers are kept.
+    """
+
+    unit = "dialogues"
+    event = "played"
+
+    match: MatchConfig
+    num_held_out: int
+    answers: Path | None = None
+
+    def seed(self, key: str) -> int:
+        return dialogue_seed(self.match.seed, key.rpartition("-")[2])
+
+    def worker(self) -> TacticWorker:
+        return TacticWorker(self)
+
+    def checkpoints(self) -> tuple[str, ...]:
+        return self.roster.checkpoints()
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        """Shards hold dialogues of one tactic, so that those of later tactics change none; alike for any number of workers."""
+        return max(size for size in range(1, _MOST_SIDE_BY_SIDE + 1) if self.match.dialogues % size == 0)
+
+    def digest(self, rows: Rows) -> Counts:
+        return Counter(dialogues=sum(row["status"] == OK for row in rows))
+
+    @property
+    def roster(self) -> Roster:
+        """Who plays."""
+        return Roster(self.match, answers=self.answers)
+
+    def development(self, tactics: Iterable[tuple[int, str]]) -> dict[str, TriedDialogue]:
+        """The development dialogues of some tactics, by key."""
+        wanted = list(self.scenarios().items())[: self.match.dialogues]
+        return {
+            f"dev-{number:04d}-{key}": TriedDialogue(text, number, False, int(key), scenario)
+            for number, text in tactics
+            for key, scenario in wanted
+        }
+
+    def held_out(self, tactics: Mapping[int, str]) -> dict[str, TriedDialogue]:
+        """The held-out dialogues of some tactics, by key; keys stand behind those of development."""
+        wanted = list(self.scenarios().items())[self.match.dialogues :]
+        return {
+            f"held-{number:04d}-{key}": TriedDialogue(text, number, True, int(key), scenario)
+            for number, text in tactics.items()
+            for key, scenario in wanted
+        }
+
+    def scenarios(self) -> dict[str, Scenario]:
+        """The scenarios of all dialogues by key, those of development first."""
+        whole = replace(self.match, dialogues=self.match.dialogues + self.num_held_out)
+        return match_scenarios(whole, self.roster.game)
+
+
+class TacticWorker:
+    """Plays shards of dialogues and returns their rows."""
+
+    def __init__(self, trials: TacticTrials) -> None:
+        self._worker = MatchWorker(trials.roster)
+
+    def run(self, shard: Shard[TriedDialogue]) -> list[dict[str, Any]]:
+        """One row per dialogue, by `TACTICS`; those of a tactic are played side by side."""
+        rows = []
+        speaker, target = self._worker.agents
+        for tactic, found in groupby(zip(shard.keys, shard.items, strict=True), lambda one: one[1].tactic):
+            keys, items = zip(*found, strict=True)
+            self._worker.agents = cast("ChatNegotiator", speaker).told(tactic), target
+            numbers = tuple(key.rpartition("-")[2] for key in keys)
+            played = self._worker.run(Shard(shard.name, numbers, tuple(item.scenario for item in items)))
+            for key, item, row in zip(keys, items, played, strict=True):
+                about = {name: value for name, value in item._asdict().items() if name != "scenario"}
+                rows.append(row | about | {"item_key": key})
+        self._worker.agents = speaker, target
+        return rows
+
 
 Stream = tuple[str, int]
 """An attacker and the number of its stream, from 1."""
@@ -224,7 +347,7 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         texts = {0: "", **_texts(run)}
         best = {number: texts[number] for number in sorted(set(played.chosen.values()))}
         tried = {} if config.source else attack.trials.development(texts.items())
-        work_off(run, attack.trials, tried | attack.trials.held_out(best), config, reporter, "held-out dialogues")
+        run_items(run, attack.trials, tried | attack.trials.held_out(best), config, reporter, "held-out dialogues")
         return prepared
 
     def _refine(self, run: RunFolder, attack: TacticAttack, reporter: Reporter) -> None:
@@ -242,7 +365,7 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
                 _write(run, attack.ask(_histories(run, config, left), number))
             tactics = {0: "", **_texts(run, number)}
             title = f"round {number} of {config.search.rounds}"
-            work_off(run, attack.trials, attack.trials.development(tactics.items()), config, reporter, title)
+            run_items(run, attack.trials, attack.trials.development(tactics.items()), config, reporter, title)
         played = played_tactics(run)
         if not played.chosen:
             run.event(CHOSEN, numbers={arm: played.best(arm) for arm in (NONE, *config.arms)})

@@ -15,25 +15,22 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.job import ATTACK, Reporter, Summary
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNTOUCHED, attack_metrics, untouched_metrics
-from parley.engine.negotiation.metrics.chat import CHAT_METRICS, chat_metrics
-from parley.engine.negotiation.verbs.attack import AttackConfig, AttackJob
-from parley.engine.negotiation.verbs.match import MatchConfig, MatchWorker, Roster, seconds_per_dialogue
-from parley.engine.negotiation.verbs.rows import ATTACKS
-from parley.engine.negotiation.verbs.whitebox import FIXED_TURN, AttackWorker
+from parley.engine.negotiation.metrics.dialogues import CHAT_METRICS, chat_metrics
+from parley.engine.negotiation.verbs.match import ATTACKS, MatchConfig, MatchWorker, Roster, seconds_per_dialogue
+from parley.engine.negotiation.verbs.whitebox import FIXED_TURN, AttackConfig, AttackJob, AttackWorker
 from parley.engine.triggers.methods import settings
 from parley.engine.triggers.methods.composition import AttackComposition, shown_access
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.envs.core.config import check
+from parley.envs.core.config import NonNegativeInt, NumItems, PositiveInt, check
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import NonNegativeInt, NumItems, PositiveInt
 from parley.envs.core.storage.uris import HUGGING_FACE
+from parley.envs.negotiation.domain import Vocabulary, split_text
 from parley.envs.negotiation.game import Agent
-from parley.envs.negotiation.vocabulary import Vocabulary, split_text
 from parley.policies.chat.addresses import GGUF
 from parley.policies.hugging_face.alphabets import ASCII
 
 if TYPE_CHECKING:
-    from parley.engine.negotiation.attacks.triggered import FoundWords, SearchedTalk
+    from parley.engine.negotiation.attacks.triggered import SearchedTalk, WordsResult
     from parley.engine.triggers.methods.objective import TriggerObjective
     from parley.policies.chat.local import LocalChatModel
     from parley.policies.chat.negotiator import ChatNegotiator
@@ -106,13 +103,12 @@ class TalkSearcher:
             text = self._victim.text([token])
             self._victim.searchable_V[token] = bool(text.strip()) and " ".join(split_text(text, vocabulary)) == text.strip()
 
-    def __call__(self, talk: SearchedTalk) -> FoundWords:
+    def __call__(self, talk: SearchedTalk) -> WordsResult:
         """The words that were found, and what that took."""
-        from parley.engine.negotiation.attacks.triggered import FoundWords
+        from parley.engine.negotiation.attacks.triggered import WordsResult
         from parley.engine.triggers.catalogue import make_method
         from parley.engine.triggers.search.attack import TriggerSearch, best_restart
-        from parley.engine.triggers.search.batch import tasks_of
-        from parley.engine.triggers.search.universal import UniversalVictim
+        from parley.engine.triggers.search.batch import UniversalVictim, tasks_of
         from parley.policies.hugging_face.tokens import InputRules
 
         rules, victims, targets = InputRules(written=talk.written), [], []
@@ -126,7 +122,7 @@ class TalkSearcher:
         outcomes = list(search.run(tasks))
         best = best_restart(outcomes)
         text = victims[0].slot_texts(best.words)[0] if best.words and math.isfinite(best.loss) else ""
-        return FoundWords(text, sum(each.candidates for each in outcomes))
+        return WordsResult(text, sum(each.candidates for each in outcomes))
 
 
 @dataclass(frozen=True)
@@ -182,7 +178,7 @@ class TalkTriggerRoster(Roster):
         read = cast("ChatNegotiator", target.agent if isinstance(target, DefendedAgent) else target)
         made: list[TalkSearcher] = []
 
-        def search(talk: SearchedTalk) -> FoundWords:
+        def search(talk: SearchedTalk) -> WordsResult:
             if not made:
                 # Answers that are kept stand around the model itself.
                 model: Any = getattr(read.model, "inner", read.model)

@@ -15,15 +15,169 @@ Not here: which data it needs and where they lie (`nltk_lexicon.py`).
 Shapes: B utterances, P their words and the marks around them one after the other, A those of P whose tag the words around
 decide, F features (the first is none and says nothing), W words known so far, R roles of a word, T tags in falling order (so
 that the first of equal scores is the one NLTK prefers), U tags and the two that stand before an utterance.
+
+A trigram model of a corpus: how usual words are, and how likely one is between its neighbours.
+
+Source: interpolated Kneser-Ney smoothing with one discount of each order (Chen & Goodman 1999, "An empirical study of smoothing
+techniques for language modeling", section 4.1.6).
+
+It judges edits: of two words in one place, whatever else the utterance says, it tells which is likelier there, which a network
+would do better and hundreds of times more slowly. Words that occur once in the training text, and those that do not occur, are
+one unknown word.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, pairwise, repeat
 from typing import Any
 
 import numpy as np
+
+from parley.envs.corpora.pairs.turns import Utterance
+
+ORDER = 3
+_UNKNOWN, _BEGIN, _END = 0, 1, 2
+BEGIN, END = "<begin>", "<end>"
+"""What stands in a window before an utterance's first word, and behind its last."""
+_EDGES = {BEGIN: _BEGIN, END: _END}
+Window = Sequence[str]
+"""Neighbouring words: two that are only read, and at least one behind them that is judged; with `BEGIN` and `END`."""
+_FIRST = 3
+"""The number of the most frequent word."""
+
+
+def window(words: Utterance, start: int, end: int, others: Sequence[str], first: int = 0, last: int | None = None) -> Window:
+    """Some words in the place of others, two before and two behind them, none of another utterance.
+
+    Args:
+        words: among which they stand.
+        start: where what they replace begins.
+        end: and ends.
+        others: what stands there instead; the words themselves for the window as it was.
+        first: where the utterance begins among the words.
+        last: and where it ends; with the words when not given.
+    """
+    last = len(words) if last is None else last
+    left = (BEGIN, BEGIN, *words[max(first, start - 2) : start])[-2:]
+    right = (*words[end : min(last, end + 2)], END)[:2]
+    return (*left, *others, *right)
+
+
+class NGrams:
+    """The model.
+
+    Args:
+        utterances: of the corpus' training split, words; read once.
+
+    Shapes: K distinct n-grams of an order, N words.
+    """
+
+    def __init__(self, utterances: Iterable[Utterance]) -> None:
+        said = list(utterances)
+        self.counts = Counter(chain.from_iterable(said))
+        """How often each word of the corpus occurs."""
+        # Words that occur once are not told apart.
+        known = [word for word, count in self.counts.most_common() if count > 1]
+        self._ids = {word: i for i, word in enumerate(known, _FIRST)}
+        self._size = len(known) + _FIRST
+        self.num_words = self.counts.total()
+        """Of the training split."""
+        text = self._text(said)
+        self._levels = [_OrderCounts(_grams(text, order, self._size)) for order in range(ORDER, 0, -1)][::-1]
+        # Kneser and Ney: a shorter n-gram counts by how many words stand before it, not by how often it is said.
+        for order, (shorter, longer) in enumerate(pairwise(self._levels), 1):
+            shorter.count_by(longer.keys % self._size**order)
+        for level in self._levels:
+            level.sum_contexts(self._size)
+
+    def log_probabilities(self, utterances: Sequence[Utterance]) -> list[np.ndarray]:
+        """Of each utterance's words and its end, natural logarithms (words + 1,) float64."""
+        text = self._text(utterances)
+        scores = np.log(self._probabilities(text, np.flatnonzero(text != _BEGIN)))
+        edges = np.cumsum([len(words) + 1 for words in utterances])
+        return np.split(scores, edges[:-1]) if len(utterances) else []
+
+    def ratios(self, windows: Sequence[Window], others: Sequence[Window]) -> np.ndarray:
+        """Perplexities of some windows, each divided by that of another (windows,) float64; above 1: less fluent."""
+        return np.asarray(np.exp(self._surprise(windows) - self._surprise(others)))
+
+    def _surprise(self, windows: Sequence[Window]) -> np.ndarray:
+        """Nats a word of each window (windows,) float64."""
+        find = self._ids.get
+        numbers: list[int] = []
+        for words in windows:
+            numbers += [_EDGES[word] if word in _EDGES else find(word, _UNKNOWN) for word in words]
+        text = np.array(numbers, dtype=np.int64)
+        counts = np.fromiter(map(len, windows), dtype=np.int64, count=len(windows)) - 2
+        starts = np.cumsum(counts + 2) - counts
+        places = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        nats = -np.log(self._probabilities(text, places))
+        return np.add.reduceat(nats, np.cumsum(counts) - counts) / counts if len(counts) else np.zeros(0)
+
+    def _text(self, utterances: Sequence[Utterance]) -> np.ndarray:
+        """Numbers of all words, two beginnings before and an end behind each utterance (N,) int64."""
+        find = self._ids.get
+        numbers: list[int] = []
+        for words in utterances:
+            numbers += (_BEGIN, _BEGIN, *[find(word, _UNKNOWN) for word in words], _END)
+        return np.array(numbers, dtype=np.int64)
+
+    def _probabilities(self, text: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Of the words at some places, each with two others before it."""
+        found = np.full(len(places), 1.0 / self._size)
+        keys, power = np.zeros(len(places), dtype=np.int64), 1
+        for order, level in enumerate(self._levels):
+            keys = keys + text[places - order] * power
+            power *= self._size
+            found = level.interpolated(keys, keys // self._size, found)
+        return found
+
+
+class _OrderCounts:
+    """The n-grams of one order, with their counts.
+
+    Args:
+        grams: a number for each n-gram of the text, the last word its lowest digit.
+    """
+
+    def __init__(self, grams: np.ndarray) -> None:
+        self.keys, self.counts = np.unique(grams, return_counts=True)
+
+    def count_by(self, endings: np.ndarray) -> None:
+        """Counts n-grams by the longer ones that end with them instead; those that end none stay as they are."""
+        places = np.searchsorted(self.keys, endings)
+        different = np.bincount(places, minlength=len(self.keys))
+        self.counts = np.where(different > 0, different, self.counts)
+
+    def sum_contexts(self, size: int) -> None:
+        """Prepares look-ups: what all words behind a context count, how many they are, and the discount."""
+        ones, twos = np.count_nonzero(self.counts == 1), np.count_nonzero(self.counts == 2)
+        self._discount = ones / (ones + 2 * twos) if twos else 0.5
+        self._contexts, where = np.unique(self.keys // size, return_inverse=True)
+        self._totals = np.bincount(where, weights=self.counts)
+        self._followers = np.bincount(where)
+
+    def interpolated(self, keys: np.ndarray, contexts: np.ndarray, shorter: np.ndarray) -> np.ndarray:
+        """Probabilities of n-grams' last words (N,), given those after one word less."""
+        place = np.minimum(np.searchsorted(self._contexts, contexts), len(self._contexts) - 1)
+        seen = self._contexts[place] == contexts
+        total = np.where(seen, self._totals[place], 1.0)
+        row = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        count = np.where(self.keys[row] == keys, self.counts[row], 0)
+        left = self._discount * np.where(seen, self._followers[place], 0)
+        return np.where(seen, (np.maximum(count - self._discount, 0.0) + left * shorter) / total, shorter)
+
+
+def _grams(text: np.ndarray, order: int, size: int) -> np.ndarray:
+    """A number for each n-gram of an order that ends at a word or an end of an utterance."""
+    places = np.flatnonzero(text != _BEGIN)
+    keys = np.zeros(len(places), dtype=np.int64)
+    for back in range(order):
+        keys += text[places - back] * size**back
+    return keys
+
 
 _SCALE = 1000
 """The published weights are rounded to three decimals."""
@@ -31,7 +185,7 @@ _SIDE_BY_SIDE = 512
 """Utterances tagged at once: as many as keep what is read of the tables near the processor."""
 _ROOM = 1 << 12
 """Words that the tables begin with room for."""
-_UNKNOWN = -1
+_UNKNOWN_TAGGER = -1
 _FREE = -2
 """Stands for a tag that is not asked about."""
 _LAST_MARK = 3
@@ -72,7 +226,7 @@ class Tagger:
         self._ids: dict[str, int] = {}
         self._num_words = 0
         self._roles_RWT = np.zeros((len(_ROLES), _ROOM, len(tags)), dtype=np.int32)
-        self._certain_W = np.full(_ROOM, _UNKNOWN)
+        self._certain_W = np.full(_ROOM, _UNKNOWN_TAGGER)
         self._after_UW = np.full((len(self._names), _ROOM), _NONE)
         marks = [*perceptron.START, *perceptron.END]
         self._learn(marks, marks)
@@ -113,17 +267,17 @@ class Tagger:
         ids_P, _, ends_B = self._joined(utterances)
         certain_P = self._certain_W[ids_P]
         wanted_P, is_word_P = certain_P.copy(), ids_P > _LAST_MARK
-        wanted_P[is_word_P] = [_FREE if tag is None else self._place.get(tag, _UNKNOWN) for own in tags for tag in own]
+        wanted_P[is_word_P] = [_FREE if tag is None else self._place.get(tag, _UNKNOWN_TAGGER) for own in tags for tag in own]
         where_F = np.flatnonzero(wanted_P == _FREE)
         wanted_P[where_F] = certain_P[where_F]
-        where_F = where_F[certain_P[where_F] == _UNKNOWN]
+        where_F = where_F[certain_P[where_F] == _UNKNOWN_TAGGER]
         row_F = np.searchsorted(ends_B, where_F, side="right")
         number_F = np.arange(len(row_F)) - np.searchsorted(row_F, row_F)
         # The first free word of each utterance, then the second: what it is taken for speaks for the words after it.
-        for number in range(int(number_F.max(initial=_UNKNOWN)) + 1):
+        for number in range(int(number_F.max(initial=_UNKNOWN_TAGGER)) + 1):
             where = where_F[number_F == number]
             wanted_P[where] = (self._around(ids_P, where) + self._from_before(wanted_P, ids_P, where)).argmax(axis=1)
-        where_A = np.flatnonzero(certain_P == _UNKNOWN)
+        where_A = np.flatnonzero(certain_P == _UNKNOWN_TAGGER)
         score_AT = self._around(ids_P, where_A) + self._from_before(wanted_P, ids_P, where_A)
         is_wrong_P = certain_P != wanted_P
         is_wrong_P[where_A] = score_AT.argmax(axis=1) != wanted_P[where_A]
@@ -162,7 +316,7 @@ class Tagger:
         """The tags of some utterances: all first words, then all second ones."""
         ids_P, starts_B, ends_B = self._joined(utterances)
         tags_P = self._certain_W[ids_P]
-        where_A = np.flatnonzero(tags_P == _UNKNOWN)
+        where_A = np.flatnonzero(tags_P == _UNKNOWN_TAGGER)
         row_A = np.searchsorted(ends_B, where_A, side="right")
         place_A = where_A - starts_B[row_A]
         order_A = np.argsort(place_A, kind="stable")
@@ -194,7 +348,7 @@ class Tagger:
         start, end = self._num_words, self._num_words + len(words)
         while end > len(self._certain_W):
             self._roles_RWT = np.concatenate([self._roles_RWT, np.zeros_like(self._roles_RWT)], axis=1)
-            self._certain_W = np.concatenate([self._certain_W, np.full_like(self._certain_W, _UNKNOWN)])
+            self._certain_W = np.concatenate([self._certain_W, np.full_like(self._certain_W, _UNKNOWN_TAGGER)])
             self._after_UW = np.concatenate([self._after_UW, np.full_like(self._after_UW, _NONE)], axis=1)
         self._num_words = end
         ends = [word[-3:] for word in normal]
@@ -213,7 +367,7 @@ class Tagger:
         for number, role in enumerate(_ROLES):
             self._roles_RWT[number, start:end] = sum(self._weights(kind, values) for kind, values in spoken[role].items())
         certain = self._perceptron.tagdict
-        self._certain_W[start:end] = [self._place[certain[word]] if word in certain else _UNKNOWN for word in words]
+        self._certain_W[start:end] = [self._place[certain[word]] if word in certain else _UNKNOWN_TAGGER for word in words]
         before = [(*said, row) for row, word in enumerate(normal, start) for said in self._tags_before.get(word, ())]
         places, features, rows = np.array(before, dtype=np.int64).reshape(-1, 3).T
         self._after_UW[places, rows] = features

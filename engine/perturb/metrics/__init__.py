@@ -1,5 +1,5 @@
 """Metrics of replies to perturbed contexts (niu2018). Read `robustness.py` first."""
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
-__all__, __getattr__ = public(__name__, {"robustness_metrics": "robustness"})
+__all__, __getattr__ = public(__name__, {"robustness_metrics": "table"})

@@ -2,14 +2,23 @@
 
 Metrics are called KIND.STRATEGY; one strategy more than was asked for is `CONTROL`, which shows what the same figures are
 where words are replaced at random. A row is a context and its utterances that were touched
-(`parley.engine.perturb.verbs.rows.AUDIT`). Means and ratios are clustered by context. Rates have Wilson intervals, as if
+(`parley.engine.perturb.verbs.config.AUDIT`). Means and ratios are clustered by context. Rates have Wilson intervals, as if
 utterances were independent: those of one context and contexts that share one are not, so these are a little narrow.
+
+What people who label changed lines say of strategies, and how far they agree.
+
+Sources: Cohen 1960, "A coefficient of agreement for nominal scales"; Light 1971, "Measures of response agreement for
+qualitative data": of several labellers, the mean over their pairs.
+
+The tables of an audit, as text: how much each strategy changes, and how what it makes reads; a line is a strategy.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -20,16 +29,25 @@ from parley.engine.core.stats.statistics import (
     Estimate,
     Metric,
     clustered_rate,
+    count,
     mean_count,
     rate,
     ratio_of_sums,
 )
-from parley.engine.perturb.strategies.signals import SIGNALS
+from parley.engine.core.stats.tables import ABSENT, FEW_MARK, TextTable, above, few_note, figure, interval, num_measured, number
+from parley.engine.perturb.strategies.stopwords import (
+    ARTICLES,
+    DOUBLE_NEGATIONS,
+    DOUBLED_AUXILIARIES,
+    DOUBLED_WORDS,
+    SIGNALS,
+    UNKNOWN_WORDS,
+)
 
 logger = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
-"""One context, keyed by the columns of `parley.engine.perturb.verbs.rows.AUDIT`."""
+"""One context, keyed by the columns of `parley.engine.perturb.verbs.config.AUDIT`."""
 CONTROL = "random-words"
 """As many words as a strategy changed, replaced at random."""
 CONTEXTS, UTTERANCES, WORDS, ALL_WORDS = "contexts_touched", "utterances_touched", "words_changed", "share_of_words"
@@ -145,3 +163,124 @@ class _Tally:
             contexts, kept = zip(*self.kept, strict=True)
             found[KEPT] = clustered_rate(kept, contexts)
         return found
+
+
+def label_metrics(lines: Mapping[str, str], labels: Mapping[str, Mapping[str, bool]]) -> dict[str, Estimate]:
+    """Rates of wrong lines by strategy; of several labellers their agreement too. Nothing where there is no label.
+
+    Args:
+        lines: the strategy of each line by its key.
+        labels: whether a line is wrong, by labeller and key; a line that one labeller at least calls wrong is wrong.
+    """
+    votes: dict[str, list[bool]] = {}
+    for said in labels.values():
+        for key, wrong in said.items():
+            votes.setdefault(key, []).append(wrong)
+    if not votes:
+        return {}
+    found: dict[str, Estimate] = {}
+    for strategy in dict.fromkeys(lines.values()):
+        of_lines = [any(said) for key, said in votes.items() if lines[key] == strategy]
+        found[f"{WRONG}.{strategy}"] = rate(sum(of_lines), len(of_lines))
+    several = [said for said in votes.values() if len(said) > 1]
+    if several:
+        found[AGREEMENT] = rate(sum(len({*said}) == 1 for said in several), len(several))
+        found[KAPPA] = count(_mean_kappa([*labels.values()]), len(several))
+    return found
+
+
+def kappa(pairs: Sequence[tuple[bool, bool]]) -> float:
+    """Cohen's kappa of two labellers; NaN where both always say the same one thing, for then chance explains everything.
+
+    Args:
+        pairs: what each said of a line, at least one.
+    """
+    agreed = sum(one == other for one, other in pairs) / len(pairs)
+    shares = [sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1)]
+    chance = shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1])
+    return (agreed - chance) / (1 - chance) if chance < 1 else math.nan
+
+
+def _mean_kappa(labels: Sequence[Mapping[str, bool]]) -> float:
+    pairs = [[(one[key], other[key]) for key in one if key in other] for one, other in combinations(labels, 2)]
+    known = [value for both in pairs if both and not math.isnan(value := kappa(both))]
+    return sum(known) / len(known) if known else math.nan
+
+
+Metrics = Mapping[str, Estimate]
+TRIGRAMS = "trigrams of the training split"
+"""What perplexities are under where no language model is named."""
+
+
+def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[str, TextTable]:
+    """How strategies read, and how much they change, by heading.
+
+    Args:
+        metrics: those of `audit.audit_metrics`, and of `labels.label_metrics` where lines are labelled.
+        max_ratio: the ratio of perplexities from which utterances were counted.
+        likelihood: what the perplexities are under, in words.
+    """
+    reads = {
+        "wrong by hand": (WRONG, _share),
+        "labelled": (WRONG, num_measured),
+        "perplexity ratio": (RATIO, number),
+        f"ratio {figure(max_ratio)} or more": (ABOVE, _share),
+        "other part of speech": (RETAGGED, _share_of_words),
+        "doubled auxiliary": (DOUBLED_AUXILIARIES, _share),
+        "double negation": (DOUBLE_NEGATIONS, _share),
+        "a / an": (ARTICLES, _share),
+        "doubled word": (DOUBLED_WORDS, _share),
+        "unknown word": (UNKNOWN_WORDS, _share),
+        "kept by entailment": (KEPT, _share),
+        "n": (ABOVE, num_measured),
+    }
+    changes = {
+        "contexts touched": (CONTEXTS, _share),
+        "utterances touched": (UTTERANCES, _share),
+        "words changed": (WORDS, number),
+        "of all words": (ALL_WORDS, _share),
+        "contexts": (CONTEXTS, num_measured),
+    }
+    asked = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
+    reads = {title: column for title, column in reads.items() if column[0] not in (WRONG, KEPT) or column[0] in asked}
+    same = "What strategies choose by them (paraphrases, antonym) looks better than it is: --lm names another judge. "
+    note = (
+        f"Of the utterances that a strategy touched, n. Ratio: perplexity after by before, geometric mean, under {likelihood}. "
+        f"{same if likelihood == TRIGRAMS else ''}Other part of speech: of words replaced one by one. Signs of broken English "
+        f"count where there are more than before. {CONTROL}: as many words of these utterances, replaced at random: what the "
+        f"figures are on garbage. Brackets: 95 % intervals."
+    )
+    if WRONG in asked:
+        note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
+    if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
+        kappa = figure(metrics[KAPPA].value)
+        note += f" Of lines with several labels ({agreed.n:,}) {_line(_share(agreed))} agree, kappa {kappa}."
+    of_changes = "Touched: something was changed. Words changed: in a touched utterance, mean. Brackets: 95 % intervals."
+    return {"How it reads": _table(metrics, reads, note), "How much is changed": _table(metrics, changes, of_changes)}
+
+
+_Columns = Mapping[str, tuple[str, Callable[[Estimate], str]]]
+
+
+def _table(metrics: Metrics, columns: _Columns, note: str) -> TextTable:
+    prefix = f"{CONTEXTS}."
+    names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
+    rows = tuple((name, *(show(metrics.get(f"{kind}.{name}", NOTHING)) for kind, show in columns.values())) for name in names)
+    few = any(FEW_MARK in cell for row in rows for cell in row)
+    return TextTable(("strategy", *columns), rows, note + few_note("utterances, lines or contexts") * few)
+
+
+def _share(estimate: Estimate) -> str:
+    if not math.isfinite(estimate.value):
+        return ABSENT
+    return above(f"{100 * estimate.value:.1f} %", interval(estimate, lambda share: f"{100 * share:.1f}"))
+
+
+def _share_of_words(estimate: Estimate) -> str:
+    """A share of other things than the rows' n, marked where they are few."""
+    first, *rest = _share(estimate).split("\n")
+    return above(f"{first}{FEW_MARK * (estimate.flagged and estimate.n > 0)}", *rest)
+
+
+def _line(cell: str) -> str:
+    return cell.replace("\n", " ")

@@ -1,26 +1,70 @@
 """Audits for people to read: what stands in the verdict, and the drawn lines with changed words marked and labels beside them.
 
 Lines are hostile text: they are made visible before they are shown, and the page escapes them.
+
+What the chapter of perturbations reads: evaluations and audits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
 
-from parley.engine.core.page.content import Item, Verdict
-from parley.engine.core.page.markup import fill
-from parley.engine.core.page.runs import Run
-from parley.engine.core.page.verdicts import SHARE, caveat, listed, number
+from parley.engine.core.page.content import Item, Run, ShownRun, Verdict, fill
+from parley.engine.core.page.page import SHARE, caveat, listed, number
 from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.stats.tables import TextTable
 from parley.engine.perturb.metrics.audit import CONTROL, RATIO, WRONG, describe_audit
-from parley.engine.perturb.page.sections import ShownAudit
-from parley.engine.perturb.strategies.changes import ChangeKind
+from parley.engine.perturb.strategies.texts import ChangeKind
 from parley.engine.perturb.verbs.audit import AUDITED, PERTURB_AUDIT, labels_of, lines_of
 from parley.engine.perturb.verbs.sheet import DrawnLine, LabelledSheet
 from parley.envs.core.visible import visible
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownEvaluation(ShownRun):
+    """One evaluation under perturbations; its items are examples.
+
+    Args:
+        tables: what was measured, in the layout of the paper, by heading.
+        strategies: what a good model does with the contexts of each strategy, "should-not-change" or "should-change".
+        unscored: why activities and entities were not scored; empty if they were.
+        beside: what the model is called that answers the same contexts; empty where there is none.
+    """
+
+    unit = "examples"
+    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    unscored: str = ""
+    beside: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownAudit(ShownRun):
+    """One audit; its items are contexts.
+
+    Args:
+        tables: what was measured, by heading; none before that.
+        note: whose labels there are.
+        lines: those that were drawn, for the viewer.
+    """
+
+    unit = "contexts"
+    tables: Mapping[str, TextTable] = field(default_factory=dict)
+    note: str = ""
+    lines: Sequence[Item] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownPerturbations:
+    """All evaluations and audits of a page."""
+
+    evaluations: Sequence[ShownEvaluation] = ()
+    audits: Sequence[ShownAudit] = ()
+
 
 _RATIO = SHARE._replace(title="Perplexity ratio", form="number", definition="after an edit by before, geometric mean")
 _WRONG = SHARE._replace(title="Wrong by hand", direction="lower: better", definition="share of the labelled lines")

@@ -6,8 +6,8 @@ leans on the tags, lexicons, draws and edits of `engine/perturb`.
     from parley.engine.perturb.replies import build_rules
 """
 
-from parley.envs.core.lazy import public
+from parley.envs.core.errors import public
 
 __all__, __getattr__ = public(
-    __name__, {"Attacked": "rule", "ReplySettings": "settings", "Rule": "rule", "build_rules": "catalogue"}
+    __name__, {"Attacked": "shapes", "ReplySettings": "settings", "Rule": "shapes", "build_rules": "catalogue"}
 )

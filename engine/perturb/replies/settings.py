@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from parley.envs.core.ranges import Configuration, PositiveInt, PositiveShare
+from parley.envs.core.config import Configuration, PositiveInt, PositiveShare
 
 Sense = Literal["shared", "first", "any"]
 Form = Literal["inflected", "base"]

@@ -14,22 +14,332 @@ Source: Li et al. 2019, sections 3.3 to 3.5. What comes out is a wrong reply.
   * # Paper: silent on half of an odd number. Ours: rounded down, as an option up; a reply of one word stays.
   * # Paper: silent on modals, and on replies without a noun, pronoun or verb. Ours: modals are verbs, as an option not; such a
     reply stays, because an empty one would be no reply.
+
+What rules share: settings, the language, and the counts of words that IIW weighs by.
+
+What a rule on candidate replies is.
+
+Source: Li et al. 2019, section 3. A rule edits replies of one label and leaves all else of a group as it is: the context, the
+other candidates, the labels. What it makes of a group depends on that group and its seed alone.
+
+A rule of a user's own that says what it changes, and not what comes out, inherits from `OnReplies`.
+
+Strategies on contexts (`engine/perturb/catalogue.py`), turned on right replies.
+
+    typos       letters slip (`noise.py`); the reply stays right
+    negation    the reply says no where it said yes (`negation.py`); what comes out is a wrong one
+
+None of Li et al. 2019; both are of English alone.
+
+RSW: words of the right reply by synonyms (Replace Words by Synonyms).
+
+Source: Li et al. 2019, section 3.2: WordNet from NLTK, neither stop words nor named entities; the reply stays right.
+
+Rule "paper" reads these words as they stand. Each word that is neither a stop word nor tagged as a name becomes a lemma of any
+of its senses in WordNet, drawn uniformly, as WordNet has it. That may be nonsense ("i am gladiolus to help"), and the reply is
+often right no more, though the paper says that its meaning is "invariant". Rule "careful" keeps the reply right:
+
+  * of the word's first sense, those words for which it is the main sense too, the first of them, in the form of the word;
+  * in its part of speech, and only words that the tagger, asked for them alone, takes for that ("well" is no "good");
+  * where a corpus is at hand, only words that it says a few times;
+  * neither instances of WordNet nor names of programs and files are replaced, nor what belongs to a command;
+  * none makes a wrong one of "a" or "an" before it.
+
+Each of these is a setting of its own, too (`ReplySettings`).
+
+  * # Paper: silent on how many words are replaced. Ours: all that have a synonym; as an option a share of them.
+  * # Paper: silent on which of several lemmas. Ours: uniformly one of all, without the word itself and its base form.
+  * # Paper: silent on compounds. Ours: single words alone enter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import compress
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from parley.engine.perturb.replies.language import ReplyLanguage, is_word
-from parley.engine.perturb.replies.resources import RuleResources
-from parley.engine.perturb.replies.rule import OnReplies
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.catalogue import build as build_strategies
+from parley.engine.perturb.replies.language import ReplyLanguage, TermCounts, is_word
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.strategies.draws import uniforms
-from parley.engine.perturb.strategies.flat import Edits, FlatContexts, running
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
+from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import Utterance
-from parley.envs.ranking.groups import CandidateGroup
+from parley.envs.ranking.groups import CandidateGroup, Context
+
+LanguageCode = Literal["en", "zh"]
+
+
+@dataclass(frozen=True)
+class RuleResources:
+    """What rules share.
+
+    Args:
+        settings: the user's.
+        shared: lexicon, corpus and data root, as strategies have them.
+        code: of the language.
+        contexts: the training contexts, the evaluated ones, or both, for IIW's weights; read once.
+    """
+
+    settings: ReplySettings
+    shared: Resources
+    code: LanguageCode = "en"
+    contexts: Mapping[Literal["training", "evaluated"], Iterable[Context]] = field(default_factory=dict)
+
+    @cached_property
+    def language(self) -> ReplyLanguage:
+        """The language; what it leans on is opened when it is first asked.
+
+        Raises:
+            DataError: NLTK's data are not there.
+        """
+        if self.code == "zh":
+            from parley.engine.perturb.replies.language import Chinese
+
+            return Chinese(self.shared.data_root)
+        from parley.engine.perturb.replies.language import English
+
+        return English(self.shared.lexicon, self.shared.is_usual)
+
+    @cached_property
+    def counts(self) -> TermCounts:
+        """The counts of words in the contexts that the settings name.
+
+        Raises:
+            ConfigError: those contexts are not at hand.
+        """
+        which = self.settings.fitted_on
+        if which not in self.contexts:
+            given = next(iter(self.contexts), None)
+            fix = "give RuleResources(contexts=...)" if given is None else f"--set replies.fitted_on={given}"
+            raise ConfigError(
+                f"IIW weighs words by the {which} contexts, which are not at hand", where="replies.fitted_on", fix=fix
+            )
+        return TermCounts.of(self.contexts[which])
+
+
+Attacks = Literal["negatives", "positives", "context"]
+"""What of a group a rule edits."""
+
+
+class Attacked(NamedTuple):
+    """What a rule made of a group.
+
+    Args:
+        group: with the labels that it had.
+        changed: words changed of each candidate; 0: untouched.
+    """
+
+    group: CandidateGroup
+    changed: tuple[int, ...]
+
+
+class Rule(Protocol):
+    """A fixed attack; a user's own needs these members."""
+
+    @property
+    def name(self) -> str:
+        """The registered name, such as "iiw"."""
+
+    @property
+    def attacks(self) -> Attacks:
+        """What it edits."""
+
+    @property
+    def keeps_labels(self) -> bool:
+        """Whether a changed reply stays right or wrong.
+
+        If not, it is the relevant one in A_n@k, and a new wrong one in training.
+        """
+
+    def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
+        """The attacked groups.
+
+        Args:
+            groups: contexts and candidates; those that are not attackable stay.
+            seeds: one for each group, at least 0; equal seeds draw alike.
+        """
+
+
+class OnReplies(ABC):
+    """The base of a rule that says which words of replies it changes to what."""
+
+    name: str
+    attacks: Attacks
+    keeps_labels: bool
+
+    def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
+        """The attacked groups, see `Rule`; replies without a word are untouched."""
+        wanted = self.attacks == "positives"
+        places = [
+            [
+                place
+                for place, label in enumerate(group.labels)
+                if label is wanted and group.attackable[place] and group.candidates[place]
+            ]
+            for group in groups
+        ]
+        flat = FlatContexts(
+            [tuple((group.candidates[place],) for place in of) for group, of in zip(groups, places, strict=True)]
+        )
+        if not flat.words:
+            return [Attacked(group, (0,) * len(group.candidates)) for group in groups]
+        edits = self.edits(groups, flat, seeds)
+        counts = np.bincount(
+            np.searchsorted(flat.edges, edits.starts, side="right") - 1, _sizes(flat.words, edits), len(flat.utterances)
+        )
+        told = iter(counts.astype(np.int64).tolist())
+        after = flat.replaced(edits)
+        return [_attacked(group, of, turns, told) for group, of, turns in zip(groups, places, after, strict=True)]
+
+    @abstractmethod
+    def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed.
+
+        Args:
+            groups: all, in their order.
+            flat: each group's replies that may be changed, a turn of one utterance each, none without a word.
+            seeds: one for each group, at least 0; equal seeds draw alike.
+
+        Returns:
+            Edits that change something; none inserts behind a reply's last word.
+        """
+
+
+def _attacked(
+    group: CandidateGroup, places: Sequence[int], turns: Sequence[tuple[Utterance, ...]], told: Iterator[int]
+) -> Attacked:
+    candidates, changed = list(group.candidates), [0] * len(group.candidates)
+    for place, (words,) in zip(places, turns, strict=True):
+        candidates[place], changed[place] = words, next(told)
+    if not any(changed):
+        return Attacked(group, tuple(changed))
+    # Sooner than `dataclasses.replace`.
+    after = CandidateGroup(group.key, group.context, tuple(candidates), group.labels, group.kinds, group.attackable)
+    return Attacked(after, tuple(changed))
+
+
+def _sizes(words: Sequence[str], edits: Edits) -> np.ndarray:
+    """How many words each edit changes: of a replacement, those of its longer side, without equal words at both ends (M,)."""
+    lengths = np.fromiter(map(len, edits.others), dtype=np.int64, count=len(edits.others))
+    spans = edits.ends - edits.starts
+    sizes = np.maximum(lengths, spans)
+    for place in np.flatnonzero((lengths > 0) & (spans > 0) & (sizes > 1)).tolist():
+        before, after = words[edits.starts[place] : edits.ends[place]], edits.others[place]
+        sizes[place] -= _shared(before, after)
+    return sizes
+
+
+def _shared(before: Sequence[str], after: Sequence[str]) -> int:
+    """How many words two phrases share at their beginnings, and of the rest at their ends."""
+    shorter = min(len(before), len(after))
+    first = next((i for i in range(shorter) if before[i] != after[i]), shorter)
+    rest = shorter - first
+    return first + next((i for i in range(rest) if before[-1 - i] != after[-1 - i]), rest)
+
+
+class PerturbedReplies(OnReplies):
+    """A strategy that edits right replies.
+
+    Args:
+        name: of the rule.
+        strategy: a Should-Not-Change strategy keeps labels.
+    """
+
+    attacks = "positives"
+
+    def __init__(self, name: str, strategy: ByEdits) -> None:
+        self.name = name
+        self.keeps_labels = strategy.expectation is Expectation.SHOULD_NOT_CHANGE
+        self._strategy = strategy
+
+    def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `OnReplies`."""
+        return self._strategy.edits(flat, seeds)
+
+
+def build_typos(resources: RuleResources) -> PerturbedReplies:
+    """Typing errors."""
+    return _english("typos", "character-noise", resources)
+
+
+def build_negation(resources: RuleResources) -> PerturbedReplies:
+    """Added negation."""
+    return _english("negation", "add-negation", resources)
+
+
+def _english(name: str, strategy: str, resources: RuleResources) -> PerturbedReplies:
+    if resources.code != "en":
+        raise ConfigError(f"{name} knows English alone", got=resources.code, fix="leave it out of the rules")
+    (built,) = build_strategies([strategy], resources.shared.settings, resources.shared)
+    assert isinstance(built, ByEdits), f"{strategy} says what it changes"
+    return PerturbedReplies(name, built)
+
+
+_REPLACED = ("noun", "verb", "adjective", "adverb")
+
+
+class Synonymous(OnReplies):
+    """RSW.
+
+    Args:
+        settings: what the paper leaves open.
+        language: tags words and knows synonyms.
+    """
+
+    name = "rsw"
+    attacks = "positives"
+    keeps_labels = True
+
+    def __init__(self, settings: ReplySettings, language: ReplyLanguage) -> None:
+        self._choice, self._rate, self._language = settings.synonym_choice, settings.synonym_rate, language
+
+    def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
+        """What is changed, see `OnReplies`."""
+        choice = self._choice
+        tags = [tag for of_reply in self._language.tag_all(flat.utterances) for tag in of_reply]
+        stays = self._language.stays(flat) if choice.known_names else np.zeros(len(flat.words), dtype=bool)
+        begins = np.zeros(len(flat.words) + 1, dtype=bool)
+        begins[flat.edges] = True
+        may_go = [place for place in np.flatnonzero(~stays).tolist() if self._may_go(flat.words[place], tags[place])]
+        asked = list(dict.fromkeys((flat.words[place], tags[place]) for place in may_go))
+        known = dict(zip(asked, self._language.synonyms(asked, choice), strict=True))
+        places: list[int] = []
+        choices: list[Utterance] = []
+        for place in may_go:
+            word, before = flat.words[place], "" if begins[place] else flat.words[place - 1]
+            found = known[word, tags[place]]
+            if choice.articles:
+                found = tuple(other for other in found if self._language.fits(before, word, other))
+            if found:
+                places.append(place)
+                choices.append(found)
+        where = np.array(places, dtype=np.int64)
+        counts = flat.num_in_contexts(where)
+        chosen = uniforms(seeds, f"{self.name} words", counts) < self._rate
+        if choice.synonym == "first":
+            others = [found[:1] for found in choices]
+        else:
+            shares = uniforms(seeds, f"{self.name} synonyms", counts).tolist()
+            others = [(found[int(share * len(found))],) for found, share in zip(choices, shares, strict=True)]
+        return Edits.of_words(where[chosen], list(compress(others, chosen.tolist())))
+
+    def _may_go(self, word: str, tag: str) -> bool:
+        kind = self._language.class_of(tag)
+        return self._language.is_content(word) and (kind in _REPLACED if self._choice.same_class else kind != "name")
+
+
+def build(resources: RuleResources) -> Synonymous:
+    """RSW as the settings say."""
+    return Synonymous(resources.settings, resources.language)
+
 
 _KEPT = ("noun", "name", "pronoun", "verb")
 

@@ -28,8 +28,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from parley.engine.perturb.lexicon.lexicon import Lexicon
-from parley.engine.perturb.lexicon.ngrams import NGrams, window
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.lexicon.opposites import (
     ATTRIBUTIVE,
     NOT_BEFORE,
@@ -38,13 +37,13 @@ from parley.engine.perturb.lexicon.opposites import (
     OF_PERSONS,
     OPPOSITES,
     PREDICATIVE,
+    Lexicon,
 )
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings, Rule
+from parley.engine.perturb.lexicon.tagger import NGrams, window
 from parley.engine.perturb.strategies.commands import COMMANDS
 from parley.engine.perturb.strategies.draws import uniforms
-from parley.engine.perturb.strategies.flat import Edits, FlatContexts
-from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts
+from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings, Rule
 from parley.envs.corpora.pairs.turns import Utterance
 
 BE = frozenset({"be", "am", "is", "are", "was", "were", "been"})

@@ -12,7 +12,7 @@ from itertools import repeat
 
 import numpy as np
 
-from parley.engine.perturb.strategies.flat import FlatContexts
+from parley.engine.perturb.strategies.texts import FlatContexts
 
 SIGNS = frozenset("-_/\\|=<>+*&@#~$%^`")
 """Marks that are a part of what is typed, and none of a sentence."""

@@ -20,12 +20,10 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from parley.engine.perturb.lexicon.ngrams import BEGIN, END
-from parley.engine.perturb.lexicon.phrasings import phrasings, synonyms
-from parley.engine.perturb.lexicon.synonyms import Synonyms
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.perturb.strategy import Expectation
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.lexicon.phrasings import Synonyms, phrasings, synonyms
+from parley.engine.perturb.lexicon.tagger import BEGIN, END
+from parley.engine.perturb.strategy import Expectation, PerturbSettings
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.corpora.pairs.turns import Turns, Utterance
@@ -64,7 +62,7 @@ class GenerativeParaphrase:
         return [tuple(tuple(self._known[words] for words in turn) for turn in turns) for turns in contexts]
 
     def _paraphrase(self, utterances: Iterable[Utterance]) -> None:
-        from parley.policies.paraphraser.decoding import paraphrases
+        from parley.policies.paraphraser.model import paraphrases
         from parley.policies.paraphraser.settings import BeamConfig
 
         new = [words for words in dict.fromkeys(utterances) if words not in self._known]
@@ -123,7 +121,7 @@ def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphra
             got=None,
             fix="parley train paraphraser, then --set perturb.paraphraser=runs/paraphraser",
         )
-    from parley.policies.paraphraser.checkpoints import load_pointer_generator
+    from parley.policies.paraphraser.model import load_pointer_generator
 
     model = load_pointer_generator(fetched_model(settings.paraphraser)).to(resources.device)
     return GenerativeParaphrase(model, resources, settings)

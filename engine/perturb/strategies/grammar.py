@@ -31,14 +31,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parley.engine.perturb.lexicon import slips
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.lexicon import corrections as slips
 from parley.engine.perturb.lexicon.corrections import Corrections, misspellings_of, open_corrections
-from parley.engine.perturb.lexicon.lexicon import word_set
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.lexicon.opposites import word_set
 from parley.engine.perturb.strategies.draws import uniforms
-from parley.engine.perturb.strategies.flat import Edits, FlatContexts
-from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts
+from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings
 from parley.envs.corpora.pairs.turns import Utterance
 
 

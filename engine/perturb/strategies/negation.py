@@ -31,12 +31,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from parley.engine.perturb.lexicon.lexicon import Lexicon
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings, Rule
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.lexicon.opposites import Lexicon
 from parley.engine.perturb.strategies.clauses import negated
-from parley.engine.perturb.strategies.flat import Edits, FlatContexts
-from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts
+from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings, Rule
 from parley.envs.corpora.pairs.turns import Utterance
 
 _NOT_BEFORE = frozenset({"VB", "VBG", "VBN"})

@@ -30,13 +30,12 @@ from string import ascii_lowercase
 
 import numpy as np
 
+from parley.engine.perturb.catalogue import USUAL, Resources
 from parley.engine.perturb.lexicon.corrections import Corrections, misspellings_of, open_corrections
-from parley.engine.perturb.resources import USUAL, Resources
-from parley.engine.perturb.settings import PerturbSettings
 from parley.engine.perturb.strategies.commands import NAMES, in_commands
 from parley.engine.perturb.strategies.draws import uniforms
-from parley.engine.perturb.strategies.flat import Edits, FlatContexts
-from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts
+from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings
 
 SHORTEST = 4
 """Letters of the shortest word that slips."""

@@ -32,16 +32,14 @@ from itertools import chain
 
 import numpy as np
 
-from parley.engine.perturb.lexicon.ngrams import window
-from parley.engine.perturb.lexicon.phrasings import phrasings, synonyms
-from parley.engine.perturb.lexicon.ppdb import Phrase, read_paraphrases
-from parley.engine.perturb.lexicon.synonyms import Synonyms, fits_article
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.lexicon.opposites import Phrase, read_paraphrases
+from parley.engine.perturb.lexicon.phrasings import Synonyms, fits_article, phrasings, synonyms
+from parley.engine.perturb.lexicon.tagger import window
 from parley.engine.perturb.strategies.draws import uniforms_at
-from parley.engine.perturb.strategies.flat import Edits, FlatContexts, running
-from parley.engine.perturb.strategies.phrases import Matches, Phrases
-from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.strategies.entities import Matches, Phrases
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
+from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings
 from parley.envs.corpora.pairs.turns import Utterance
 
 NAME = "data-paraphrase"

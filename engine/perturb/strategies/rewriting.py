@@ -2,7 +2,7 @@
 
 A word that enters takes the case of the word that it replaces (Title, UPPER, lower; "I" is no capital); one that only moved
 keeps its own, but for the capital at the beginning of a sentence, which stays where it is. A word that is left out takes one
-blank with it. What is put together out of new words is written as `envs/corpora/pairs/written.py` says.
+blank with it. What is put together out of new words is written as `envs/corpora/pairs/turns.py` says.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from parley.envs.corpora.pairs.turns import Utterance
-from parley.envs.corpora.pairs.written import CLITICS, CLOSING, OPENING, QUOTES, first_half, reads, written
+from parley.envs.corpora.pairs.turns import CLITICS, CLOSING, OPENING, QUOTES, Utterance, first_half, reads, written
 
 _ENDS = frozenset({".", "?", "!", "..."})
 """Marks behind which a sentence begins."""

@@ -23,12 +23,11 @@ from string import punctuation
 
 import numpy as np
 
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings, Rule
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.strategies.commands import held_in_one, in_commands
 from parley.engine.perturb.strategies.draws import uniforms, uniforms_of_one
-from parley.engine.perturb.strategies.flat import Edits, FlatContexts, running
-from parley.engine.perturb.strategy import ByEdits, Expectation
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts, running
+from parley.engine.perturb.strategy import ByEdits, Expectation, PerturbSettings, Rule
 
 SMILEYS = frozenset(eyes + nose + mouth for eyes in ":;" for nose in ("", "-") for mouth in "()dp")
 """Those that the tokeniser keeps whole."""

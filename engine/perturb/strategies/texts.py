@@ -1,25 +1,332 @@
 """Texts read for perturbation, and written again with edits: what no edit touches stays as it is, letter by letter.
 
 A text is cut at its blanks; what a piece between two blanks reads as is remembered, because most pieces come again.
+
+What a perturbation changed: the words of a context before and after, aligned, with their boundaries.
+
+A context keeps its utterances, so each is aligned with itself by difflib and boundaries never match words. Of very many words
+only the middle is taken as changed, because difflib takes time that grows with the square of their number. How spans are marked
+is for screens and pages to say.
+
+All words of many contexts as one tuple, and back: strategies that need no model work on them in one pass.
+
+What is done once an utterance or oftener is done by the standard library's iterators and by numpy: to read the words and to
+build the tuples again is most of what a quick strategy costs.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from functools import lru_cache
-from itertools import accumulate, chain, groupby, pairwise
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from itertools import accumulate, chain, compress, groupby, pairwise, repeat
 from operator import itemgetter
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from parley.engine.perturb.strategies.changes import ChangeKind, aligned
-from parley.engine.perturb.strategies.flat import Edits, FlatContexts
 from parley.engine.perturb.strategies.rewriting import Edit, WrittenText
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.tokens import tokenise_where
-from parley.envs.corpora.pairs.turns import Turns, Utterance, parse_turns, tokens_where
-from parley.envs.corpora.pairs.written import detokenise, reads
+from parley.envs.corpora.pairs.turns import EOT, Turn, Turns, Utterance, detokenise, parse_turns, reads, tokens_where
+from parley.envs.corpora.pairs.vocabulary import EOU
+
+
+class ChangeKind(StrEnum):
+    """What became of words."""
+
+    SAME = "same"
+    REPLACED = "replaced"
+    INSERTED = "inserted"
+    DELETED = "deleted"
+
+
+_MOST_WORDS = 500
+"""Of an utterance that difflib aligns."""
+_KINDS = {"equal": ChangeKind.SAME, "replace": ChangeKind.REPLACED, "insert": ChangeKind.INSERTED, "delete": ChangeKind.DELETED}
+
+
+@dataclass(frozen=True)
+class Span:
+    """Neighbouring words with the same fate.
+
+    Args:
+        kind: which.
+        before: the words as they were; none when inserted.
+        after: the words as they are; none when deleted.
+    """
+
+    kind: ChangeKind
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+def spans(before: Turns, after: Turns) -> list[Span]:
+    """The words of both contexts in order, boundaries among them.
+
+    Args:
+        before: the context.
+        after: what a strategy made of it; as many utterances in as many turns.
+    """
+    found: list[Span] = []
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        if number:
+            found.append(_boundary(EOT))
+        for row, (words, others) in enumerate(zip(old, new, strict=True)):
+            if row:
+                found.append(_boundary(EOU))
+            found.extend(_aligned(words, others))
+    return found
+
+
+def num_changed(found: Sequence[Span]) -> int:
+    """How many words changed: of a replacement, those of its longer side."""
+    return sum(max(len(span.before), len(span.after)) for span in found if span.kind is not ChangeKind.SAME)
+
+
+def bracketed(found: Sequence[Span]) -> tuple[str, str]:
+    """Both contexts as lines of text, changed words in [brackets]."""
+    return _line(found, "before"), _line(found, "after")
+
+
+def _line(found: Sequence[Span], side: str) -> str:
+    pieces = ((span, " ".join(getattr(span, side))) for span in found)
+    return " ".join(text if span.kind is ChangeKind.SAME else f"[{text}]" for span, text in pieces if text)
+
+
+def _boundary(word: str) -> Span:
+    return Span(ChangeKind.SAME, (word,), (word,))
+
+
+def aligned(old: Utterance, new: Utterance) -> Iterator[tuple[ChangeKind, slice, slice]]:
+    """What became of which words of an utterance, in order: those before, and those after."""
+    if max(len(old), len(new)) <= _MOST_WORDS:
+        opcodes: Iterable[tuple[str, int, int, int, int]] = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    elif len(old) == len(new):
+        runs = [[*run] for _, run in groupby(range(len(old)), key=lambda i: old[i] == new[i])]
+        tags = ("equal" if old[run[0]] == new[run[0]] else "replace" for run in runs)
+        opcodes = [(tag, run[0], run[-1] + 1, run[0], run[-1] + 1) for tag, run in zip(tags, runs, strict=True)]
+    else:
+        first = next((i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new)))
+        ends = zip(reversed(old[first:]), reversed(new[first:]), strict=False)
+        last = next((i for i, (word, other) in enumerate(ends) if word != other), min(len(old), len(new)) - first)
+        i, j = len(old) - last, len(new) - last
+        kind = "replace" if first < min(i, j) else "delete" if first < i else "insert"
+        opcodes = [("equal", 0, first, 0, first), (kind, first, i, first, j), ("equal", i, len(old), j, len(new))]
+    found = ((_KINDS[tag], slice(i, i_end), slice(j, j_end)) for tag, i, i_end, j, j_end in opcodes)
+    yield from ((kind, before, after) for kind, before, after in found if old[before] or new[after])
+
+
+def _aligned(old: Utterance, new: Utterance) -> Iterator[Span]:
+    if old == new:
+        if old:
+            yield Span(ChangeKind.SAME, old, new)
+        return
+    yield from (Span(kind, old[before], new[after]) for kind, before, after in aligned(old, new))
+
+
+_SHORT = 64
+"""Words."""
+PieceT = TypeVar("PieceT")
+
+
+class Edits(NamedTuple):
+    """What a strategy changes: other words in the place of some of `FlatContexts.words`."""
+
+    starts: np.ndarray
+    """Where what is replaced begins (M,) int64, ascending."""
+    ends: np.ndarray
+    """Where it ends, within its utterance and not beyond the next start (M,) int64; where it begins: the others are inserted
+    before that word."""
+    others: Sequence[Utterance]
+    """What stands there instead (M); nothing: the words are left out. As many words as before replace one another in order."""
+
+    @classmethod
+    def of_words(cls, places: np.ndarray, others: Sequence[Utterance]) -> Edits:
+        """Edits of single words.
+
+        Args:
+            places: of those words, ascending (M,) int64.
+            others: what stands in the place of each (M).
+        """
+        return cls(places, places + 1, others)
+
+
+class FlatContexts:
+    """Contexts laid end to end.
+
+    Args:
+        contexts: turns, oldest first.
+    """
+
+    def __init__(self, contexts: Sequence[Turns]) -> None:
+        self.contexts = contexts
+
+    @classmethod
+    def laid(cls, words: Utterance, edges: np.ndarray, turn_edges: np.ndarray, shape_edges: np.ndarray) -> FlatContexts:
+        """Contexts of which `words`, `edges`, `turn_edges` and `shape_edges` are known."""
+        flat = cls.__new__(cls)
+        flat.__dict__.update(words=words, edges=edges, turn_edges=turn_edges, shape_edges=shape_edges)
+        return flat
+
+    @cached_property
+    def contexts(self) -> Sequence[Turns]:
+        """The contexts."""
+        return self.cut(self.words)
+
+    @cached_property
+    def turns(self) -> Turns:
+        """The turns of all contexts."""
+        return tuple(chain.from_iterable(self.contexts))
+
+    @cached_property
+    def utterances(self) -> Turn:
+        """The utterances of all turns."""
+        return tuple(chain.from_iterable(self.turns))
+
+    @cached_property
+    def words(self) -> Utterance:
+        """The words of all utterances (N)."""
+        words: list[str] = []
+        for utterance in self.utterances:
+            words += utterance
+        return tuple(words)
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """Where utterances begin among the words, and where the last one ends (utterances + 1,) int64."""
+        return _edges(self.utterances)
+
+    @cached_property
+    def context_edges(self) -> np.ndarray:
+        """Where contexts begin among the words, and where the last one ends (contexts + 1,) int64."""
+        return self.edges[self.turn_edges[self.shape_edges]]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether there is one short utterance alone, which is sooner read without numpy."""
+        return len(self.edges) == 2 and len(self.words) <= _SHORT
+
+    @property
+    def num_words(self) -> np.ndarray:
+        """Of each context (contexts,) int64."""
+        return np.diff(self.context_edges)
+
+    @cached_property
+    def turn_edges(self) -> np.ndarray:
+        """Where turns begin among the utterances (turns + 1,)."""
+        return _edges(self.turns)
+
+    @cached_property
+    def shape_edges(self) -> np.ndarray:
+        """Where contexts begin among the turns (contexts + 1,)."""
+        return _edges(self.contexts)
+
+    def num_in_contexts(self, places: np.ndarray) -> np.ndarray:
+        """How many of some words lie in each context.
+
+        Args:
+            places: their places among the words, ascending.
+
+        Returns:
+            (contexts,) int64.
+        """
+        if len(self.shape_edges) == 2:
+            return np.array([len(places)])
+        return np.diff(np.searchsorted(places, self.context_edges))
+
+    def are_in(self, listed: Container[str]) -> np.ndarray:
+        """Which of the words a list holds (N,) bool."""
+        return np.frombuffer(bytearray(map(listed.__contains__, self.words)), dtype=bool)
+
+    def numbered(self, numbers: Mapping[str, int]) -> np.ndarray:
+        """The numbers of the words, 0 where they have none (N,) int64."""
+        return np.fromiter(map(numbers.get, self.words, repeat(0)), dtype=np.int64, count=len(self.words))
+
+    def ends_of(self, places: np.ndarray) -> np.ndarray:
+        """Where the utterances of some of the words end.
+
+        Args:
+            places: of those words (M,) int64.
+
+        Returns:
+            (M,) int64.
+        """
+        return self.edges[np.searchsorted(self.edges, places, side="right")]
+
+    def cut(self, words: Utterance, edges: np.ndarray | None = None) -> list[Turns]:
+        """Contexts with as many utterances in each turn.
+
+        Args:
+            words: of all utterances.
+            edges: where utterances begin among them, as `edges`; as they did when not given.
+        """
+        return self.shaped(tuple(_cut(words, self.edges if edges is None else edges)))
+
+    def edits_of(self, found: Iterable[tuple[int, int, Utterance] | None]) -> Edits:
+        """Edits from what a rule says of each utterance.
+
+        Args:
+            found: for each of `utterances` where an edit begins and ends in it and what stands there instead; None: no edit.
+        """
+        edges = zip(self.edges[:-1].tolist(), found, strict=True)
+        moved = [(edge + edit[0], edge + edit[1], edit[2]) for edge, edit in edges if edit is not None]
+        starts, ends, others = zip(*moved, strict=True) if moved else ((), (), ())
+        return Edits(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64), others)
+
+    def replaced(self, edits: Edits) -> list[Turns]:
+        """Contexts with other words in the place of some."""
+        starts, ends, others = edits
+        if not len(starts):
+            return list(self.contexts)
+        words = list(self.words)
+        longer = np.fromiter(map(len, others), dtype=np.int64, count=len(others)) - (ends - starts)
+        as_long = longer == 0
+        in_place = zip(starts[as_long].tolist(), ends[as_long].tolist(), compress(others, as_long.tolist()), strict=True)
+        for start, end, instead in in_place:
+            words[start:end] = instead
+        moving = np.flatnonzero(~as_long)
+        starts, ends, longer = starts[moving], ends[moving], longer[moving]
+        written: list[str] = []
+        done = 0
+        for start, end, i in zip(starts.tolist(), ends.tolist(), moving.tolist(), strict=True):
+            written += words[done:start]
+            written += others[i]
+            done = end
+        written += words[done:]
+        return self.cut(tuple(written), self.edges + running(longer)[np.searchsorted(starts, self.edges)])
+
+    def shaped(self, utterances: Turn) -> list[Turns]:
+        """Contexts with as many utterances in each turn.
+
+        Args:
+            utterances: as many as `utterances`.
+        """
+        return _cut(tuple(_cut(utterances, self.turn_edges)), self.shape_edges)
+
+
+def running(counts: np.ndarray) -> np.ndarray:
+    """Sums of the first none, one, two, ..., all of some counts (counts + 1,) int64."""
+    sums = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
+def _edges(pieces: Sequence[Sized]) -> np.ndarray:
+    return running(np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces)))
+
+
+def _cut(pieces: tuple[PieceT, ...], edges: np.ndarray) -> list[tuple[PieceT, ...]]:
+    """The pieces between neighbouring edges."""
+    counts = np.diff(edges)
+    if len(counts) and counts[0] and (counts == counts[0]).all():
+        # As most contexts are: as many turns each, of one utterance each.
+        return list(zip(*[iter(pieces)] * int(counts[0]), strict=True))
+    return [pieces[start:end] for start, end in pairwise(edges.tolist())]
+
 
 _NUM_PIECES = 1 << 17
 _GONE = " "
@@ -38,7 +345,7 @@ class _Pieces(dict[str, Utterance]):
         """Those in which utterances or turns meet."""
 
     def __missing__(self, piece: str) -> Utterance:
-        cut, has_marks = _cut(piece)
+        cut, has_marks = _cut_texts(piece)
         tokens = tuple(token for token, _, _ in cut)
         if len(self) >= _NUM_PIECES:
             self.clear()
@@ -64,9 +371,9 @@ class Texts:
         self.texts = texts
         lists = [text.split(" ") for text in texts]
         self._pieces = list(chain.from_iterable(lists))
-        self._piece_edges = _edges(lists)
+        self._piece_edges = _edges_texts(lists)
         tokens = list(map(_PIECES.__getitem__, self._pieces))
-        self._edges = _edges(tokens)
+        self._edges = _edges_texts(tokens)
         self._text_edges = [self._edges[edge] for edge in self._piece_edges]
         edges = np.array(self._text_edges)
         turn_edges = shape_edges = np.arange(len(edges))
@@ -77,7 +384,7 @@ class Texts:
                 for text, pieces, (start, end) in zip(texts, lists, pairwise(self._text_edges), strict=True)
             ]
             turns = list(chain.from_iterable(shapes))
-            shape_edges, turn_edges = np.array(_edges(shapes)), np.array(_edges(turns))
+            shape_edges, turn_edges = np.array(_edges_texts(shapes)), np.array(_edges_texts(turns))
             edges = np.array([0, *accumulate(chain.from_iterable(turns))])
         self.flat = FlatContexts.laid(tuple(chain.from_iterable(tokens)), edges, turn_edges, shape_edges)
 
@@ -199,13 +506,13 @@ _joined = lru_cache(_NUM_PIECES)(detokenise)
 def _parts(piece: str) -> tuple[str, ...]:
     """What stands before the first token of a piece, what that is written as, what stands behind it, and so on."""
     found, done = [], 0
-    for _, start, end in _cut(piece)[0]:
+    for _, start, end in _cut_texts(piece)[0]:
         found += [piece[done:start], piece[start:end]]
         done = end
     return (*found, piece[done:])
 
 
-def _cut(piece: str) -> tuple[list[tuple[str, int, int]], bool]:
+def _cut_texts(piece: str) -> tuple[list[tuple[str, int, int]], bool]:
     """The tokens of a piece and where they stand, and whether marks stand between them."""
     if piece.isascii() and piece.isalpha():
         # As most are, and the tokeniser reads them as one word.
@@ -214,7 +521,7 @@ def _cut(piece: str) -> tuple[list[tuple[str, int, int]], bool]:
     return (tokenise_where(piece), False) if between_marks is None else (between_marks, True)
 
 
-def _edges(pieces: Sequence[Sequence[object]]) -> list[int]:
+def _edges_texts(pieces: Sequence[Sequence[object]]) -> list[int]:
     return [0, *accumulate(map(len, pieces))]
 
 

@@ -3,41 +3,351 @@
 A strategy that should not change the meaning and does so measures itself and not a model. So an audit says of the contexts of a
 corpus how much of them strategies change, and how what they make reads: to a language model, by signs that need no parser, to a
 model of entailment, and to people, for whom it draws changed lines (`sheet.py`). A control shows the figures of random words.
+
+`parley perturb label`: labelled lines of an audit, read back into its run.
+
+A worker of an audit: shards of examples in, rows of `parley.engine.perturb.verbs.config.AUDIT` out; what judges edits.
+
+Beside the strategies stands a control (`CONTROL`): in each utterance that was
+touched, as many words as one of them changed, drawn, become random words of the corpus.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
-from parley.engine.core.runs.documents import write_whole
-from parley.engine.core.runs.layout import SUMMARY
+import numpy as np
+from tyro import conf
+
+from parley.engine.core.cli.flags import parse
+from parley.engine.core.cli.main import Verb
+from parley.engine.core.cli.screen import show_result, watching
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.documents import SUMMARY, write_whole
+from parley.engine.core.runs.parts import OK, ok_row
+from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.checkpoints import require_checkpoint
 from parley.engine.core.verbs.export import FlatRows, each_of
-from parley.engine.core.verbs.job import Job, Reporter, Result, Silent, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, work_off
-from parley.engine.core.verbs.tables import TABLE_FILE, noted
-from parley.engine.perturb.metrics.audit import CONTROL, KEPT, KINDS, WRONG, audit_metrics, describe_audit
-from parley.engine.perturb.metrics.audit_table import TRIGRAMS, audit_tables
-from parley.engine.perturb.metrics.labels import label_metrics
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.perturb.verbs.audit_worker import Auditing, audit_resources, entailment_model, likelihood_model
-from parley.engine.perturb.verbs.config import AuditConfig
-from parley.engine.perturb.verbs.examples import chosen_examples, tell_of_left_out, tried
-from parley.engine.perturb.verbs.models import OWN_TURNS
-from parley.engine.perturb.verbs.rows import AUDIT
+from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Silent, Summary, noted
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, run_items, spread
+from parley.engine.perturb.catalogue import Resources, build
+from parley.engine.perturb.metrics.audit import (
+    CONTROL,
+    KEPT,
+    KINDS,
+    TRIGRAMS,
+    WRONG,
+    audit_metrics,
+    audit_tables,
+    describe_audit,
+    label_metrics,
+)
+from parley.engine.perturb.strategies.stopwords import signals
+from parley.engine.perturb.strategies.texts import ChangeKind, Span, num_changed, spans
+from parley.engine.perturb.strategy import PerturbSettings
+from parley.engine.perturb.verbs.config import AUDIT, AuditConfig
+from parley.engine.perturb.verbs.models import (
+    OWN_TURNS,
+    admitted,
+    chosen_examples,
+    perturbed_contexts,
+    tell_of_left_out,
+    tried,
+    usual_words,
+)
 from parley.engine.perturb.verbs.sheet import DrawnLine, LabelledSheet, drawn_lines, read_sheet, sheet
 from parley.envs.core.config import from_dict
-from parley.envs.core.errors import ConfigError, DataError, RunError
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.core.storage.copies import fetched_file, fetched_model
 from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.arrow import data_root
 from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.turns import Example
-from parley.envs.corpora.root import data_root
+from parley.envs.corpora.pairs.contexts import said
+from parley.envs.corpora.pairs.turns import Example, Turns, Utterance, detokenise, format_turns
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+
+if TYPE_CHECKING:
+    from parley.engine.perturb.strategy import Strategy
+    from parley.policies.hugging_face.judges import Entailment
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelArguments:
+    """Which run, and whose labels."""
+
+    run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
+    """Folder or URI of a finished run of parley perturb audit."""
+    sheets: Annotated[conf.Positional[tuple[str, ...]], conf.arg(metavar="FILE ...", help_behavior_hint="")]
+    """Labelled copies of its sheet.csv, files or URIs, each named after its labeller; labels are ok or wrong, or empty."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print the metrics as one JSON object on standard output."""
+
+
+def run_label(verb: Verb, arguments: Sequence[str]) -> int:
+    """Reads the sheets, shows the tables and writes the page; returns the exit status."""
+    asked = parse(LabelArguments, verb, arguments)
+    from parley.engine.core.page.page import report_from_run
+    from parley.envs.core.errors import ConfigError
+
+    if not asked.sheets:
+        fix = "parley perturb label RUN RUN/sheet.csv, when its column label is filled in"
+        raise ConfigError("there is no sheet to read", where=asked.run, fix=fix)
+    run = fetched_run(asked.run)
+    with watching() as reporter:
+        result = PERTURB_AUDIT.label(run, [fetched_file(name) for name in asked.sheets], reporter)
+        result = replace(result, files=(report_from_run(run), *result.files))
+    show_result(result)
+    if asked.json:
+        metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
+        sys.stdout.write(f"{json.dumps({'metrics': metrics, 'run': display_path(run)})}\n")
+    return 0
+
+
+MOST_EXAMPLES = 256
+"""Examples of a shard."""
+
+
+class LikelihoodModel(Protocol):
+    """What judges how usual an utterance is: trigrams of the corpus, or a language model that was fitted to it."""
+
+    def log_probabilities(self, utterances: Sequence[Utterance]) -> list[np.ndarray]:
+        """Of each utterance's words and its end, natural logarithms (words + 1,) float64."""
+
+
+class TouchedUtterance(NamedTuple):
+    """An utterance that a strategy changed; `place` counts the utterances of the context from 0."""
+
+    strategy: str
+    place: int
+    before: Utterance
+    after: Utterance
+
+
+def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
+    """What judges edits.
+
+    Args:
+        config: the audit, with its data root found.
+        shared: what strategies share, trigrams of the corpus among it.
+
+    Raises:
+        CheckpointError: there is no language model of that name, or it reads several turns.
+        DataError: the corpus cannot be read.
+    """
+    if config.lm:
+        return language_model(config.lm, config.corpus, config.device, config.engine.batch_size)
+    if shared.trigrams is not None and config.perturb.corpus in ("", config.corpus):
+        return shared.trigrams
+    from parley.engine.perturb.lexicon.tagger import NGrams
+
+    return NGrams(said(load_pairs(config.corpus, config.data_root, every_word=True), "train"))
+
+
+def language_model(name: str, corpus: str, device: str, batch_size: int) -> LikelihoodModel:
+    """A run of parley train lm that says how usual utterances are; `corpus` is the one that a better one would be fitted to.
+
+    Raises:
+        CheckpointError: there is no such model, or it reads several turns.
+    """
+    from parley.policies.seq2seq.scoring import WordScores, load_language_model
+
+    model = load_language_model(require_checkpoint(name, "--lm", "parley train lm")).eval().to(device)
+    if model.sizes.turns > 1:
+        fix = f"parley train lm --corpus {corpus} makes one of single utterances"
+        raise CheckpointError("--lm judges utterances, and this one reads several turns", where=name, fix=fix)
+    return WordScores(model, batch_size)
+
+
+def entailment_model(config: AuditConfig) -> Entailment | None:
+    """What tells whether utterances follow from each other; None where nothing is named.
+
+    Raises:
+        ConfigError: transformers is not installed.
+        CheckpointError: there is no such model.
+    """
+    if not config.entailment:
+        return None
+    from parley.policies.hugging_face.judges import load_entailment
+
+    return load_entailment(fetched_model(config.entailment_folder), config.device, config.engine.batch_size)
+
+
+def audit_resources(config: AuditConfig, vocabulary: PairVocabulary) -> Resources:
+    """What the strategies of an audit share.
+
+    Args:
+        config: the audit, with its data root found.
+        vocabulary: of the corpus, most frequent words first.
+    """
+    words, own = None, vocabulary
+    if config.model:
+        folder = require_checkpoint(config.model, "--model", "parley train seq2seq")
+        own = PairVocabulary.load(folder / "vocabulary.json")
+        words = admitted(own)
+    return Resources(config.perturb, words, usual_words(own, vocabulary), config.data_root, config.device, config.corpus)
+
+
+@dataclass(frozen=True)
+class AuditTask(Sharded[Example]):
+    """Strategies whose edits are judged.
+
+    Args:
+        config: the audit, with its data root found.
+    """
+
+    unit = "examples"
+    event = "audited"
+
+    config: AuditConfig
+
+    def seed(self, key: str) -> int:
+        return audit_seed(self.config.seed, key)
+
+    def worker(self, on_step: Callable[[Counts], None] | None = None) -> AuditWorker:
+        return AuditWorker(self.config)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return spread(num_items, num_workers, MOST_EXAMPLES)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Utterances, and those that each strategy touched."""
+        done = [row for row in rows if row["status"] == OK]
+        counts = Counter(each["strategy"] for row in done for each in row["touched"] if each["strategy"] != CONTROL)
+        return counts + Counter({_UTTERANCES: sum(row["num_utterances"] for row in done)})
+
+    def describe(self, tally: Tally) -> str:
+        """Such as "touched utterances: random-swap 41 %, antonym 12 %"."""
+        total = tally.total[_UTTERANCES]
+        shares = (f"{name} {100 * times / total:.0f} %" for name, times in tally.total.items() if name != _UTTERANCES)
+        return f"touched utterances: {', '.join(shares)}" if total else ""
+
+
+_UTTERANCES = ".utterances"
+"""What is counted beside strategies; the dot keeps it apart from their names."""
+
+
+def audit_seed(seed: int, key: str) -> int:
+    """The seed of an example, by the master seed and its key."""
+    return derive_seed(seed, "audit", key)
+
+
+class AuditWorker:
+    """Holds strategies and what judges them.
+
+    Args:
+        config: the audit, with its data root found.
+    """
+
+    def __init__(self, config: AuditConfig) -> None:
+        vocabulary = load_pairs(config.corpus, config.data_root).vocabulary
+        shared = audit_resources(config, vocabulary)
+        self.seed, self.lexicon, self.known = config.seed, shared.lexicon, frozenset(vocabulary.words)
+        self.common = usual_words(vocabulary, vocabulary)
+        self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
+        self.likelihood, self.entailment = likelihood_model(config, shared), entailment_model(config)
+
+    def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
+        """One row per example."""
+        touched: list[list[TouchedUtterance]] = [[] for _ in shard.items]
+        for strategy in self.strategies:
+            for found, example, after in zip(touched, shard.items, perturbed_contexts(strategy, shard, self.seed), strict=True):
+                found += touched_utterances(strategy.name, example.context, after)
+        for found, key in zip(touched, shard.keys, strict=True):
+            found += self._random_words(key, found)
+        judged = iter(self._judged([each for found in touched for each in found]))
+        return [self._row(example, [next(judged) for _ in found]) for example, found in zip(shard.items, touched, strict=True)]
+
+    def _row(self, example: Example, touched: list[dict[str, Any]]) -> dict[str, Any]:
+        lengths = [len(words) for turn in example.context for words in turn if words]
+        return ok_row(example.key, audit_seed(self.seed, example.key)) | {
+            "context": format_turns(example.context),
+            "num_utterances": len(lengths),
+            "num_words": sum(lengths),
+            "touched": touched,
+        }
+
+    def _random_words(self, key: str, touched: Sequence[TouchedUtterance]) -> Iterator[TouchedUtterance]:
+        """The control: random words in the utterances that strategies touched."""
+        rng = stream(self.seed, "audit control", key)
+        for place in sorted({each.place for each in touched}):
+            there = [each for each in touched if each.place == place]
+            like = there[int(rng.integers(len(there)))]
+            words = list(like.before)
+            number = min(len(words), num_changed(_spans(like)))
+            for chosen in sorted(rng.permutation(len(words))[:number].tolist()):
+                drawn = int(rng.integers(len(self.common)))
+                # A word is not replaced by itself.
+                words[chosen] = self.common[drawn - (self.common[drawn] == words[chosen])]
+            if number:
+                yield TouchedUtterance(CONTROL, place, like.before, tuple(words))
+
+    def _judged(self, touched: Sequence[TouchedUtterance]) -> Iterator[dict[str, Any]]:
+        """The entries of the column `touched`."""
+        utterances = sorted({words for each in touched for words in (each.before, each.after)})
+        tags = dict(zip(utterances, self.lexicon.tag_all(utterances), strict=True))
+        scores = self.likelihood.log_probabilities(utterances)
+        nats = {words: -float(found.sum()) for words, found in zip(utterances, scores, strict=True)}
+        signs = {words: signals(words, tags[words], self.known) for words in utterances}
+        for each, kept in zip(touched, self._kept(touched), strict=True):
+            found = _spans(each)
+            replaced, retagged = _retagged(found, tags[each.before], tags[each.after])
+            yield {
+                "strategy": each.strategy,
+                "place": each.place,
+                "before": " ".join(each.before),
+                "after": " ".join(each.after),
+                "num_changed": num_changed(found),
+                "nats_before": nats[each.before],
+                "nats_after": nats[each.after],
+                "num_replaced": replaced,
+                "num_retagged": retagged,
+                "signals_before": signs[each.before],
+                "signals_after": signs[each.after],
+                "kept": kept,
+            }
+
+    def _kept(self, touched: Sequence[TouchedUtterance]) -> Sequence[bool | None]:
+        """Whether each utterance follows from the other one, both as people write them."""
+        if self.entailment is None or not touched:
+            return [None] * len(touched)
+        before, after = ([detokenise(getattr(each, side)) for each in touched] for side in ("before", "after"))
+        both = zip(self.entailment.follows(before, after), self.entailment.follows(after, before), strict=True)
+        return [there and back for there, back in both]
+
+
+def touched_utterances(strategy: str, before: Turns, after: Turns) -> Iterator[TouchedUtterance]:
+    """The utterances that differ between a context and what a strategy made of it."""
+    pairs = zip(chain.from_iterable(before), chain.from_iterable(after), strict=True)
+    return (TouchedUtterance(strategy, place, old, new) for place, (old, new) in enumerate(pairs) if old != new)
+
+
+def _spans(touched: TouchedUtterance) -> list[Span]:
+    return spans(((touched.before,),), ((touched.after,),))
+
+
+def _retagged(found: Sequence[Span], before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+    """Words that were replaced one by one, and those of them whose tag is another."""
+    replaced = changed = old = new = 0
+    for span in found:
+        if span.kind is ChangeKind.REPLACED and len(span.before) == len(span.after):
+            replaced += len(span.before)
+            sides = zip(before[old : old + len(span.before)], after[new : new + len(span.after)], strict=True)
+            changed += sum(tag != other for tag, other in sides)
+        old, new = old + len(span.before), new + len(span.after)
+    return replaced, changed
+
 
 SHEET, LABELS_FOLDER = "sheet.csv", "labels"
 """What a person labels, and where the run keeps what came back, a file for each labeller."""
@@ -159,7 +469,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
 
     def work(self, run: RunFolder, prepared: PreparedAudit, reporter: Reporter) -> PreparedAudit:
         items = {example.key: example for example in prepared.examples}
-        work_off(run, Auditing(prepared.config), items, prepared.config, reporter, "perturbing contexts and reading them")
+        run_items(run, AuditTask(prepared.config), items, prepared.config, reporter, "perturbing contexts and reading them")
         return prepared
 
     def measure(self, run: RunFolder, found: PreparedAudit) -> Summary:

@@ -1,19 +1,196 @@
-"""What evaluations and audits of perturbations are asked for: their configurations."""
+"""What evaluations and audits of perturbations are asked for: their configurations.
+
+What an evaluation under perturbations says of a reply: F1 of activities and entities, likeness to the reply before.
+
+The measures themselves are in `engine/perturb/metrics/activity.py` and `similarity.py`; here they are opened, and asked
+once for what occurs often, as short replies do.
+
+The rows of evaluations and of audits: an example each, with what strategies made of its context.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
+import pyarrow as pa
+
+from parley.engine.core.runs.parts import ANSWERED, list_of, with_base
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.verbs.export import FlatRows, Line, Row
 from parley.engine.core.verbs.sharded import ShardedConfig
 from parley.engine.perturb import catalogue
-from parley.engine.perturb.settings import PerturbSettings
-from parley.envs.core.config import check
-from parley.envs.core.ranges import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.metrics.activity import (
+    ActivityExtractor,
+    average_similarity,
+    f1,
+    read_activity_tables,
+    reference_metrics,
+    sentence_bleu,
+)
+from parley.engine.perturb.strategies.stopwords import SIGNALS
+from parley.engine.perturb.strategy import PerturbSettings
+from parley.envs.core.config import Configuration, NumItems, NumItemsOrAll, PositiveFloat, PositiveInt, check
 from parley.envs.core.storage.uris import HUGGING_FACE
+from parley.envs.corpora.arrow import data_root
+from parley.envs.corpora.pairs.turns import Turn, Turns
 from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.settings import ChatReplying
-from parley.policies.core.decoders import GREEDY, DecoderSettings
+from parley.policies.core.responder import GREEDY, DecoderSettings, Responder
+
+_REMEMBERED = 1 << 16
+
+
+class Activities:
+    """F1 of activities and entities.
+
+    Args:
+        extractor: reads them off replies.
+    """
+
+    def __init__(self, extractor: ActivityExtractor) -> None:
+        self.extract = lru_cache(_REMEMBERED)(extractor.extract)
+
+    @classmethod
+    def open(cls, resources: Resources) -> Activities:
+        """The tables of the data root, and the tagger of the lexicon.
+
+        Raises:
+            DataError: the tables or the tagger are not there; says how to get them.
+        """
+        return cls(ActivityExtractor(read_activity_tables(data_root(resources.data_root)), resources.lexicon.tag))
+
+    def f1(self, reply: Turn, truth: Turn) -> tuple[float | None, float | None]:
+        """Of activities and of entities, 0 to 1; None where the truth does not count."""
+        return f1(self.extract(reply), self.extract(truth))
+
+    def references(self, truths: Sequence[Turn]) -> dict[str, Estimate]:
+        """What constant replies and the truths themselves score."""
+        return reference_metrics([self.extract(truth) for truth in truths])
+
+
+def likeness(responder: Responder, before: Sequence[Turns], after: Sequence[Turns]) -> list[float | None]:
+    """Cosines of the mean embeddings of texts, as a model perceives them.
+
+    Args:
+        responder: the model.
+        before: contexts, or replies as contexts of one turn.
+        after: as many, to be compared with them.
+
+    Returns:
+        -1 to 1; None where the model knows no word of the text before, or shows no embeddings.
+    """
+    if not hasattr(responder, "vectors"):
+        return [None] * len(before)
+    return average_similarity([_words(turns) for turns in before], [_words(turns) for turns in after], responder.vectors)
+
+
+@lru_cache(_REMEMBERED)
+def bleu(before: Turn, after: Turn) -> float:
+    """BLEU of a reply against the one before, over the words of all utterances, 0 to 1."""
+    return sentence_bleu(_words((after,)), _words((before,)))
+
+
+def _words(turns: Turns) -> list[str]:
+    return [word for turn in turns for utterance in turn for word in utterance]
+
+
+_PERTURBATION = pa.struct(
+    [
+        # A strategy, the context that it made (a line as `parley.envs.corpora.pairs.turns.format_turns` writes it), whether
+        # that is another one, and how many words were changed.
+        pa.field("strategy", pa.string()),
+        pa.field("text", pa.string()),
+        pa.field("changed", pa.bool_()),
+        pa.field("num_changed", pa.int64()),
+    ]
+)
+_REPLY = pa.struct(
+    [
+        # Who replied ("base", or what it was trained against), to the context of which strategy, "" for the clean one.
+        pa.field("model", pa.string()),
+        pa.field("strategy", pa.string()),
+        pa.field("reply", pa.string()),
+        *ANSWERED,
+        # F1 (0 to 1) against the truth; null where the truth does not count, or there are no tables of activities.
+        pa.field("activity_f1", pa.float64()),
+        pa.field("entity_f1", pa.float64()),
+        # Against the clean context and the same model's reply to it, null for that reply itself: cosines of the model's mean
+        # embeddings, BLEU of the reply, whether it is the same, word by word; null where either answer is no reply.
+        pa.field("context_similarity", pa.float64()),
+        pa.field("reply_similarity", pa.float64()),
+        pa.field("bleu", pa.float64()),
+        pa.field("same", pa.bool_()),
+    ]
+)
+ROBUSTNESS = with_base(
+    [
+        # What was said before and what followed, lines as `parley.envs.corpora.pairs.turns.format_turns` writes them.
+        pa.field("context", pa.string()),
+        pa.field("truth", pa.string()),
+        pa.field("perturbations", list_of(_PERTURBATION)),
+        pa.field("replies", list_of(_REPLY)),
+    ]
+)
+"""One example of a dialogue corpus per row: its context perturbed, and what models reply to it before and after."""
+
+
+def _replied_lines(row: Row) -> Iterator[Line]:
+    clean = {"text": row["context"], "changed": False, "num_changed": 0}
+    made = {each["strategy"]: each for each in row["perturbations"]}
+    about = {name: row[name] for name in ("context", "truth")}
+    yield from (about | made.get(reply["strategy"], clean) | reply for reply in row["replies"])
+
+
+REPLIES = FlatRows(
+    with_base(
+        [
+            # As in `ROBUSTNESS`: the clean context and what followed it; what was replied to "text" under "strategy".
+            *(ROBUSTNESS.field(name) for name in ("context", "truth")),
+            *_REPLY,
+            *(field for field in _PERTURBATION if field.name != "strategy"),
+        ]
+    ),
+    _replied_lines,
+)
+"""Of `ROBUSTNESS` one reply of one model per line."""
+
+_SIGNALS = pa.struct([pa.field(name, pa.int64()) for name in SIGNALS])
+_TOUCHED = pa.struct(
+    [
+        # A strategy and an utterance that it changed: which of the context's, from 0, its words before and after, how many of
+        # them changed.
+        pa.field("strategy", pa.string()),
+        pa.field("place", pa.int64()),
+        pa.field("before", pa.string()),
+        pa.field("after", pa.string()),
+        pa.field("num_changed", pa.int64()),
+        # Negative log-likelihood in nats of the words and their end, under the language model.
+        pa.field("nats_before", pa.float64()),
+        pa.field("nats_after", pa.float64()),
+        # Words that were replaced one by one, and how many of those have another part of speech now.
+        pa.field("num_replaced", pa.int64()),
+        pa.field("num_retagged", pa.int64()),
+        # How often each sign of broken English stands in it.
+        pa.field("signals_before", _SIGNALS),
+        pa.field("signals_after", _SIGNALS),
+        # Whether each utterance follows from the other one; null where no model was asked.
+        pa.field("kept", pa.bool_()),
+    ]
+)
+AUDIT = with_base(
+    [
+        # A line as `parley.envs.corpora.pairs.turns.format_turns` writes it, its utterances that hold a word, and their words.
+        pa.field("context", pa.string()),
+        pa.field("num_utterances", pa.int64()),
+        pa.field("num_words", pa.int64()),
+        pa.field("touched", list_of(_TOUCHED)),
+    ]
+)
+"""One context of a dialogue corpus per row, with every utterance that a strategy changed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,32 +2,212 @@
 
 Models travel as names: a checkpoint is memory-mapped by whoever loads it, and a model of a user's own is a file of Python.
 On a cluster both must lie under the same paths on every machine.
+
+What is perturbed: the examples of a corpus that are chosen, strategies that are ready, and what they make of the examples.
+
+What a strategy draws for an example is named by the seed, the strategy and the example, so an audit reads the very contexts
+that an evaluation of the same seed asks models about.
+
+Splits of a corpus made into lessons: each example perturbed by one of the strategies.
+
+Choices:
+  * # Paper: silent about how strategies are mixed. Ours: each example meets one of them, drawn by its key.
+  * # Released: perturbed afresh in every epoch. Ours: once, from a seed of the example, because a tagger costs more than a
+    step of training; `random-swap` alone would be cheap.
+  * What a strategy cannot change is learned as it is, and counted.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from parley.engine.core.ray.worker import Shard
 from parley.engine.core.verbs.checkpoints import absolute_name, located, require_checkpoint
+from parley.engine.core.verbs.job import Reporter, drawn
 from parley.engine.perturb import catalogue
-from parley.engine.perturb.metrics.robustness import BASE, BESIDE
-from parley.engine.perturb.metrics.table_9 import ModelSize
-from parley.engine.perturb.verbs.config import RobustnessConfig
-from parley.engine.perturb.verbs.lessons import NONE
-from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.metrics.table import BASE, BESIDE, CONTROL, ModelSize
+from parley.engine.perturb.strategy import Expectation, Strategy
+from parley.engine.perturb.verbs.config import PerturbedConfig, RobustnessConfig
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.core.storage.uris import display_path
-from parley.envs.corpora.pairs.turns import EOT
+from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs
+from parley.envs.corpora.pairs.contexts import examples
+from parley.envs.corpora.pairs.turns import EOT, Example, Turns
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.policies.core.decoders import GREEDY, DecoderSettings
-from parley.policies.core.responder import require_decoder
-from parley.policies.core.stored import stored_kind
+from parley.policies.core.responder import GREEDY, DecoderSettings, require_decoder, stored_kind
 
 if TYPE_CHECKING:
+    from parley.policies.core.margin import AdversarialExample
     from parley.policies.core.responder import TrainableResponder
+
+
+def perturbation_seed(seed: int, strategy: str, key: str) -> int:
+    """The seed of what a strategy does to an example, by the master seed, the strategy's name and the example's key."""
+    return derive_seed(seed, "perturb", strategy, key)
+
+
+def perturbed_contexts(strategy: Strategy, shard: Shard[Example], seed: int) -> list[Turns]:
+    """What a strategy makes of the contexts of a shard, in their order; `seed` is the master seed."""
+    contexts = [example.context for example in shard.items]
+    return strategy.perturb(contexts, [perturbation_seed(seed, strategy.name, key) for key in shard.keys])
+
+
+def tell_of_left_out(config: PerturbedConfig, reporter: Reporter) -> None:
+    """Says which strategies of a group are left out, and which lexicon answers."""
+    for name in config.left_out:
+        reporter.say(f"{name} is left out: it needs a paraphraser (--set perturb.paraphraser=RUN of parley train paraphraser)")
+    if config.perturb.lexicon == "built-in":
+        from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
+
+        reporter.say(ANNOUNCEMENT)
+
+
+def tried(config: PerturbedConfig, shared: Resources, example: Example) -> list[Strategy]:
+    """The strategies, each tried once, because lexicons and networks open when they are first asked.
+
+    Raises:
+        ConfigError: two of them bear the same name, there is none of a name, or one needs a setting that is not given.
+        DataError: what one leans on is not there.
+    """
+    strategies = catalogue.build(config.strategy_names, config.perturb, shared)
+    names = [strategy.name for strategy in strategies]
+    if len(set(names)) < len(names):
+        raise ConfigError("two strategies bear the same name", got=", ".join(names), fix="rename yours, or name one of them")
+    for strategy in strategies:
+        perturbed_contexts(strategy, Shard("", (example.key,), (example,)), config.seed)
+    return strategies
+
+
+def chosen_examples(config: PerturbedConfig, name: str, turns: int, reporter: Reporter) -> tuple[list[Example], PairCorpus]:
+    """The examples of a corpus, at least one, and the corpus with every word.
+
+    Args:
+        config: which of them, its data root found.
+        name: of the corpus.
+        turns: the most turns of a context.
+        reporter: who is told when contexts are shorter.
+
+    Raises:
+        DataError: the corpus cannot be read, or has no example.
+    """
+    corpus = load_pairs(name, config.data_root, every_word=True)
+    found = examples(corpus, config.split, turns, config.contexts.min_turns)
+    if not len(found):
+        raise DataError(
+            f"the {config.split} split has no example with a context of {config.contexts.min_turns} turns or more",
+            where=name,
+            got=f"{len(corpus.splits[config.split]):,} pairs",
+            fix="name another --split or --corpus, or lower contexts.min_turns",
+        )
+    chosen = drawn(found, config.limit, config.seed, name)
+    if turns > 1 and all(len(example.context) == 1 for example in chosen):
+        reporter.say(f"the dialogues of {name} have one turn of context; {turns} could be read")
+    return chosen, corpus
+
+
+RANDOM_SOURCE = "random-source"
+"""The sanity check: contrasts that are contexts of other examples, drawn at random."""
+NONE = CONTROL
+"""The control: as many steps on contexts as they were recorded."""
+_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class AdversarialSplit:
+    """A split as lessons, those of one strategy after those of another.
+
+    Args:
+        should_not_change: replies to be learned from perturbed contexts.
+        should_change: replies to be learned from recorded contexts, with contrasts where there is one.
+        met: examples by the strategy that they met.
+        untouched: those of them that it could not change.
+    """
+
+    should_not_change: Sequence[AdversarialExample]
+    should_change: Sequence[AdversarialExample]
+    met: Counter[str]
+    untouched: Counter[str]
+
+    @property
+    def lessons(self) -> Sequence[AdversarialExample]:
+        """All of them."""
+        return [*self.should_not_change, *self.should_change]
+
+
+class RandomSource:
+    """Contexts of other examples, drawn uniformly; how long they are and where turns end is not kept.
+
+    Args:
+        contexts: to draw from.
+    """
+
+    name = RANDOM_SOURCE
+    expectation = Expectation.SHOULD_CHANGE
+
+    def __init__(self, contexts: Sequence[Turns]) -> None:
+        self._contexts = contexts
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """As many drawn contexts."""
+        return [self._contexts[int(stream(seed, self.name).integers(len(self._contexts)))] for seed in seeds]
+
+
+class AsRecorded:
+    """Contexts as they are."""
+
+    name = NONE
+    expectation = Expectation.SHOULD_NOT_CHANGE
+
+    def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
+        """The same contexts."""
+        return list(contexts)
+
+
+def make_lessons(
+    examples: Sequence[Example], strategies: Sequence[Strategy], seed: int, reporter: Reporter, title: str
+) -> AdversarialSplit:
+    """Perturbs a split.
+
+    Args:
+        examples: of the split.
+        strategies: that may be met.
+        seed: master seed.
+        reporter: is told how far it is.
+        title: of this piece of work.
+    """
+    from parley.policies.core.margin import AdversarialExample
+
+    drawn = [int(stream(seed, "strategy", example.key).integers(len(strategies))) for example in examples]
+    met: Counter[str] = Counter()
+    untouched: Counter[str] = Counter()
+    should_not_change: list[AdversarialExample] = []
+    should_change: list[AdversarialExample] = []
+    reporter.stage(title, len(examples), "examples")
+    done = 0
+    for number, strategy in enumerate(strategies):
+        own = [example for example, choice in zip(examples, drawn, strict=True) if choice == number]
+        for start in range(0, len(own), _BLOCK):
+            block = own[start : start + _BLOCK]
+            seeds = [perturbation_seed(seed, strategy.name, example.key) for example in block]
+            for example, context in zip(block, strategy.perturb([each.context for each in block], seeds), strict=True):
+                touched = context != example.context
+                untouched[strategy.name] += not touched
+                if strategy.expectation is Expectation.SHOULD_NOT_CHANGE:
+                    should_not_change.append(AdversarialExample(context, example.reply))
+                else:
+                    should_change.append(AdversarialExample(example.context, example.reply, context if touched else None))
+            done += len(block)
+            reporter.advance(done)
+        met[strategy.name] += len(own)
+    return AdversarialSplit(should_not_change, should_change, met, untouched)
+
 
 ADVERSARIAL = "adversarial"
 """Role in the provenance of models that were trained against perturbations."""
@@ -40,7 +220,7 @@ NUM_COMMON = 1000
 
 
 @dataclass(frozen=True)
-class AskedModel:
+class ModelSpec:
     """One model that is asked.
 
     Args:
@@ -59,7 +239,7 @@ class AskedModel:
 
 
 @dataclass(frozen=True)
-class AskedModels:
+class ModelSpecs:
     """What is asked, and what contexts may be made of.
 
     Args:
@@ -71,7 +251,7 @@ class AskedModels:
         sizes: of the base and what stands beside it, by label; empty where nothing does.
     """
 
-    models: tuple[AskedModel, ...]
+    models: tuple[ModelSpec, ...]
     turns: int
     vocabulary: PairVocabulary | None
     corpus: str
@@ -103,7 +283,7 @@ def usual_words(vocabulary: PairVocabulary, corpus: PairVocabulary) -> tuple[str
     return plain_words(vocabulary if vocabulary.merges is None else corpus)[:NUM_COMMON]
 
 
-def open_models(config: RobustnessConfig) -> AskedModels:
+def open_models(config: RobustnessConfig) -> ModelSpecs:
     """Finds the models and makes sure that they can be asked the same.
 
     Raises:
@@ -119,20 +299,20 @@ def open_models(config: RobustnessConfig) -> AskedModels:
         if config.trained or config.beside:
             fix = "leave out --trained and --beside, or name the run of a model that parley train seq2seq or vhred made"
             raise ConfigError("a model that is not Parley's has no others beside it", got=config.model, fix=fix)
-        base = AskedModel(BASE, absolute_name(config.model))
+        base = ModelSpec(BASE, absolute_name(config.model))
         own = load_responder(base.name, config.chat.on(config.device))
         require_decoder(own, decoder, config.model)
-        return AskedModels((base,), getattr(own, "turns", OWN_TURNS), None, "", decoder)
+        return ModelSpecs((base,), getattr(own, "turns", OWN_TURNS), None, "", decoder)
     folder = require_checkpoint(config.model, "--model", "parley train seq2seq").absolute()
     responder = cast("TrainableResponder", load_responder(folder))
     require_decoder(responder, decoder, config.model)
     turns = responder.turns
     vocabulary = PairVocabulary.load(folder / "vocabulary.json")
-    found = [AskedModel(BASE, display_path(folder))]
+    found = [ModelSpec(BASE, display_path(folder))]
     sizes = {}
     if config.beside:
         other = require_checkpoint(config.beside, "--beside", "parley train seq2seq").absolute()
-        found.append(AskedModel(BESIDE, display_path(other)))
+        found.append(ModelSpec(BESIDE, display_path(other)))
         second = cast("TrainableResponder", load_responder(other))
         require_decoder(second, decoder, config.beside)
         sizes = {BASE: _size(folder, responder), BESIDE: _size(other, second)}
@@ -146,7 +326,7 @@ def open_models(config: RobustnessConfig) -> AskedModels:
             fix = "name one of them; evaluate the other in a run of its own"
             raise ConfigError("two models of --trained were trained against the same", got=label, fix=fix)
     corpus = provenance(folder).get("corpus")
-    return AskedModels(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder, sizes)
+    return ModelSpecs(tuple(found), turns, vocabulary, corpus if isinstance(corpus, str) else "", decoder, sizes)
 
 
 def _size(folder: Path, responder: TrainableResponder) -> ModelSize:
@@ -170,7 +350,7 @@ def provenance(folder: Path) -> Mapping[str, Any]:
     return origin
 
 
-def _trained(name: str, base: str, vocabulary: PairVocabulary) -> AskedModel:
+def _trained(name: str, base: str, vocabulary: PairVocabulary) -> ModelSpec:
     folder = require_checkpoint(name, "--trained", "parley train adversarial")
     words = PairVocabulary.load(folder / "vocabulary.json")
     if words.digest != vocabulary.digest:
@@ -189,7 +369,7 @@ def _trained(name: str, base: str, vocabulary: PairVocabulary) -> AskedModel:
             fix=f"parley train adversarial --model {base} makes one",
         )
     against = tuple(map(str, about["strategies"]))
-    return AskedModel(label_of(against), display_path(folder.absolute()), against)
+    return ModelSpec(label_of(against), display_path(folder.absolute()), against)
 
 
 def label_of(against: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """Reranking-RL: `parley train reranking` (Niu & Bansal 2018, arXiv 1809.02079, section 2.1).
 
-The loss is in `policies/core/reranking.py`.
+The loss is in `policies/core/margin.py`.
 
 A response model goes on from its checkpoint by likelihood and by a reward for replies that other contexts would not call forth.
 The reward can be gamed: by rare words, by length, by nonsense. So what replies look like is measured before the training and
@@ -25,25 +25,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.replies import distinct
-from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean_count, ratio_of_sums
-from parley.engine.core.stats.training import RECORDED, RERANKING
+from parley.engine.core.stats.known import RECORDED, RERANKING
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, distinct, mean_count, ratio_of_sums
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.supervised import EPOCHS
-from parley.engine.perturb.lexicon.ngrams import NGrams
-from parley.engine.perturb.verbs.continued import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
+from parley.engine.perturb.lexicon.tagger import NGrams
+from parley.engine.perturb.verbs.adversarial import Continued, ContinuedConfig, ContinuedJob, Further, fine_tuning, open_model
 from parley.engine.perturb.verbs.models import RERANKED
-from parley.envs.core.ranges import PositiveInt
+from parley.envs.core.config import PositiveInt
 from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.arrow import root_words
 from parley.envs.corpora.pairs.turns import Turn, turn_of, turn_words
 from parley.envs.corpora.pairs.vocabulary import UNK, PairVocabulary
-from parley.envs.corpora.root import root_words
-from parley.policies.core.reranking_settings import RerankingSettings
+from parley.policies.core.settings import RerankingSettings
 
 if TYPE_CHECKING:
-    from parley.engine.perturb.verbs.audit_worker import LikelihoodModel
-    from parley.policies.core.fitting.fit import Epoch
-    from parley.policies.core.reranking import ExamplesByContext, Watched
+    from parley.engine.perturb.verbs.audit import LikelihoodModel
+    from parley.policies.core.fitting.loop import Epoch
+    from parley.policies.core.margin import ExamplesByContext, Watched
 
 COMMON_SHARE = 0.95
 """Words that make so much of the training replies are not rare."""
@@ -178,7 +177,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
 
     def prepare(self, config: TrainRerankingConfig, path: Path, reporter: Reporter) -> Rewarding:
         """The model, the dialogues and what judges replies."""
-        from parley.engine.perturb.verbs.audit_worker import language_model
+        from parley.engine.perturb.verbs.audit import language_model
 
         found = open_model(config)
         likelihood = language_model(config.lm, found["corpus"], config.device, config.fit.batch_size) if config.lm else None
@@ -187,7 +186,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, Rewarding]):
 
     def further(self, run: RunFolder, prepared: Rewarding, reporter: Reporter) -> Further:
         """Likelihood and a reward for replies that other contexts would not call forth; what replies look like is watched."""
-        from parley.policies.core.reranking import ExamplesByContext, RerankingObjective
+        from parley.policies.core.margin import ExamplesByContext, RerankingObjective
 
         config, responder, judge = prepared.config, prepared.responder, prepared.judge
         network: Any = responder.model

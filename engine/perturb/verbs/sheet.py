@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from parley.engine.core.runs.schemas import OK
+from parley.engine.core.runs.parts import OK
 from parley.engine.perturb.metrics.audit import CONTROL
-from parley.engine.perturb.strategies.changes import Span, bracketed, spans
+from parley.engine.perturb.strategies.texts import Span, bracketed, spans
 from parley.envs.core.errors import DataError
 from parley.envs.core.registry import nearest
 from parley.envs.core.seeds import stable_hash
@@ -65,7 +65,7 @@ def drawn_lines(rows: Iterable[Mapping[str, Any]], strategies: Sequence[str], nu
     """The lines that are drawn of each strategy, by key; in the order of the strategies, shuffled within each.
 
     Args:
-        rows: of `parley.engine.perturb.verbs.rows.AUDIT`, in any order; looked at once.
+        rows: of `parley.engine.perturb.verbs.config.AUDIT`, in any order; looked at once.
         strategies: their names.
         num: lines of each, as far as there are so many.
         seed: decides which.

@@ -10,26 +10,89 @@ The ranker is a black box: a query is one context and candidate scored. The scor
 stand in every table, and are no queries; what is asked twice counts once. What comes of an example depends on its group, its
 seed and the composition alone, whoever shares its batches: draws are its own, and scores that differ by less than what a batch
 does to a network are equal (`goals.TOLERANCE`). So an example that was interrupted is begun again, and gives the same.
+
+In which order edits are tried.
+
+A method is a generator: it yields drafts to ask about (`Asked`) and is sent how close each comes to the goal, higher is closer
+(`RankGoal.margin`). It knows neither budgets nor batches, and is closed when the goal is reached or the budget is spent. So
+what it asks first does not depend on the budget, and one trace tells the success at every smaller one.
+
+    ImportanceGreedy   words that matter most first, each by its best edit (Jin et al. 2020, "Is BERT really robust?")
+    EditBeam           all edits of the best few drafts, edit after edit
+    RandomEdits        the baseline
+    SlopeGreedy        what a ranker's own gradient points to (Ebrahimi et al. 2018, "HotFlip")
+    FixedRule          a rule of `engine/perturb/replies`: one query
+
+GASLITE and its controls stand in `gaslite.py`. One's own needs `steps`; one that looks into the ranker says so by `needs`
+(`inside.py`), one that puts words behind the reply and edits none of its own by `appends = True`.
+
+One example's search: counts what its method asks, ends it in time, and remembers what came closest to the goal.
+
+GASLITE: words of an encoder's whole vocabulary behind a reply, found by its gradient; and its two controls.
+
+Source: Ben-Tov & Sharif 2024, "GASLITEing the Retrieval" (arXiv 2412.20953), and the sizes of its released code.
+
+    x <- L random words behind the reply
+    repeat until the budget is spent:
+        S_LV <- mean of the slopes at x and at G - 1 texts that are x with one random word at one random place
+        for each of P random places of x, one after the other:
+            list <- the C words of highest S at that place with which the text is still read as one token for each word
+            x <- the best of x and of x with a word of the list there, by exact scores
+
+The slopes are taken once for all places of a step; averaged, they say more about texts that are some words away. As elsewhere
+they are no queries and are counted beside them, one for each of the G texts; each text of a list is a query.
+
+    Gaslite       as above
+    RandomSteps   the same steps from the best text so far, lists drawn at random: what is above it is owed to the gradient
+    RandomWords   L fresh random words for each query: what RandomSteps is above it is owed to going on from the best text
+
+# Paper: a passage is found for many queries of users, by the mean of their vectors. Ours: for one context, which is what a
+#   reply is scored in; the search ends as soon as the reply is where the goal wants it.
+# Released code: L = 100, G = 50, P = 20, C = 128, some 2,500 texts a step. Ours: 10, 10, 5, 10 unless `settings.GasliteSizes`
+#   says otherwise, 50 texts a step, for budgets of some hundred queries.
+# Released code: x begins as text that a language model wrote. Ours: as random words, so that no second model is needed.
+# Released code: half of a list is drawn from the words that follow those of highest slope. Ours: the highest alone.
+# Released code: the slopes of a text have length 1 at each place before they are averaged, and places of a step come from left
+#   to right. Ours: slopes as they are, in which steep texts weigh more, and places in the order in which they are drawn.
+# Released code: 30 steps. Ours: until the budget is spent, or nothing new is left.
+# Paper: any token may enter that survives in its text. Ours: tokens that are words by themselves (no pieces of words, no
+#   special tokens), for rows, marks and other rankers know replies as words; the whole text is checked, too.
+# Released code: a list loses what does not survive. Ours: words that follow take their places, as far as `_LOOKED` lists go.
+
+    L words appended (`Case.edits`), V words of the vocabulary
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from parley.engine.perturb.strategies.flat import FlatContexts
-from parley.engine.ranking.attacks.case import Case
-from parley.engine.ranking.attacks.constraints import AtMostWords, Constraint, NoOtherCandidate
-from parley.engine.ranking.attacks.drafts import Draft
-from parley.engine.ranking.attacks.goals import RankGoal, tolerance
-from parley.engine.ranking.attacks.methods import AttackMethod, ImportanceGreedy
-from parley.engine.ranking.attacks.model_access import Inside, Need
-from parley.engine.ranking.attacks.moves import BY_NAME, EditMove
-from parley.engine.ranking.attacks.outcomes import AttackOutcome
-from parley.engine.ranking.attacks.search import CaseSearch
+from parley.engine.perturb.replies.settings import CAREFUL
+from parley.engine.perturb.strategies.texts import FlatContexts
+from parley.engine.ranking.attacks.cases import (
+    BY_NAME,
+    NEW,
+    SLOPES,
+    VOCABULARY,
+    AtMostWords,
+    AttackOutcome,
+    Case,
+    Change,
+    Constraint,
+    Draft,
+    EditMove,
+    Inside,
+    NoOtherCandidate,
+    Requirement,
+    Status,
+    TracePoint,
+)
+from parley.engine.ranking.attacks.goals import RankGoal, falling, tolerance
 from parley.engine.ranking.attacks.settings import MOVES
 from parley.engine.ranking.metrics.searched import REACHED_REASON
 from parley.envs.core.config import check
@@ -41,7 +104,417 @@ from parley.policies.ranking.ranker import Ranker, UnscoredError, compared_outco
 
 if TYPE_CHECKING:
     from parley.engine.perturb.replies.language import ReplyLanguage, Tagged
-from parley.engine.perturb.replies.settings import CAREFUL
+    from parley.engine.perturb.replies.shapes import Rule
+
+
+DRAWS = 16
+"""Random drafts that are asked about at a time."""
+PATIENCE = 10
+"""Times in a row that nothing new is drawn before there is nothing left."""
+
+
+class Asked(NamedTuple):
+    """Drafts that a method asks about.
+
+    Args:
+        drafts: in the order in which they count as queries.
+        may_succeed: whether one of them may be the attack's result; not where words are erased to see what they matter.
+    """
+
+    drafts: Sequence[Draft]
+    may_succeed: bool = True
+
+
+Steps = Generator[Asked, np.ndarray, None]
+"""Yields drafts, is sent their margins (drafts,) float64."""
+
+
+class AttackMethod(Protocol):
+    """An order in which edits are tried."""
+
+    def steps(self, case: Case) -> Steps:
+        """Searches for one example; all draws come from `case.rng`."""
+
+
+@dataclass(frozen=True)
+class ImportanceGreedy:
+    """Words in falling order of what erasing them does; each gets its best edit, if that comes closer to the goal."""
+
+    def steps(self, case: Case) -> Steps:
+        """See `AttackMethod`."""
+        draft, margin = case.original, case.margin
+        for source in (yield from _by_importance(case)):
+            place = draft.place_of(source)
+            drafts = [] if place is None else case.proposals(draft, [place])
+            if drafts:
+                margins = yield Asked(drafts)
+                best = falling(margins, case.tolerance)[0]
+                if margins[best] > margin + case.tolerance:
+                    draft, margin = drafts[best], margins[best]
+
+
+@dataclass(frozen=True)
+class EditBeam:
+    """All edits of a few drafts, of which the best few go on, closer to the goal or not.
+
+    Args:
+        beams: how many go on.
+    """
+
+    beams: int = 4
+
+    def steps(self, case: Case) -> Steps:
+        """See `AttackMethod`; edits of words that matter come first, for small budgets end within a step."""
+        order = yield from _by_importance(case)
+        beam = [case.original]
+        while beam:
+            found: dict[Utterance, Draft] = {}
+            for draft in beam:
+                places = [place for source in order if (place := draft.place_of(source)) is not None]
+                for each in case.proposals(draft, places):
+                    found.setdefault(each.words, each)
+            drafts = list(found.values())
+            margins = yield Asked(drafts)
+            beam = [drafts[i] for i in falling(margins, case.tolerance)[: self.beams]]
+
+
+@dataclass(frozen=True)
+class RandomEdits:
+    """Drafts of one edit or more, by moves, places and words at random; an edit that is not allowed is left out."""
+
+    def steps(self, case: Case) -> Steps:
+        """See `AttackMethod`."""
+        seen, idle = {case.original.words}, 0
+        while idle < PATIENCE:
+            drafts = [draft for draft in self._drawn(case) if draft.words not in seen]
+            seen.update(draft.words for draft in drafts)
+            idle = 0 if drafts else idle + 1
+            yield Asked(drafts)
+
+    def _drawn(self, case: Case) -> list[Draft]:
+        """Distinct drafts, all allowed; drawn side by side, so that constraints are asked about many at once."""
+        drafts = [case.original] * DRAWS
+        num_edits = case.rng.integers(1, case.edits + 1, size=DRAWS).tolist()
+        for number, of_lanes in enumerate(case.rng.random((case.edits, DRAWS, 3)).tolist()):
+            lanes = [lane for lane in range(DRAWS) if number < num_edits[lane]]
+            drawn = [(lane, self._edited(case, drafts[lane], of_lanes[lane])) for lane in lanes]
+            after = {lane: draft for lane, draft in drawn if draft is not None}
+            allowed = {id(draft) for draft in case.allowed(list(after.values()))}
+            for lane, draft in after.items():
+                drafts[lane] = draft if id(draft) in allowed else drafts[lane]
+        return list({draft.words: draft for draft in drafts}.values())
+
+    def _edited(self, case: Case, draft: Draft, shares: Sequence[float]) -> Draft | None:
+        """The draft after an edit that three uniform numbers choose; None where the move finds nothing to do at the place."""
+        move, place = case.moves[int(shares[0] * len(case.moves))], int(shares[1] * (len(draft.words) + 1))
+        changes = list(move.changes(case, draft, place))
+        return draft.after(changes[int(shares[2] * len(changes))]) if changes else None
+
+
+@dataclass(frozen=True)
+class SlopeGreedy:
+    """One replaced word after the other: of the few that the ranker's slopes promise most, the best by its scores.
+
+    White-box: slopes are no queries, and are counted beside them. Edits that replace no word have no slope and are left out.
+
+    Args:
+        width: replacements that are asked about before one is taken.
+    """
+
+    needs: ClassVar[Requirement] = SLOPES
+
+    width: int = 8
+
+    def steps(self, case: Case) -> Steps:
+        """See `AttackMethod`."""
+        draft, margin, ahead = case.original, case.margin, True
+        while ahead:
+            drafts = [each for each in case.proposals(draft, range(len(draft.words))) if _is_replacement(each)]
+            if not drafts:
+                return
+            changes = [each.changes[-1] for each in drafts]
+            columns = {word: column for column, word in enumerate(dict.fromkeys(change.words[0] for change in changes))}
+            slopes_TW = case.inside.slopes(draft.words, list(columns))
+            gains = [float(slopes_TW[change.start, columns[change.words[0]]]) for change in changes]
+            chosen = [drafts[i] for i in falling(gains, 0.0)[: self.width]]
+            margins = yield Asked(chosen)
+            best = falling(margins, case.tolerance)[0]
+            ahead = bool(margins[best] > margin + case.tolerance)
+            draft, margin = chosen[best], margins[best]
+
+
+@dataclass(frozen=True)
+class FixedRule:
+    """What a rule makes of the reply alone, whatever the ranker; moves and constraints are the rule's own.
+
+    Args:
+        rule: of replies, such as IIW.
+    """
+
+    rule: Rule
+
+    def __repr__(self) -> str:
+        return f"FixedRule({self.rule.name})"
+
+    def steps(self, case: Case) -> Steps:
+        """See `AttackMethod`; nothing is asked where the rule leaves the reply untouched."""
+        alone = tuple(place == case.place for place in range(len(case.group.candidates)))
+        (attacked,) = self.rule.apply([replace(case.group, attackable=alone)], [case.seed])
+        words, cost = attacked.group.candidates[case.place], attacked.changed[case.place]
+        if words != case.original.words:
+            (tags,) = case.language.tag_all([words])
+            sources = [NEW] * len(words)
+            for old, new, size in SequenceMatcher(None, case.original.words, words, autojunk=False).get_matching_blocks():
+                sources[new : new + size] = range(old, old + size)
+            edited = tuple(source == NEW for source in sources)
+            yield Asked([Draft(words, tuple(tags), tuple(sources), edited, len(case.original.words), cost)])
+
+
+def _by_importance(case: Case) -> Generator[Asked, np.ndarray, list[int]]:
+    """Places of the original, that of the word first whose erasure comes closest to the goal; the end is last."""
+    size = len(case.original.words)
+    margins = yield Asked([case.original.without(place) for place in range(size)], may_succeed=False)
+    return [*falling(margins, case.tolerance), size]
+
+
+def _is_replacement(draft: Draft) -> bool:
+    """Whether the last edit put one word in the place of one."""
+    change = draft.changes[-1]
+    return change.end - change.start == len(change.words) == 1
+
+
+_AHEAD = 64
+"""Drafts that are scored at once; of those behind a success none counts as a query."""
+
+
+class CaseSearch:
+    """A search under way.
+
+    Args:
+        case: the example.
+        method: in which order edits are tried.
+        goal: what is wanted.
+        bar: the score to pass.
+        scores: of the candidates before any edit.
+        budget: queries at most.
+    """
+
+    def __init__(
+        self, case: Case, method: AttackMethod, goal: RankGoal, bar: float, scores: tuple[float, ...], budget: int
+    ) -> None:
+        self.case, self._goal, self._bar, self._scores, self._budget = case, goal, bar, scores, budget
+        self._best, self._margin = case.original, case.margin
+        self._trace: list[TracePoint] = []
+        # Scores are known as soon as they come in, and count when the method gets to them.
+        self._known = {case.original.words: scores[case.place]}
+        self._counted = {case.original.words}
+        self._status: Status = "failure"
+        self._reason = "no edit is left to try"
+        self._num_unscored = 0
+        self.is_over = False
+        self._steps = method.steps(case)
+        self._asked, self._margins = Asked(()), list[float]()
+        self._proceed(None)
+        self._read_on()
+
+    def wanted(self) -> list[Utterance]:
+        """Drafts to score next; at least one while the search is not over."""
+        ahead = dict.fromkeys(draft.words for draft in self._asked.drafts[len(self._margins) :])
+        new = [words for words in ahead if words not in self._known]
+        return new[: min(_AHEAD, self._budget - len(self._counted) + 1)]
+
+    def tell(self, drafts: Sequence[Utterance], scores: np.ndarray | RankerError) -> None:
+        """Goes on with the scores of what was wanted, or ends with why there are none."""
+        if isinstance(scores, UnscoredError):
+            self.tell_apart(drafts, [scores] * len(drafts))
+            return
+        if isinstance(scores, RankerError):
+            self._end("error", str(scores))
+            return
+        self._known.update(zip(drafts, scores.tolist(), strict=True))
+        self._read_on()
+
+    def tell_apart(self, drafts: Sequence[Utterance], scores: Sequence[np.ndarray | RankerError]) -> None:
+        """Goes on with what each draft came to; one that has no score is no closer to the goal than the reply as it was."""
+        for words, score in zip(drafts, scores, strict=True):
+            if isinstance(score, RankerError) and not isinstance(score, UnscoredError):
+                self._end("error", str(score))
+                return
+            self._num_unscored += isinstance(score, RankerError)
+            self._known[words] = self._scores[self.case.place] if isinstance(score, RankerError) else float(score[0])
+        self._read_on()
+
+    def outcome(self) -> AttackOutcome:
+        """What came of it."""
+        case, best = self.case, self._best
+        return AttackOutcome(
+            key=case.group.key,
+            status=self._status,
+            reason=self._reason,
+            place=case.place,
+            scores=self._scores,
+            words=best.words,
+            edited=best.edited,
+            cost=best.cost,
+            moves=tuple(change.move for change in best.changes),
+            score=self._known[best.words],
+            queries=len(self._counted) - 1,
+            num_slopes=case.inside.num_slopes,
+            num_unscored=self._num_unscored,
+            trace=tuple(self._trace),
+        )
+
+    def _read_on(self) -> None:
+        """Takes the drafts that are asked about one by one, as far as their scores are known."""
+        while not self.is_over:
+            if len(self._margins) == len(self._asked.drafts):
+                self._proceed(np.array(self._margins))
+                continue
+            draft = self._asked.drafts[len(self._margins)]
+            if draft.words not in self._counted:
+                if len(self._counted) > self._budget:
+                    self._end("failure", "queries ran out")
+                    return
+                if draft.words not in self._known:
+                    return
+                self._counted.add(draft.words)
+            margin = self._goal.margin(self._known[draft.words], self._bar)
+            self._margins.append(margin)
+            if self._asked.may_succeed:
+                self._see(draft, margin)
+
+    def _proceed(self, margins: np.ndarray | None) -> None:
+        """Hands the method what it asked for, and takes what it asks next."""
+        try:
+            self._asked, self._margins = next(self._steps) if margins is None else self._steps.send(margins), []
+        except StopIteration:
+            self.is_over = True
+        except RankerError as error:
+            self._end("error", str(error))
+
+    def _see(self, draft: Draft, margin: float) -> None:
+        near = self.case.tolerance
+        if margin > self._margin + near or margin > near:
+            self._best, self._margin = draft, margin
+            self._trace.append(TracePoint(len(self._counted) - 1, margin, draft.cost))
+        if margin > near:
+            self._end("success", "")
+
+    def _end(self, status: Status, reason: str) -> None:
+        self._status, self._reason, self.is_over = status, reason, True
+        self._steps.close()
+
+
+_LOOKED = 8
+"""Lists' worth of words that are looked at to fill one."""
+
+
+@dataclass(frozen=True)
+class RandomWords:
+    """As many random words of the encoder's vocabulary at the same place, all drawn anew each time: the control of both."""
+
+    needs: ClassVar[Requirement] = VOCABULARY
+    appends: ClassVar[bool] = True
+
+    def steps(self, case: Case) -> Steps:
+        """See `AttackMethod`."""
+        seen, idle = set[Utterance](), 0
+        while idle < PATIENCE:
+            drafts = [draft for draft in _drawn(case) if draft.words not in seen]
+            seen.update(draft.words for draft in drafts)
+            idle = 0 if drafts else idle + 1
+            yield Asked(drafts)
+
+
+@dataclass(frozen=True)
+class RandomSteps:
+    """Appended words, changed one by one for the best of some random ones: `Gaslite` without its gradient, the control.
+
+    Args:
+        num_positions: places of a step whose words may change.
+        num_candidates: words that are tried at each.
+    """
+
+    needs: ClassVar[Requirement] = VOCABULARY
+    appends: ClassVar[bool] = True
+
+    num_positions: int = 5
+    num_candidates: int = 10
+
+    def steps(self, case: Case) -> Steps:
+        """See `AttackMethod`; it ends before the budget where nothing new is left to ask about."""
+        start = next((draft for _ in range(PATIENCE) for draft in _drawn(case)), None)
+        if start is None:
+            return
+        (margin,) = yield Asked([start])
+        trigger, seen, idle = _behind(case, start), {start.words}, 0
+        while idle < PATIENCE:
+            gains_LV, num_seen = self.gains(case, trigger), len(seen)
+            places = case.rng.choice(len(trigger), size=min(self.num_positions, len(trigger)), replace=False)
+            for place in places.tolist():
+                drafts = self._listed(case, trigger, place, gains_LV[place])
+                if drafts:
+                    margins = yield Asked(drafts)
+                    seen.update(draft.words for draft in drafts)
+                    best = falling(margins, case.tolerance)[0]
+                    if margins[best] > margin + case.tolerance:
+                        trigger, margin = _behind(case, drafts[best]), margins[best]
+            idle = 0 if len(seen) > num_seen else idle + 1
+
+    def gains(self, case: Case, trigger: Utterance) -> np.ndarray:
+        """Which words at each place are tried (L, V): those of the highest numbers, which say nothing here."""
+        return case.rng.random((len(trigger), len(case.inside.vocabulary)))
+
+    def _listed(self, case: Case, trigger: Utterance, place: int, gains_V: np.ndarray) -> list[Draft]:
+        """Replies with another word at a place of what stands behind them, those of highest gain."""
+        vocabulary = case.inside.vocabulary
+        order = np.argsort(-gains_V, kind="stable")[: _LOOKED * self.num_candidates].tolist()
+        texts = ((*trigger[:place], vocabulary[number], *trigger[place + 1 :]) for number in order)
+        read = (words for words in texts if words != trigger and case.inside.reads(case.original.words, words))
+        return case.allowed([_appended(case, words) for words in islice(read, self.num_candidates)])
+
+
+@dataclass(frozen=True)
+class Gaslite(RandomSteps):
+    """Appended words, changed one by one for those that averaged slopes promise most.
+
+    Args:
+        num_positions: places of a step whose words may change.
+        num_candidates: words that are tried at each.
+        num_gradients: texts that slopes are averaged over in a step.
+    """
+
+    num_gradients: int = 10
+
+    def gains(self, case: Case, trigger: Utterance) -> np.ndarray:
+        """How much closer each word at each place comes to the goal, to first order, mean over the texts of a step (L, V)."""
+        reply, vocabulary = case.original.words, case.inside.vocabulary
+        total_LV = np.zeros((len(trigger), len(vocabulary)))
+        for number in range(self.num_gradients):
+            words = list(trigger)
+            if number:
+                words[int(case.rng.integers(len(words)))] = vocabulary[int(case.rng.integers(len(vocabulary)))]
+            total_LV += case.inside.slopes((*reply, *words), vocabulary)[len(reply) :]
+        return total_LV / self.num_gradients
+
+
+def _drawn(case: Case) -> list[Draft]:
+    """Random drafts that the ranker reads as they are meant, all allowed."""
+    vocabulary = case.inside.vocabulary
+    drawn = case.rng.integers(len(vocabulary), size=(DRAWS, case.edits)).tolist()
+    texts = [tuple(vocabulary[number] for number in numbers) for numbers in drawn]
+    return case.allowed([_appended(case, words) for words in texts if case.inside.reads(case.original.words, words)])
+
+
+def _appended(case: Case, words: Utterance) -> Draft:
+    # No move edits these words, so that their tags play no part.
+    end, size = len(case.original.words), len(words)
+    return case.original.after(Change("appended", end, end, words, ("",) * size, (NEW,) * size))
+
+
+def _behind(case: Case, draft: Draft) -> Utterance:
+    return draft.words[len(case.original.words) :]
+
 
 _REPLACEABLE = ("noun", "verb", "adjective", "adverb")
 """Classes of words that synonyms may replace; names are one of their own."""
@@ -86,7 +559,7 @@ class RankAttack:
         self.edits, self.budget, self.num_side_by_side = edits, budget, num_side_by_side
         for name in ("edits", "budget", "num_side_by_side"):
             check(self, name, getattr(self, name) >= 1, "at least 1")
-        need: Need | None = getattr(self.method, "needs", None)
+        need: Requirement | None = getattr(self.method, "needs", None)
         if need is not None and not need.is_met(ranker):
             what = f"the ranker gives no {need.what}, which this method goes by"
             raise ConfigError(what, where=type(self.method).__name__, got=type(ranker).__name__, fix=need.fix)

@@ -1,50 +1,61 @@
-"""Attacks by their settings: methods by name, and the composition that settings stand for."""
+"""Attacks by their settings: methods by name, and the composition that settings stand for.
+
+What methods of attacks on rankers promise (`methods.AttackMethod`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from parley.engine.perturb.lexicon.built_in import open_lexicon
+from parley.engine.perturb.replies.language import English, ReplyLanguage
+from parley.engine.ranking.attacks.attack import AttackMethod, RankAttack
+from parley.engine.ranking.attacks.cases import AttackOutcome
 from parley.engine.ranking.attacks.settings import POLICY, AttackSettings
 from parley.engine.ranking.metrics.searched import BASELINE, GASLITE, RANDOM_STEPS, RANDOM_WORDS
+from parley.envs.core.conformance import Kind, expect, same_alone
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry, nearest
 from parley.envs.core.storage.copies import fetched_model
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import CandidateGroup, CandidateKind, Context
 
 if TYPE_CHECKING:
-    from parley.engine.perturb.lexicon.ngrams import NGrams
-    from parley.engine.perturb.replies.language import ReplyLanguage
-    from parley.engine.perturb.replies.resources import RuleResources
-    from parley.engine.ranking.attacks.attack import RankAttack
-    from parley.engine.ranking.attacks.constraints import Constraint, Vectors
+    from parley.engine.perturb.lexicon.tagger import NGrams
+    from parley.engine.perturb.replies.shapes import RuleResources
+    from parley.engine.ranking.attacks.cases import Constraint, Requirement, Vectors
     from parley.engine.ranking.attacks.editing import AttackRule, EditorSteps
-    from parley.engine.ranking.attacks.model_access import Need
     from parley.policies.ranking.ranker import Ranker
+
 
 UNLIMITED = 1_000_000
 """A budget of queries that edits end before."""
 rank_attacks = Registry("method of attacks on rankers", "parley.rank_attacks")
 """Classes that are called without arguments, the beam with its width, gaslite and random-steps with their sizes."""
 rank_attacks.register(
-    "greedy", "words by what erasing them does, each by its best edit", "parley.engine.ranking.attacks.methods:ImportanceGreedy"
+    "greedy", "words by what erasing them does, each by its best edit", "parley.engine.ranking.attacks.attack:ImportanceGreedy"
 )
-rank_attacks.register("beam", "all edits of the best few drafts", "parley.engine.ranking.attacks.methods:EditBeam")
-rank_attacks.register(BASELINE, "random edits, the baseline", "parley.engine.ranking.attacks.methods:RandomEdits")
-rank_attacks.register("gradient", "what a ranker's own slopes point to", "parley.engine.ranking.attacks.methods:SlopeGreedy")
+rank_attacks.register("beam", "all edits of the best few drafts", "parley.engine.ranking.attacks.attack:EditBeam")
+rank_attacks.register(BASELINE, "random edits, the baseline", "parley.engine.ranking.attacks.attack:RandomEdits")
+rank_attacks.register("gradient", "what a ranker's own slopes point to", "parley.engine.ranking.attacks.attack:SlopeGreedy")
 rank_attacks.register(
     GASLITE,
     "words of a bi-encoder's vocabulary behind the reply, by averaged slopes (Ben-Tov & Sharif 2024)",
-    "parley.engine.ranking.attacks.gaslite:Gaslite",
+    "parley.engine.ranking.attacks.attack:Gaslite",
 )
 rank_attacks.register(
     RANDOM_STEPS,
     "the steps of gaslite with random words in the place of those that slopes point to, its control",
-    "parley.engine.ranking.attacks.gaslite:RandomSteps",
+    "parley.engine.ranking.attacks.attack:RandomSteps",
 )
 rank_attacks.register(
     RANDOM_WORDS,
     "random words of a bi-encoder's vocabulary behind the reply, the control of random-steps",
-    "parley.engine.ranking.attacks.gaslite:RandomWords",
+    "parley.engine.ranking.attacks.attack:RandomWords",
 )
 
 
@@ -92,12 +103,9 @@ def compose_attack(
         ConfigError: no method is called so, it does not suit the ranker or the goal, or a limit is set and there is nothing to
             judge it by.
     """
-    from parley.engine.ranking.attacks.attack import RankAttack
-    from parley.engine.ranking.attacks.constraints import CloseInMeaning, Fluent, KeptTags, KnownWords
-    from parley.engine.ranking.attacks.gaslite import Gaslite, RandomSteps
+    from parley.engine.ranking.attacks.attack import EditBeam, Gaslite, RandomSteps, RankAttack
+    from parley.engine.ranking.attacks.cases import BY_NAME, CloseInMeaning, Fluent, KeptTags, KnownWords
     from parley.engine.ranking.attacks.goals import RankGoal
-    from parley.engine.ranking.attacks.methods import EditBeam
-    from parley.engine.ranking.attacks.moves import BY_NAME
 
     settings = AttackSettings() if settings is None else settings
     constraints: list[Constraint] = []
@@ -119,7 +127,7 @@ def compose_attack(
     }
     method = kind(*known_arguments.get(kind, ()))
     if not hasattr(method, "steps"):
-        fix = "name a class with a method steps (engine/ranking/attacks/methods.py), which is called without arguments"
+        fix = "name a class with a method steps (engine/ranking/attacks/attack.py), which is called without arguments"
         raise ConfigError("this is no method of attacks", where=settings.method, got=repr(method), fix=fix)
     edits, moves = settings.edits, [BY_NAME[name] for name in settings.moves] or None
     if getattr(method, "appends", False):
@@ -144,7 +152,7 @@ def compose_attack(
     )
 
 
-def need_of(name: str) -> Need | None:
+def need_of(name: str) -> Requirement | None:
     """What a method needs of rankers beside scores; None where scores are enough.
 
     Args:
@@ -195,3 +203,90 @@ def policy_rule(name: str, resources: RuleResources) -> AttackRule:
 
 def _unjudged(name: str, what: str) -> ConfigError:
     return ConfigError(f"there is nothing to judge {name} by", where=name, fix=f"give {what}, or leave {name} out")
+
+
+_EDITS = 2
+_CONTEXT: Context = (("my", "screen", "is", "black"), ("did", "you", "turn", "the", "machine", "on", "?"))
+_RIGHT: Utterance = ("the", "machine", "is", "on", "but", "my", "screen", "is", "black")
+_WRONG: tuple[Utterance, ...] = (
+    ("you", "can", "install", "the", "package"),
+    ("thanks",),
+    ("a", "big", "dog", "ran", "home"),
+    (),
+)
+_GROUPS = [
+    CandidateGroup(
+        f"test-{number}", _CONTEXT, (_RIGHT, words), (True, False), (CandidateKind.POSITIVE, CandidateKind.RANDOM), (True, True)
+    )
+    for number, words in enumerate(_WRONG)
+]
+_GLUED = "##s"
+_VOCABULARY = (*sorted({word for turn in _CONTEXT for word in turn}), "dog", "home", _GLUED)
+_SEEDS = range(len(_GROUPS))
+
+
+class _Shared:
+    """Scores by words that the context holds, and gives their slopes; a word is a token unless it sticks to the reply."""
+
+    def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
+        said = set().union(*context)
+        return [float(sum(word in said for word in reply)) for reply in candidates]
+
+    def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
+        here, there = ([self.score(context, [(word,)])[0] for word in of] for of in (reply, words))
+        return np.subtract.outer(np.array(there), np.array(here)).T.reshape(len(reply), len(words))
+
+    def vocabulary(self) -> Sequence[str]:
+        return _VOCABULARY
+
+    def reads(self, reply: Utterance, words: Utterance) -> bool:
+        return words[0] != _GLUED
+
+
+@cache
+def _language() -> ReplyLanguage:
+    return English(open_lexicon("built-in"))
+
+
+def _make(named: Any) -> AttackMethod:
+    method: AttackMethod = named() if callable(named) else named
+    return method
+
+
+def _run(
+    method: AttackMethod, groups: Sequence[CandidateGroup], seeds: Sequence[int], budget: int = 200
+) -> list[AttackOutcome]:
+    return RankAttack(_Shared(), _language(), method=method, edits=_EDITS, budget=budget).run(groups, seeds)
+
+
+def _ends_with_an_allowed_reply(method: AttackMethod) -> None:
+    """Ends within its budget, with a reply that was edited as it is allowed to be."""
+    for group, outcome in zip(_GROUPS, _run(method, _GROUPS, _SEEDS), strict=True):
+        expect(outcome.was_tried, "an attack on each group", f"{outcome.status}: {outcome.reason}")
+        expect(outcome.cost <= _EDITS, f"at most {_EDITS} words changed", f"{outcome.cost} in {outcome.words!r}")
+        twice = outcome.cost > 0 and outcome.words in group.candidates
+        expect(not twice, "a reply that is no other candidate", repr(outcome.words))
+
+
+def _asks_the_same_whatever_its_budget(method: AttackMethod) -> None:
+    """Asks the same with a smaller budget, as far as that reaches, and the same twice."""
+    whole, again, cut = (_run(method, _GROUPS, _SEEDS, budget) for budget in (200, 200, 5))
+    expect(whole == again, "the same outcome twice", "another one the second time")
+    for large, small in zip(whole, cut, strict=True):
+        kept = tuple(point for point in large.trace if point.queries <= 5)
+        expect(small.trace == kept, "the trace of the larger budget, cut", f"{small.trace} and {large.trace}")
+
+
+def _is_the_same_alone(method: AttackMethod) -> None:
+    """Finds the same whatever other examples are attacked beside one."""
+    alone = [_run(method, [group], [seed])[0] for group, seed in zip(_GROUPS, _SEEDS, strict=True)]
+    same_alone(_run(method, _GROUPS, _SEEDS), alone, "what is found")
+
+
+RANK_ATTACK = Kind(
+    "method of attacks on rankers",
+    "parley.engine.ranking.attacks.attack.AttackMethod",
+    ("steps",),
+    _make,
+    (_ends_with_an_allowed_reply, _asks_the_same_whatever_its_budget, _is_the_same_alone),
+)

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from parley.engine.perturb.replies.rule import Attacked, Attacks
-from parley.engine.ranking.attacks.attack import RankAttack
-from parley.engine.ranking.attacks.case import Case
-from parley.engine.ranking.attacks.drafts import Draft
-from parley.engine.ranking.attacks.methods import Asked, Steps
+from parley.engine.perturb.replies.shapes import Attacked, Attacks
+from parley.engine.ranking.attacks.attack import Asked, RankAttack, Steps
+from parley.engine.ranking.attacks.cases import Case, Draft
 from parley.envs.core.errors import RankerError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.edit_game import EditedReply, EditRules
@@ -91,7 +89,7 @@ class EditorSteps:
         return self.editor.sight()
 
     def steps(self, case: Case) -> Steps:
-        """See `parley.engine.ranking.attacks.methods.AttackMethod`."""
+        """See `parley.engine.ranking.attacks.attack.AttackMethod`."""
         rules, draft = replace(self.rules, edits=case.edits), case.original
         proposals = rules.cut(proposed(case.language, draft.words, draft.tags, case.words_by_tag))
         distance = max(-case.margin, case.tolerance) or 1.0
@@ -150,7 +148,7 @@ class AttackRule:
         self.name, self._attack = name, attack
 
     def apply(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[Attacked]:
-        """See `parley.engine.perturb.replies.rule.Rule`; one reply of a group is edited at most.
+        """See `parley.engine.perturb.replies.shapes.Rule`; one reply of a group is edited at most.
 
         Raises:
             RankerError: the ranker gave no scores.

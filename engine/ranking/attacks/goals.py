@@ -1,4 +1,4 @@
-"""The order of margins, for methods; goals themselves are `envs/ranking/goals.py`, which the environment shares."""
+"""The order of margins, for methods; goals themselves are `envs/ranking/edit_game.py`, which the environment shares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parley.envs.ranking.goals import TOLERANCE, RankGoal, tolerance
+from parley.envs.ranking.edit_game import TOLERANCE, RankGoal, tolerance
 
 __all__ = ["TOLERANCE", "RankGoal", "falling", "tolerance"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from parley.envs.core.config import check
-from parley.envs.core.ranges import Configuration, NumItems, PositiveFloat, Share
-from parley.envs.ranking.goals import GoalKind, Target
+from parley.envs.core.config import Configuration, NumItems, PositiveFloat, Share, check
+from parley.envs.ranking.edit_game import GoalKind, Target
 
 POLICY = "editor:"
 """Begins the name of a method, or of a rule of a training, that is a trained editing policy: editor:RUN."""

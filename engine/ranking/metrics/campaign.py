@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parley.engine.core.stats.known import AdversaryWords
-from parley.engine.core.stats.rounds import HardeningMetrics, Round
-from parley.engine.core.stats.rows import Row, finished
-from parley.engine.core.stats.statistics import Estimate, Metric, clustered_rate, rate_difference
+from parley.engine.core.stats.known import AdversaryWords, HardeningMetrics, Round
+from parley.engine.core.stats.statistics import Estimate, Metric, Row, clustered_rate, finished, rate_difference
 from parley.engine.ranking.metrics.ranks import group_metrics, recall_at
 from parley.engine.ranking.metrics.searched import REACHED_REASON
 

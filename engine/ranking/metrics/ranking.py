@@ -1,8 +1,8 @@
 """What the rows of an evaluation of rankers amount to: every metric of every ranker, clean and under every rule.
 
-Source: Li et al. 2019, section 5.2. A row is a context (`parley.engine.ranking.verbs.rows.RANKING`); contexts of one dialogue
-are drawn together. Metrics are called KIND.MODEL.RULE, the rule being `CLEAN` where there is none: "r@1.smn.iiw" is R_n@1.
-Rules that do not keep labels have kinds of their own, "a@1.smn.sow" is A_n@1. What rules do alone is called KIND.RULE.
+Source: Li et al. 2019, section 5.2. A row is a context (`parley.engine.ranking.verbs.prepared.RANKING`); contexts of one
+dialogue are drawn together. Metrics are called KIND.MODEL.RULE, the rule being `CLEAN` where there is none: "r@1.smn.iiw" is
+R_n@1. Rules that do not keep labels have kinds of their own, "a@1.smn.sow" is A_n@1. What rules do alone is called KIND.RULE.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from parley.engine.core.stats.rows import Row, finished, lost
-from parley.engine.core.stats.statistics import Estimate, Metric, count, mean_count, rate
-from parley.engine.ranking.metrics.attacked import Untouched, attack_metrics, compared, estimates, figures, title
+from parley.engine.core.stats.statistics import Estimate, Metric, Row, count, finished, lost, mean_count, rate
 from parley.engine.ranking.metrics.erasure import KeptPoint, WordReading, kept_points
 from parley.engine.ranking.metrics.ranks import (
     KS,
@@ -26,8 +24,14 @@ from parley.engine.ranking.metrics.ranks import (
     GroupMetrics,
     Ties,
     Unranked,
+    Untouched,
+    attack_metrics,
+    compared,
+    estimates,
+    figures,
     group_metrics,
     recall_at,
+    title,
 )
 from parley.envs.ranking.groups import CandidateKind
 
@@ -36,7 +40,7 @@ CLEAN = "clean"
 CHANGE, P_VALUE = "_change", "_p"
 """What follows the name of `first_place`: less that of the same clean contexts, and the p-value of that difference."""
 LESS, LESS_P = "_less", "_less_p"
-"""The same: less that of another ranker in the same contexts, and the p-value (`parley.engine.ranking.metrics.beside`)."""
+"""The same: less that of another ranker in the same contexts, and the p-value (`parley.engine.ranking.metrics.table`)."""
 TIES_RIGHT, TIES_WRONG = "_ties_right", "_ties_wrong"
 """The same: with ties as right or as wrong answers, where there are ties."""
 UNTOUCHED, WORDS, UNRANKED, FAILED = "untouched", "words_changed", "unranked", "failed"

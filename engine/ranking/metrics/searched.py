@@ -1,12 +1,18 @@
 """What the rows of attacks on rankers amount to: success against queries, what it took, and transfer to other rankers.
 
-A row is a context (`parley.engine.ranking.verbs.rows.SEARCHES`) with what every method found on every ranker; contexts of one
-dialogue are drawn together. Metrics are called KIND.RANKER.METHOD, a rule being a method of one query; what differs by ranker
-alone is called KIND.RANKER; transfer is called transfer.ATTACKED.ASKED.METHOD.
+A row is a context (`parley.engine.ranking.verbs.prepared.SEARCHES`) with what every method found on every ranker; contexts of
+one dialogue are drawn together. Metrics are called KIND.RANKER.METHOD, a rule being a method of one query; what differs by
+ranker alone is called KIND.RANKER; transfer is called transfer.ATTACKED.ASKED.METHOD.
 
 Success is of contexts in which an attack was tried: not of those where the goal is reached before any edit, or a ranker gave
 no scores; both are counted. An attack ends when it succeeds, and what a method asks first does not depend on its budget. So
 success with fewer queries is read off the same rows.
+
+Where attacked replies stand before and after, by rank.
+
+A reply that is tied has the mean of the ranks that it shares.
+
+The tables of attacks on rankers as text: success against queries, what it took, contexts, transfer.
 """
 
 from __future__ import annotations
@@ -17,20 +23,50 @@ from typing import Literal
 
 import numpy as np
 
-from parley.engine.core.stats.rows import Row, finished, lost
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
     NEITHER,
+    NOTHING,
     Estimate,
     Metric,
     Points,
+    Row,
     clustered_rate,
     count,
+    finished,
+    lost,
     mean_count,
 )
-from parley.engine.ranking.metrics.attacked import compared
-from parley.engine.ranking.metrics.ranks import GroupMetrics
+from parley.engine.core.stats.tables import ABSENT, FEW_MARK, TextTable, above, few_note, figure, interval, num_measured, number
+from parley.engine.ranking.metrics.ranking import CLEAN, RankedRows
+from parley.engine.ranking.metrics.ranks import GroupMetrics, compared
+from parley.engine.ranking.metrics.table import SIGNIFICANT
+
+
+def expected_ranks(scores: Sequence[float]) -> np.ndarray:
+    """The rank of each score, 1 for the highest, ties sharing theirs (n,) float64."""
+    told = np.asarray(scores, dtype=np.float64)
+    above, beside = (told[None, :] > told[:, None]).sum(axis=1), (told[None, :] == told[:, None]).sum(axis=1)
+    found: np.ndarray = above + (beside + 1) / 2
+    return found
+
+
+def rank_movement(found: RankedRows, model: str, rule: str) -> np.ndarray:
+    """How many of the replies that a rule changed went from which rank to which.
+
+    Returns:
+        (n, n) int64, by rank before and rank after, from 1 to the most candidates of a group; a tie's half rank is rounded up.
+    """
+    size = max((len(row["labels"]) for row in found.rows), default=0)
+    moved = np.zeros((size, size), dtype=np.int64)
+    before = dict(found.scores.get((model, CLEAN), ()))
+    for index, scores in found.scores.get((model, rule), ()):
+        if places := list(found.changed[index, rule]) if index in before else []:
+            ranks = [np.ceil(expected_ranks(each)[places]).astype(np.int64) - 1 for each in (before[index], scores)]
+            np.add.at(moved, (ranks[0], ranks[1]), 1)
+    return moved
+
 
 QUERIES = (10, 50, 100, 500, 2000)
 """Budgets at which success is read."""
@@ -105,9 +141,9 @@ class SearchedRows:
     def searches(self) -> dict[tuple[str, str], list[tuple[int, Row]]]:
         """By ranker and method what was found, with the place of the context in the rows; in the order of the run."""
         found: dict[tuple[str, str], list[tuple[int, Row]]] = {}
-        for number, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows):
             for each in row["searches"]:
-                found.setdefault((each["model"], each["method"]), []).append((number, each))
+                found.setdefault((each["model"], each["method"]), []).append((index, each))
         return found
 
     @cached_property
@@ -120,9 +156,9 @@ class SearchedRows:
         """By ranker, why it gave no scores: one reason for each context in which an attack ended so."""
         found: dict[str, dict[int, str]] = {}
         for (model, _), entries in self.searches.items():
-            for number, each in entries:
+            for index, each in entries:
                 if each["status"] == "error":
-                    found.setdefault(model, {}).setdefault(number, each["reason"])
+                    found.setdefault(model, {}).setdefault(index, each["reason"])
         apart = {model: list(found.get(model, {}).values()) for model in self.models}
         return {model: self._failed + reasons for model, reasons in apart.items() if self._failed or reasons}
 
@@ -195,23 +231,23 @@ def _costs(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dic
 def _transfers(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dict[str, Estimate]:
     """Of the successes on a ranker the share that reach the goal on each other one, which does not have it before any edit."""
     found: dict[str, tuple[list[bool], list[int]]] = {}
-    for number, each in tried:
+    for index, each in tried:
         for shown in each["transfers"]:
             hits, dialogues = found.setdefault(shown["model"], ([], []))
             if each["status"] == "success" and shown["reached"] is not None:
                 hits.append(shown["reached"])
-                dialogues.append(clusters[number])
+                dialogues.append(clusters[index])
     return {other: clustered_rate(*told) for other, told in found.items()}
 
 
 def _contexts(found: SearchedRows, model: str) -> dict[str, int]:
     """How many contexts of a ranker there are of each sort; one in which some methods end without scores may be of two."""
     tried, skipped = set[int](), dict[int, str]()
-    for number, each in (entry for (of, _), entries in found.searches.items() if of == model for entry in entries):
+    for index, each in (entry for (of, _), entries in found.searches.items() if of == model for entry in entries):
         if each["status"] in ("success", "failure"):
-            tried.add(number)
+            tried.add(index)
         elif each["status"] == "skipped":
-            skipped[number] = each["reason"]
+            skipped[index] = each["reason"]
     reached = [*skipped.values()].count(REACHED_REASON)
     return {
         TRIED: len(tried),
@@ -244,3 +280,106 @@ _DEFINITIONS: Mapping[str, Metric] = {
     SKIPPED: Metric("nothing to attack", NEITHER, "contexts without a reply to attack", "count"),
     NO_SCORES: Metric("no scores", NEITHER, "contexts in which a method or rule ended without scores", "count"),
 }
+
+
+SUCCESS_TABLE, TRANSFER_TABLE = "Success against queries", "Transfer to other rankers"
+"""Headings of two of the tables."""
+Metrics = Mapping[str, Estimate]
+
+_NOTE_SUCCESS = (
+    "Share of the attacked contexts in which the goal is reached with so many queries at most, 0 to 1; a query is one reply "
+    "scored in its context, a rule makes one, and has failed where it changes nothing (parley evaluate ranking leaves such "
+    "contexts out). Brackets: 95 % intervals, contexts of a dialogue together; n: dialogues. Below: "
+    "the share less that of random edits (gaslite: of random-steps, the same without its gradient; random-steps: of "
+    "random-words, all drawn anew each time) with as many queries in the same contexts; star: p < 0.05, paired bootstrap, "
+    "two-sided, not corrected for their number."
+)
+_NOTE_COSTS = (
+    "Untouched: attacked contexts without a query, for a rule changes nothing or no edit is allowed; greedy and beam erase "
+    "words first, which are queries. Queries: median over successes, n of them. Words: changed in a success, mean. Ranks, "
+    "score: how far the reply came towards the goal in all attacked contexts, mean; scores of several rankers have no common "
+    "scale. Gradients: beside the queries. Brackets: 95 % intervals, contexts of a dialogue together."
+)
+_NOTE_CONTEXTS = (
+    "Attacked: by one method or rule at least; in these contexts success is counted. Reached before: the ranker has the "
+    "reply there before any edit. No scores: a method or rule ended without scores; only its own figures leave the context out."
+)
+_NOTE_TRANSFER = (
+    "Of the successes on one ranker the share that reach the goal on another one, which does not have it before any edit; 0 to "
+    "1. Brackets: 95 % intervals, contexts of a dialogue together; n of each: dialogues."
+)
+
+
+def attacks_of(metrics: Metrics) -> list[tuple[str, str]]:
+    """Rankers and methods, in the order in which they were asked for."""
+    return [(model, method) for model, method in (name.split(".", 2)[1:] for name in metrics if name.startswith(f"{WORDS}."))]
+
+
+def points_in(metrics: Metrics) -> list[int]:
+    """The numbers of queries at which success is known."""
+    names = (name.partition(".")[0] for name in metrics if name.startswith(SUCCESS))
+    return [int(name.removeprefix(SUCCESS)) for name in dict.fromkeys(names)]
+
+
+def success_table(metrics: Metrics) -> TextTable:
+    """Success against queries: a line for each method or rule on each ranker."""
+    points, rows = points_in(metrics), []
+    for model, method in attacks_of(metrics):
+        shares = [metrics[f"{SUCCESS}{queries}.{model}.{method}"] for queries in points]
+        cells = [_share(metrics, share, f"{queries}.{model}.{method}") for queries, share in zip(points, shares, strict=True)]
+        rows.append((f"{model}, {method}", *cells, num_measured(shares[-1])))
+    heads = ("ranker, method", *(f"{queries:,} queries" for queries in points), "n")
+    return _table(heads, rows, f"{_NOTE_SUCCESS} Baseline: {BASELINE}.")
+
+
+def tables_of_searches(metrics: Metrics) -> dict[str, TextTable]:
+    """All tables of attacks, by their headings; that of transfer where there are several rankers."""
+    attacks = attacks_of(metrics)
+    costs, has_slopes = [], any(name.startswith(f"{SLOPES}.") for name in metrics)
+    for model, method in attacks:
+        kinds = (UNTOUCHED, MEDIAN_QUERIES, WORDS, RANKS, SCORE)
+        untouched, spent, *others = (metrics[f"{kind}.{model}.{method}"] for kind in kinds)
+        cells = [f"{untouched.value:,.0f}" if untouched.n else ABSENT, figure(spent.value), *map(number, others)]
+        cells += [number(metrics.get(f"{SLOPES}.{model}.{method}", NOTHING))] * has_slopes
+        costs.append((f"{model}, {method}", *cells, num_measured(spent)))
+    heads = ("ranker, method", "untouched", "queries", "words", "ranks", "score", *["gradients"] * has_slopes, "n")
+    models = list(dict.fromkeys(model for model, _ in attacks))
+    sorts = (TRIED, REACHED, SKIPPED, NO_SCORES)
+    contexts = [(model, *(f"{metrics[f'{kind}.{model}'].value:,.0f}" for kind in sorts)) for model in models]
+    found = {
+        SUCCESS_TABLE: success_table(metrics),
+        "What it took": TextTable(heads, tuple(costs), _NOTE_COSTS),
+        "Contexts": TextTable(
+            ("ranker", "attacked", "reached before", "nothing to attack", "no scores"), tuple(contexts), _NOTE_CONTEXTS
+        ),
+    }
+    return found | ({TRANSFER_TABLE: _transfer_table(metrics, attacks, models)} if len(models) > 1 else {})
+
+
+def _transfer_table(metrics: Metrics, attacks: Sequence[tuple[str, str]], models: Sequence[str]) -> TextTable:
+    rows = []
+    for model, method in attacks:
+        cells = []
+        for other in models:
+            found = metrics.get(f"{TRANSFER}.{model}.{other}.{method}", NOTHING)
+            cells.append(above(number(found), f"n {num_measured(found)}") if found.n else ABSENT)
+        rows.append((f"{model}, {method}", *cells))
+    few = any(FEW_MARK in cell for row in rows for cell in row)
+    heads = ("found on, by", *(f"shown to {model}" for model in models))
+    return TextTable(heads, tuple(rows), _NOTE_TRANSFER + few_note("dialogues") * few)
+
+
+def _share(metrics: Metrics, share: Estimate, rest: str) -> str:
+    """A share with its interval, and how far it is above that of the baseline, with a star where that is no chance."""
+    ahead = metrics.get(f"{AHEAD}{rest}", NOTHING)
+    if not ahead.n:
+        return number(share)
+    # NaN, for no test, is not below it.
+    star = "*" * (metrics[f"{AHEAD_P}{rest}"].value < SIGNIFICANT)
+    sign = "+" * (round(ahead.value, 2) > 0)
+    return f"{number(share)}\n{above(f'{sign}{figure(ahead.value)}{star}', interval(ahead))}"
+
+
+def _table(heads: Sequence[str], rows: Sequence[tuple[str, ...]], note: str) -> TextTable:
+    few = any(row[-1].endswith(FEW_MARK) for row in rows)
+    return TextTable(tuple(heads), tuple(rows), note + few_note("dialogues") * few)

@@ -1,19 +1,26 @@
-"""Attacks on rankers under a budget of queries, from run folders to what their report shows."""
+"""Attacks on rankers under a budget of queries, from run folders to what their report shows.
+
+Drawings of attacks on rankers: success against queries, and transfer between rankers as a heat table.
+
+Campaigns that harden rankers, from run folders to what their report shows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
+from markupsafe import Markup
 
-from parley.engine.core.page.content import Chapter, Item, Section, Verdict
-from parley.engine.core.page.runs import Run
-from parley.engine.core.page.verdicts import SHARE, caveat, certain_sign, first_marks, number, others_below
-from parley.engine.core.stats.rows import Row
-from parley.engine.core.stats.statistics import NOTHING
-from parley.engine.ranking.metrics.movement import expected_ranks
-from parley.engine.ranking.metrics.search_tables import attacks_of, points_in
+from parley.engine.core.page import plots
+from parley.engine.core.page.content import Chapter, Figure, Item, Run, Section, Stages, Verdict
+from parley.engine.core.page.page import SHARE, caveat, certain_sign, first_marks, number, others_below
+from parley.engine.core.page.trainings import CurveSource, Hardenings, certainly
+from parley.engine.core.stats.statistics import NOTHING, Estimate, Row
+from parley.engine.core.verbs.hardening import CONTROL, RESULT, START
+from parley.engine.ranking.metrics.campaign import ATTACKS, GAIN, GAIN_BEYOND_CONTROL, HELD, RANKERS
 from parley.engine.ranking.metrics.searched import (
     AHEAD,
     BASELINE,
@@ -21,15 +28,118 @@ from parley.engine.ranking.metrics.searched import (
     MEDIAN_QUERIES,
     SUCCESS,
     TRANSFER,
+    attacks_of,
     baseline_of,
     describe_search,
+    expected_ranks,
+    points_in,
+    points_of,
 )
-from parley.engine.ranking.page.examples import AttackedContext, ShownCandidate, context_item, marked, moved, said_by
+from parley.engine.ranking.page.chapter import AttackedContext, ShownCandidate, context_item, marked, moved, said_by
 from parley.engine.ranking.page.sections import ShownSearches, measured_section
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING, BUDGET, GOAL
+from parley.engine.ranking.verbs.minmax import MINMAX_RANKING
 from parley.engine.ranking.verbs.prepared import not_scored
 from parley.envs.core.seeds import stable_hash
 from parley.envs.core.visible import visible
+
+_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+"""Numbers of queries at which a curve is drawn."""
+
+
+def search_figures(run: ShownSearches) -> list[Figure]:
+    """All drawings of a run: a curve for each ranker, and a heat table for each method where there are several rankers."""
+    models = run.searched.models
+    methods = list(dict.fromkeys(method for _, method in run.searched.searches))
+    found = [_curves(run, model) for model in models]
+    return found + ([_heat(run, method, models) for method in methods] if len(models) > 1 else [])
+
+
+def _curves(run: ShownSearches, model: str) -> Figure:
+    steps = sorted({*points_of(run.budget), *(step for step in _STEPS if step < run.budget)})
+    # Those that all rankers meet come first, so that a method has one colour in all drawings.
+    met = Counter(method for _, method in run.searched.searches)
+    methods = sorted((method for of, method in run.searched.searches if of == model), key=lambda method: -met[method])
+    curves = {visible(method): run.searched.curve(model, method, steps) for method in methods}
+    series = {label: points for label, points in curves.items() if points[0][1].n}
+    title = f"{run.name}, {visible(model)}"
+    caption = f"{run.name}: {run.goal}; share of the attacked contexts; bands are 95 % intervals; a rule makes one query"
+    drawn = plots.budget_svg(f"{title}, success", "queries at most", series, "goal reached") if series else ""
+    return Figure(f"Success against queries, {visible(model)}", caption, Markup(drawn))
+
+
+def _heat(run: ShownSearches, method: str, models: Sequence[str]) -> Figure:
+    def cell(attacked: str, asked: str) -> tuple[float, str] | None:
+        own, others = f"{SUCCESS}{run.budget}.{asked}.{method}", f"{TRANSFER}.{attacked}.{asked}.{method}"
+        found = run.known.get(own if attacked == asked else others)
+        return (found.value, f"{100 * found.value:.0f} %\nn {found.n:,}") if found is not None and found.n > 0 else None
+
+    caption = (
+        f"{run.name}: of the successes on the ranker of the line the share that reach the goal on that of the column; on the "
+        "diagonal success itself; n: dialogues"
+    )
+    title, names = f"Transfer of {visible(method)}", [visible(name) for name in models]
+    cells = [[cell(attacked, asked) for asked in models] for attacked in models]
+    drawn = plots.heat_svg(f"{run.name}, {title}", names, names, cells, ("shown to", "found on"))
+    return Figure(title, caption, Markup(drawn))
+
+
+_HELD = SHARE._replace(title="Right reply first under attack", definition="share of the contexts")
+
+
+class HardenedRankers(Hardenings):
+    """The chapter of campaigns."""
+
+    name, title = "hardened-rankers", "Hardened rankers"
+    job, unhelped = MINMAX_RANKING, MINMAX_RANKING.unhelped
+    words = ATTACKS
+    sources: ClassVar = (
+        CurveSource(
+            "round",
+            "what adversaries reach",
+            "share of the attacked contexts",
+            {
+                "fresh policy": "exploitability",
+                "search": "search_success",
+                "last policy, before": "policy_before",
+                "after": "policy_after",
+            },
+        ),
+        CurveSource(
+            "round", "right replies first", "share of the contexts", {"as they are": "clean", "under attack": "under_attack"}
+        ),
+    )
+    stages: ClassVar = {
+        MINMAX_RANKING.name: Stages(
+            {
+                f"{START}-attack": "attacks on the start",
+                f"{RESULT}-attack": "attacks on the result",
+                f"{CONTROL}-attack": "attacks on the control",
+            },
+            others="hidden",
+        )
+    }
+    terms: ClassVar = {
+        r"\bpolic(y|ies)\b": ("Policy", "a network that chooses which word of a reply becomes which word of the context."),
+        r"\bcontrol\b": ("Control", "the same ranker, trained as long on replies as they are."),
+    }
+
+    def verdict_of(self, metrics: Mapping[str, Estimate]) -> Verdict:
+        """Right replies that stay first under attack: start, control and result."""
+        held = {told: metrics[f"{HELD}{ending}"] for told, ending in RANKERS.endings.items() if f"{HELD}{ending}" in metrics}
+        said = (
+            f"Under attack the right reply stays first in {number(SHARE, held['after'].value)} of the contexts, before the "
+            f"hardening in {number(SHARE, held['before'].value)}{_told(metrics[GAIN])}"
+        )
+        if GAIN_BEYOND_CONTROL in metrics:
+            said += f", after as much training on replies as they are in {number(SHARE, held['control'].value)}"
+            said += _told(metrics[GAIN_BEYOND_CONTROL])
+        return Verdict(sentence=f"{said}.{caveat(*held.values(), unit='dialogues')}", metric=_HELD, marks=held)
+
+
+def _told(gain: Estimate) -> str:
+    return certainly(gain, "fewer", "more")
+
 
 NUM_SHOWN = 10
 """Contexts of a method on a ranker that the viewer holds."""
@@ -101,7 +211,6 @@ class RankerAttacks(Chapter[Shown]):
 
     def render(self, found: Shown) -> Section:
         # matplotlib costs a second, which readers of the verdict need not pay.
-        from parley.engine.ranking.page.search_figures import search_figures
 
         return measured_section(found, search_figures, _items_of)
 

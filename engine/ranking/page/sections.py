@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
-from parley.engine.core.page.content import Item, Section, ShownRun, tables_of
-from parley.engine.core.page.figure import Figure
+from parley.engine.core.page.content import Figure, Item, Section, ShownRun, tables_of
 from parley.engine.core.stats.statistics import NOTHING, Estimate
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.ranking.metrics.ranking import RankedRows

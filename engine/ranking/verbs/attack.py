@@ -12,29 +12,33 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.core.verbs.command import command_line
 from parley.engine.core.verbs.export import FlatRows
-from parley.engine.core.verbs.job import Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import work_off
-from parley.engine.core.verbs.tables import noted
+from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, noted
+from parley.engine.core.verbs.sharded import run_items
 from parley.engine.perturb.replies.catalogue import GROUPS
 from parley.engine.ranking.attacks.catalogue import need_of
 from parley.engine.ranking.attacks.settings import POLICY
-from parley.engine.ranking.metrics.search_tables import success_table, tables_of_searches
-from parley.engine.ranking.metrics.searched import APPENDING, SearchedRows, describe_search, search_metrics
-from parley.engine.ranking.verbs.asked import asked_rankers
+from parley.engine.ranking.metrics.searched import (
+    APPENDING,
+    SearchedRows,
+    describe_search,
+    search_metrics,
+    success_table,
+    tables_of_searches,
+)
 from parley.engine.ranking.verbs.attack_worker import RankingAttacks, composed, goal_of, method_label, suits
-from parley.engine.ranking.verbs.config import RankingAttackConfig
-from parley.engine.ranking.verbs.groups import RankedGroup
+from parley.engine.ranking.verbs.config import RankedGroup, RankingAttackConfig, asked_rankers
 from parley.engine.ranking.verbs.matcher import TRAIN_MATCHER
-from parley.engine.ranking.verbs.pool import SEARCH
 from parley.engine.ranking.verbs.prepared import (
+    ATTACKED_CONTEXTS,
     NOT_RATED,
     NUM_CONTEXTS,
     RANKERS,
+    SEARCH,
+    SEARCHES,
     PreparedRanking,
     RankersJob,
     Tried,
@@ -43,14 +47,13 @@ from parley.engine.ranking.verbs.prepared import (
     not_read,
     without_scores,
 )
-from parley.engine.ranking.verbs.rows import ATTACKED_CONTEXTS, SEARCHES
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.ranking.rankers import is_chat_ranker
 
 if TYPE_CHECKING:
-    from parley.engine.ranking.attacks.model_access import Need
+    from parley.engine.ranking.attacks.cases import Requirement
 
 GOAL, BUDGET = "goal", "budget"
 """Entries of the summary: what the attacks want, in words; queries at most."""
@@ -95,7 +98,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
 
     def work(self, run: RunFolder, prepared: PreparedAttack, reporter: Reporter) -> PreparedAttack:
         attacks = RankingAttacks(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
-        work_off(run, attacks, prepared.groups, prepared.config, reporter, "attacking rankers")
+        run_items(run, attacks, prepared.groups, prepared.config, reporter, "attacking rankers")
         reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
@@ -196,7 +199,7 @@ def _require_needs(config: RankingAttackConfig, tried: Tried, reporter: Reporter
             reporter.say(f"{name} leaves out rankers that give no {need.what}: {', '.join(without)}")
 
 
-def _lacking(method: str, need: Need, rankers: Iterable[str]) -> ConfigError:
+def _lacking(method: str, need: Requirement, rankers: Iterable[str]) -> ConfigError:
     what = f"no ranker gives {need.what}, which {method_label(method)} goes by"
     return ConfigError(what, got=", ".join(rankers), fix=need.fix)
 

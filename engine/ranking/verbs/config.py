@@ -1,23 +1,59 @@
-"""What evaluations of rankers and attacks on them are asked for: their configurations."""
+"""What evaluations of rankers and attacks on them are asked for: their configurations.
+
+The rankers of an evaluation or an attack: found by the driver, loaded by every worker.
+
+Rankers travel as names: a checkpoint is read by whoever loads it, and a ranker of a user's own is a file of Python.
+On a cluster both must lie under the same paths on every machine.
+
+What is ranked: the contexts of a corpus that are chosen, rules that are ready, and the training contexts both lean on.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
+from parley.engine.core.verbs.checkpoints import checkpoint_folder
+from parley.engine.core.verbs.job import drawn
 from parley.engine.core.verbs.sharded import ShardedConfig
-from parley.engine.perturb.replies.catalogue import rule_names
+from parley.engine.core.verbs.supervised import require_splits
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.replies.catalogue import build_rules, rule_names
 from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.replies.shapes import Rule, RuleResources
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.ranking.attacks.catalogue import attack_names
 from parley.engine.ranking.attacks.settings import AttackDetails, AttackSettings, GoalKind
-from parley.engine.ranking.metrics.attacked import Untouched
-from parley.engine.ranking.metrics.ranks import Unranked
+from parley.engine.ranking.metrics.ranking import CLEAN
+from parley.engine.ranking.metrics.ranks import Unranked, Untouched
 from parley.engine.ranking.metrics.searched import baseline_of
-from parley.envs.core.config import shared
-from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
-from parley.envs.ranking.options import CandidateOptions
-from parley.policies.chat.settings import ChatAsking
+from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, NumItemsOrAll, shared
+from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.core.seeds import derive_seed
+from parley.envs.core.storage.uris import display_path, is_uri
+from parley.envs.corpora.own_files import own_file
+from parley.envs.corpora.pairs.corpora import is_path, pair_corpora
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.compiled import CandidateCorpus, load_candidates
+from parley.envs.ranking.groups import CandidateGroup, CandidateOptions, CandidateSplit, Context
+from parley.policies.chat.addresses import absolute_address, is_chat_address, short_address, weights_of
+from parley.policies.chat.settings import DEFAULT, ChatAsking, ChatModelSettings
+from parley.policies.core.responder import CONFIG, reading
+from parley.policies.ranking.ranker import Ranker
+from parley.policies.ranking.rankers import LANGUAGE_MODEL, RESPONSE_MODEL, RESPONSE_ONLY, load_ranker, rankers
+
+if TYPE_CHECKING:
+    from parley.engine.ranking.verbs.matcher import TrainMatcherConfig
+
 
 DEFAULT_CORPUS = "helpdesk"
 """The corpus that needs no data, nor those of NLTK."""
@@ -163,3 +199,338 @@ class PlayRankingConfig:
 def listed_names(chosen: str) -> tuple[str, ...]:
     """Names between commas, each once."""
     return tuple(dict.fromkeys(name for part in chosen.split(",") if (name := part.strip())))
+
+
+CONTROLS = ("constant", "longest", "shortest", "overlap")
+"""What a ranker must beat."""
+ADVERSARIAL = "adversarial"
+"""Role in the provenance of models that were trained against rules."""
+CONTROL = "control"
+"""Role of those that were trained as long on clean pairs."""
+_PREFIXES = (RESPONSE_MODEL, LANGUAGE_MODEL)
+
+
+@dataclass(frozen=True)
+class RankerSpec:
+    """One ranker.
+
+    Args:
+        label: what metrics call it: short, without a full stop, of one ranker alone.
+        name: as `load_ranker` knows it, absolute.
+        is_control: whether it is there to be beaten.
+        kind: of a checkpoint, such as "smn"; empty for others.
+        against: rules that it was trained against.
+        base: label of the ranker that this training, or its control, began with; empty where that is not asked or not known.
+    """
+
+    label: str
+    name: str
+    is_control: bool = False
+    kind: str = ""
+    against: tuple[str, ...] = ()
+    base: str = ""
+
+
+def asked_rankers(names: Sequence[str], *, controls: bool = False) -> tuple[RankerSpec, ...]:
+    """The rankers that are named, then those to be beaten.
+
+    Args:
+        names: of rankers, each once.
+        controls: whether `CONTROLS` stand beside, and each ranker without its context.
+    """
+    beaten = []
+    if controls:
+        beaten = [name for name in CONTROLS if name not in names]
+        alone = [f"{RESPONSE_ONLY}{name}" for name in names if name not in CONTROLS and not name.startswith(RESPONSE_ONLY)]
+        beaten += [name for name in alone if name not in names]
+    labels = list(_labels([*names, *beaten]))
+    # A training names its base as it was typed: a run, or the checkpoint in it.
+    bases = {_checkpoint(name): label for name, label in zip(names, labels, strict=False)}
+    found = [_asked(name, label, bases) for name, label in zip(names, labels, strict=False)]
+    beside = zip(labels[len(names) :], beaten, strict=True)
+    return (*found, *(RankerSpec(label, _absolute(name), is_control=True) for label, name in beside))
+
+
+def _asked(name: str, label: str, bases: Mapping[Path | None, str]) -> RankerSpec:
+    """A ranker with what its checkpoint, if it has one, says of itself."""
+    folder = _checkpoint(name)
+    if folder is None:
+        return RankerSpec(label, _absolute(name))
+    with reading(folder):
+        stored = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        kind, about = str(stored["kind"]), stored["provenance"]
+        role = about.get("role")
+        against = tuple(map(str, about["against"])) if role == ADVERSARIAL else ()
+        base = _checkpoint(str(about.get("base", ""))) if role in (ADVERSARIAL, CONTROL) else None
+    return RankerSpec(label, _absolute(name), kind=kind, against=against, base="" if base is None else bases.get(base, ""))
+
+
+def loaded(
+    asked: Sequence[RankerSpec], contexts: Iterable[Context], chat: ChatModelSettings = DEFAULT, answers: Path | None = None
+) -> dict[str, Ranker]:
+    """The rankers by their labels; one without its context shares the other's model.
+
+    Args:
+        asked: which.
+        contexts: of the training split, for those that are fitted.
+        chat: where networks compute, and how a chat model is loaded or asked.
+        answers: folder in which answers of chat models are kept; None keeps none.
+
+    Raises:
+        ConfigError: no ranker is called so, or a file of one's own makes none.
+        CheckpointError: nothing is there, it is damaged, or models of its kind do not rank.
+        DataError: there are no words to fit a ranker on.
+    """
+    from parley.policies.ranking.ranker import ResponseOnly
+
+    load = partial(load_ranker, contexts=contexts, chat=chat, answers=answers)
+    whole = {each.name: load(each.name) for each in asked if not each.name.startswith(RESPONSE_ONLY)}
+    found: dict[str, Ranker] = {}
+    for each in asked:
+        inner = each.name.removeprefix(RESPONSE_ONLY)
+        if inner not in whole:
+            whole[inner] = load(inner)
+        found[each.label] = whole[inner] if inner == each.name else ResponseOnly(whole[inner])
+    return found
+
+
+def models_of(config: RankersConfig) -> Mapping[str, str]:
+    """The rankers that are files or folders, and rules of a user's own, by what names them."""
+    models = {f"model {name}": stored_name(name) for name in config.model_names}
+    return models | {f"rule {name}": name for name in config.rule_names if ".py:" in name}
+
+
+def _labels(names: Iterable[str]) -> Iterator[str]:
+    """Labels, all different: a name whose label is taken has the first number behind it that makes it another."""
+    taken: set[str] = set()
+    for name in names:
+        label = label_of(name)
+        numbered = (f"{label}-{number}" for number in count(2))
+        free = next(each for each in chain([label], numbered) if each not in taken)
+        taken.add(free)
+        yield free
+
+
+def label_of(name: str) -> str:
+    """Such as "smn" of "runs/smn/checkpoint"."""
+    for prefix in (RESPONSE_ONLY, RESPONSE_MODEL, LANGUAGE_MODEL):
+        if name.startswith(prefix):
+            return f"{prefix}{label_of(name.removeprefix(prefix))}"
+    if ".py:" in name:
+        return name.rpartition(":")[2]
+    if is_chat_address(name):
+        return short_address(name)
+    parts = [part for part in name.split("/") if part not in ("", "checkpoint")]
+    return parts[-1].replace(".", "_") if parts else "model"
+
+
+def stored_name(name: str) -> str:
+    """What a ranker's name stands for on a disk or in storage, without what says how it ranks; nothing of a server."""
+    for prefix in (RESPONSE_ONLY, *_PREFIXES):
+        name = name.removeprefix(prefix)
+    return weights_of(name)
+
+
+def _absolute(name: str) -> str:
+    """The name for workers, which may stand in other folders."""
+    if is_chat_address(inner := name.removeprefix(RESPONSE_ONLY)):
+        return f"{name.removesuffix(inner)}{absolute_address(inner)}"
+    path = stored_name(name)
+    prefix = name.removesuffix(path)
+    file, _, part = path.rpartition(":") if ".py:" in path else (path, "", "")
+    if path in rankers or is_uri(path) or not ("/" in file or Path(file).exists()):
+        return name
+    whole = display_path(Path(file).expanduser().absolute())
+    return f"{prefix}{whole}:{part}" if part else f"{prefix}{whole}"
+
+
+def _checkpoint(name: str) -> Path | None:
+    """Where the checkpoint of a name lies; None for a ranker that has none."""
+    if not name or name in rankers or ".py:" in name or is_chat_address(name) or name.startswith((RESPONSE_ONLY, *_PREFIXES)):
+        return None
+    folder = checkpoint_folder(name)
+    return None if folder is None else folder.absolute()
+
+
+logger = logging.getLogger(__name__)
+_FEW_CONTEXTS = 50
+"""Contexts of a file that is shared out below which the shares are said."""
+FEW = 64
+"""Contexts that are enough to try whether a ranker can be fitted, and a rule built."""
+
+
+class RankedGroup(NamedTuple):
+    """One item.
+
+    Args:
+        group: context and candidates.
+        dialogue: that the context is of, in its split.
+        is_read: whether words of its right replies are erased one by one.
+        is_cut: whether the context has lost its oldest turns (`candidates.turns`).
+    """
+
+    group: CandidateGroup
+    dialogue: int
+    is_read: bool = False
+    is_cut: bool = False
+
+
+class Contexts(Iterable[Context]):
+    """The contexts of a split, read when they are first asked for.
+
+    Args:
+        split: of a corpus.
+        limit: how many at most; 0 for all.
+    """
+
+    def __init__(self, split: CandidateSplit, limit: int = 0) -> None:
+        self._split = split.first(limit)
+
+    def __iter__(self) -> Iterator[Context]:
+        return iter(self._found)
+
+    @cached_property
+    def _found(self) -> list[Context]:
+        said, split = cache(self._split.said), self._split
+        return [tuple(map(said, split.contexts[row].tolist())) for row in range(len(split))]
+
+
+def opened(config: RankersConfig) -> CandidateCorpus:
+    """The corpus of an evaluation, its data root found.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    options = config.candidates
+    if config.split == "train":
+        # Groups that are ranked have the same size in every split.
+        options = replace(options, train_size=options.size)
+    return load_candidates(config.corpus, config.data_root, options=options)
+
+
+def ranked_split(config: RankersConfig, corpus: CandidateCorpus) -> CandidateSplit:
+    """The split whose replies are ranked.
+
+    Raises:
+        DataError: it has no context.
+    """
+    split = corpus.splits[config.split]
+    if not len(split):
+        held = ", ".join(name for name, each in corpus.splits.items() if len(each))
+        what = f"the {config.split} split has no context to rank replies to"
+        raise DataError(what, where=config.corpus, got=f"contexts in: {held}", fix="name another --split or --corpus")
+    return split
+
+
+def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
+    """The contexts that are ranked, by their keys.
+
+    Raises:
+        DataError: there is none.
+    """
+    split = ranked_split(config, corpus)
+    if len(split) < _FEW_CONTEXTS and is_path(config.corpus) and (shares := own_file(config.corpus).told_shares):
+        whole = sum(map(len, corpus.splits.values()))
+        logger.warning("%d of %d contexts are of the %s split: %s", len(split), whole, config.split, shares)
+    rows = drawn(range(len(split)), config.limit, config.seed, corpus.name)
+    cut = split.is_cut.tolist()
+    return {split.key(row): RankedGroup(split[row], int(split.dialogues[row]), is_cut=cut[row]) for row in rows}
+
+
+def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorpus) -> dict[str, CandidateSplit]:
+    """The groups that a training learns from, chooses its epoch by and is measured on.
+
+    Args:
+        config: of the training.
+        name: what the corpus was asked for by.
+        corpus: its candidates.
+
+    Raises:
+        DataError: a split is empty, or has no right reply or no wrong one.
+    """
+    splits = {split: groups.first(config.limit) for split, groups in corpus.splits.items()}
+    require_splits(corpus.name, splits)
+    with_right = np.unique(splits["train"].positives()[:, 0])
+    if config.fit.fresh_negatives and len(with_right) < len(splits["train"]):
+        splits["train"] = splits["train"].chosen(with_right)
+    for split, groups in splits.items():
+        if split != "train" and 0 < config.held_out < len(groups):
+            rows = drawn(range(len(groups)), config.held_out, config.seed, corpus.name)
+            splits[split] = groups = groups.chosen(np.array(rows))
+        if not groups.labels.any() or groups.labels.all():
+            got = f"{len(groups.labels):,} replies, all {'right' if groups.labels.any() else 'wrong'}"
+            what = f"the {split} split needs right and wrong replies"
+            raise DataError(what, where=name, got=got, fix="list replies of both labels, or name another --corpus")
+    return splits
+
+
+def shared_resources(corpus: str, lexicon: Lexicon, root: Path | None) -> Resources:
+    """The lexicon of rules, and the corpus that says which words are usual.
+
+    Args:
+        corpus: whose replies are changed, by the name that it was asked for by; one of candidates says nothing of words.
+        lexicon: that answers.
+        root: the data root.
+    """
+    return Resources(PerturbSettings(lexicon=lexicon), data_root=root, corpus=corpus if corpus in pair_corpora else "")
+
+
+@contextmanager
+def lexicon_setting() -> Iterator[None]:
+    """Where rules are tried: the error of a lexicon that is not there names the setting of these jobs."""
+    try:
+        yield
+    except DataError as error:
+        fix = (error.fix or "").replace("--set perturb.lexicon=", "--lexicon ")
+        raise DataError(error.what, where=error.where, got=error.got, fix=fix) from None
+
+
+def rule_resources(config: RankersConfig, corpus: CandidateCorpus, limit: int = 0) -> RuleResources:
+    """What rules lean on, and attacks: the language, and contexts whose words are counted when they are first asked for.
+
+    Args:
+        config: what was asked for.
+        corpus: whose replies are changed.
+        limit: how many contexts are counted at most, to try a rule; 0 for all.
+    """
+    contexts: dict[Literal["training", "evaluated"], Contexts] = {
+        "training": Contexts(corpus.splits["train"], limit),
+        "evaluated": Contexts(corpus.splits[config.split], limit),
+    }
+    shared = shared_resources(config.corpus, config.lexicon_name, config.data_root)
+    return RuleResources(config.replies, shared, corpus.language, contexts)
+
+
+def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
+    """The rules that are asked for.
+
+    Raises:
+        ConfigError: two of them bear one name, there is none of a name, one does not suit the language or edits contexts.
+        DataError: what one of them leans on is not there.
+    """
+    rules = build_rules(config.rule_names, resources)
+    names = [CLEAN, *(rule.name for rule in rules)]
+    if len(set(names)) < len(names):
+        what = f"two rules bear one name, or one is called {CLEAN!r}"
+        raise ConfigError(what, got=", ".join(names[1:]), fix="rename yours, or name one of them")
+    for rule in rules:
+        if rule.attacks == "context":
+            fix = "parley evaluate robustness asks models about changed contexts"
+            raise ConfigError("a rule edits contexts, and here candidates alone are changed", where=rule.name, fix=fix)
+    return rules
+
+
+def utterances_of(split: CandidateSplit) -> list[Utterance]:
+    """The distinct turns and replies of a split, each once."""
+    used = np.unique(np.concatenate([split.contexts.values, split.candidates.values]))
+    return [split.said(row) for row in used.tolist()]
+
+
+def group_seed(seed: int, key: str) -> int:
+    """The seed of a context, by the master seed and its key."""
+    return derive_seed(seed, "ranking", key)
+
+
+def rule_seed(seed: int, rule: str, key: str) -> int:
+    """The seed of what a rule does to a group, by the master seed, the rule's name and the group's key."""
+    return derive_seed(seed, "reply rule", rule, key)

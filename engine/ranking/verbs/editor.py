@@ -3,51 +3,89 @@
 The policy learns on the training split, and is measured on the test split beside itself as it began and beside random edits at
 as many replacements. Edits are those of IIW (Li et al. 2019, section 3.1): words of the context replace words with their tag in
 the wrong reply that the ranker likes best; it stays wrong, and shall come first.
+
+What a training of an editing policy is asked for: its configuration. Torch-free.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate, clustered_rate, count, mean_count, rate_difference
-from parley.engine.core.verbs.checkpoints import require_checkpoint
-from parley.engine.core.verbs.choices import ChoiceJob
-from parley.engine.core.verbs.command import command_line
-from parley.engine.core.verbs.device import threads
-from parley.engine.core.verbs.job import Reporter, Summary
-from parley.engine.core.verbs.sample import drawn
+from parley.engine.core.verbs.checkpoints import require_checkpoint, threads
+from parley.engine.core.verbs.job import Reporter, Summary, command_line, drawn
 from parley.engine.core.verbs.sharded import session
-from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.core.verbs.supervised import ChoiceJob
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.ranking.metrics.editing import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
-from parley.engine.ranking.verbs.asked import stored_name
-from parley.engine.ranking.verbs.config import RankingAttackConfig, lexicon_of
-from parley.engine.ranking.verbs.editor_config import TrainEditorConfig
-from parley.engine.ranking.verbs.groups import Contexts, group_seed, lexicon_setting, shared_resources
+from parley.engine.perturb.replies.shapes import RuleResources
+from parley.engine.ranking.metrics.ranks import EDITING, EDITS, GAIN, QUERIES, RANDOM, SUCCESS, TRIED, UNTRAINED
+from parley.engine.ranking.verbs.config import (
+    DEFAULT_CORPUS,
+    Contexts,
+    RankingAttackConfig,
+    group_seed,
+    lexicon_of,
+    lexicon_setting,
+    shared_resources,
+    stored_name,
+)
 from parley.engine.ranking.verbs.prepared import not_read_in, not_read_told
+from parley.envs.core.config import Configuration, NonNegativeInt, NumItemsOrAll, PositiveInt
 from parley.envs.core.errors import DataError, RankerError
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import display_path
-from parley.envs.corpora.root import data_root
+from parley.envs.corpora.arrow import data_root
 from parley.envs.ranking.compiled import load_candidates
 from parley.envs.ranking.edit_game import EditRules
-from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.groups import CandidateOptions
 from parley.envs.ranking.ranking_env import ResponseRankingEnv
-from parley.policies.core.choosing_settings import ChoiceLearning
+from parley.policies.core.settings import ChoiceLearning, ChoiceSizes
 
 if TYPE_CHECKING:
     from parley.engine.perturb.replies.language import ReplyLanguage
-    from parley.engine.ranking.attacks.outcomes import AttackOutcome
+    from parley.engine.ranking.attacks.cases import AttackOutcome
     from parley.envs.ranking.compiled import CandidateCorpus
     from parley.policies.ranking.editor import Editor
     from parley.policies.ranking.ranker import Ranker
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainEditorConfig(Configuration):
+    """Which ranker an editing policy learns to mislead, and on what."""
+
+    model: str = "tfidf"
+    """The frozen ranker: tfidf, bm25, a run of a matching model, hf:FOLDER, seq2seq:RUN, lm:RUN, or path/file.py:Name."""
+    corpus: str = DEFAULT_CORPUS
+    """Corpus of candidates or of pairs, as in evaluate ranking."""
+    start: str = ""
+    """Run or checkpoint of an editing policy to go on from; a new one when empty."""
+    limit: NumItemsOrAll = 0
+    """At most so many test contexts, the seed's choice of them; 0 for all. Learning takes from the whole training split."""
+    lexicon: Literal["", "nltk", "built-in"] = ""
+    """Tags: NLTK's data, or a small lexicon written for this project; when empty the latter for the help desk alone."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    seed: NonNegativeInt = 1
+    """Master seed."""
+    threads: PositiveInt = 1
+    """CPU threads that ranker and policy compute with."""
+    save_every: PositiveInt = 10
+    """Updates between saved training states."""
+    candidates: CandidateOptions = field(default_factory=lambda: CandidateOptions(train_size=10))
+    """How groups of candidates are made."""
+    game: EditRules = field(default_factory=EditRules)
+    """What edits may do."""
+    editor: ChoiceSizes = field(default_factory=ChoiceSizes)
+    """Widths of a new policy."""
+    learning: ChoiceLearning = field(default_factory=ChoiceLearning)
+    """The learning rule."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +214,7 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
             RankerError: the ranker gave no scores.
         """
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
-        from parley.engine.ranking.rl.editing import EditorModule, EditorRunner
+        from parley.engine.ranking.rl import EditorModule, EditorRunner
         from parley.policies.ranking.editor import FORMAT
 
         config, editor = prepared.config, prepared.editor

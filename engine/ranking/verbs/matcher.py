@@ -9,49 +9,47 @@ Choices:
     training began with. If no epoch is better, the weights that it began with stay; `fit.keep=last` keeps the last ones.
   * # Paper: silent on how long it trains against rules. Ours: all epochs of the recipe, and the control `--against none` as
     many steps on the same contexts, with replies as they are.
+
+What a training of a matching model is asked for: its configuration, and the presets. Torch-free.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.stats.statistics import Estimate, mean
-from parley.engine.core.stats.training import BEFORE
-from parley.engine.core.verbs.checkpoints import require_checkpoint
-from parley.engine.core.verbs.command import command_line
-from parley.engine.core.verbs.device import require_device, threads
-from parley.engine.core.verbs.job import Job, Reporter, Summary
-from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
-from parley.engine.perturb.replies.resources import RuleResources
-from parley.engine.ranking.attacks.settings import POLICY
-from parley.engine.ranking.metrics.attacked import estimates
-from parley.engine.ranking.metrics.ranks import group_metrics
-from parley.engine.ranking.metrics.training import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS
-from parley.engine.ranking.verbs.asked import ADVERSARIAL, CONTROL
-from parley.engine.ranking.verbs.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, lexicon_of, listed_names
-from parley.engine.ranking.verbs.groups import Contexts, lexicon_setting, shared_resources, training_splits, utterances_of
-from parley.engine.ranking.verbs.matcher_config import (
-    NO_VECTORS,
-    SKIP_GRAM,
-    TrainMatcherConfig,
-    dam,
-    dam_paper,
-    demo,
-    hardened,
-    mrfn,
-    mrfn_paper,
-    smn,
-    smn_paper,
+from parley.engine.core.verbs.checkpoints import require_checkpoint, require_device, threads
+from parley.engine.core.verbs.job import Job, Reporter, Summary, command_line
+from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, SupervisedConfig, run_fit
+from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.replies.shapes import RuleResources
+from parley.engine.ranking.attacks.settings import POLICY, AttackSettings
+from parley.engine.ranking.metrics.ranks import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS, estimates, group_metrics
+from parley.engine.ranking.verbs.attack_worker import END, START, PoolSearch, composed_search, promoted, with_found
+from parley.engine.ranking.verbs.config import (
+    ADVERSARIAL,
+    CONTROL,
+    DEFAULT_CORPUS,
+    Contexts,
+    RankingAttackConfig,
+    RankingConfig,
+    lexicon_of,
+    lexicon_setting,
+    listed_names,
+    shared_resources,
+    training_splits,
+    utterances_of,
 )
-from parley.engine.ranking.verbs.pool import (
+from parley.engine.ranking.verbs.prepared import (
     NOTHING,
     SEARCH,
     Adversaries,
@@ -59,29 +57,167 @@ from parley.engine.ranking.verbs.pool import (
     drawn_pool,
     evaluated_names,
     is_searched,
+    not_read_in,
+    not_read_told,
     training_names,
     training_rules,
 )
-from parley.engine.ranking.verbs.prepared import not_read_in, not_read_told
-from parley.engine.ranking.verbs.search import END, START, PoolSearch, composed_search, promoted, with_found
+from parley.envs.core.config import NumItems, NumItemsOrAll, PositiveInt, PositiveShare, check
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.registry import nearest
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.arrow import data_root
 from parley.envs.corpora.pairs.turns import Utterance
-from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.envs.corpora.root import data_root
+from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from parley.envs.ranking.compiled import CandidateCorpus, load_candidates
-from parley.envs.ranking.groups import CandidateGroup
-from parley.envs.ranking.negatives import ReplyPool
-from parley.envs.ranking.split import CandidateSplit
-from parley.policies.core.stored import read_header
+from parley.envs.ranking.groups import CandidateGroup, CandidateOptions, CandidateSplit, ReplyPool
+from parley.policies.core.responder import read_header
+from parley.policies.ranking.matching import settings
+from parley.policies.ranking.matching.settings import DamSizes, MatcherFitConfig, MatcherSizes, MrfnSizes, SmnSizes
 
 if TYPE_CHECKING:
-    from parley.engine.perturb.replies.rule import Rule
+    from parley.engine.perturb.replies.shapes import Rule
     from parley.engine.ranking.attacks.attack import RankAttack
     from parley.policies.ranking.matching.fit import MatcherEpoch
     from parley.policies.ranking.matching.matcher import Matcher
+
+
+Kind = Literal["smn", "dam", "mrfn"]
+NO_VECTORS, SKIP_GRAM = "none", "skip-gram"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolSearchSettings(AttackSettings):
+    """What the attack search of a training may do, and where."""
+
+    pool: PositiveInt = 2000
+    """Training contexts that are searched when an epoch begins, drawn at random once, for some 20 a second; at most as many of
+    the validation and the test split are searched too. A pool of hundreds is learned by heart."""
+    budget: NumItems = 100
+    """Queries at most for a context; a query is one reply scored in its context."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainMatcherConfig(SupervisedConfig):
+    """Which model is fitted to which candidates, or goes on against which attacks."""
+
+    kind: Kind = "smn"
+    """The network; the section of this name holds its sizes."""
+    corpus: str = ""
+    """Corpus of candidates or of pairs: a name, a file or folder of label<TAB>turn<TAB>...<TAB>response lines, or
+    path/file.py:NAME; when empty that of --start, else the built-in help desk."""
+    vocabulary: int | None = None
+    """Entries of the vocabulary, special tokens included: the most frequent words of the training split; none: every word."""
+    vectors: str = NO_VECTORS
+    """Word vectors to begin with: none, skip-gram (fitted to the training split alone), or a text file of vectors."""
+    start: str = ""
+    """Run or checkpoint of a matching model to go on from, with its words and sizes; all epochs of the recipe are made."""
+    against: str = ""
+    """With --start: what to train against, separated by commas: rules on replies by name, path/file.py:Name, or all;
+    editor:RUN: what a trained editing policy does at the ranker that it learned to mislead; search: what the attack search
+    finds at the model as it is when an epoch begins; none: the control, as long on replies as they are."""
+    adversary_share: PositiveShare = 0.1
+    """Share of the training contexts whose replies rules and policies change, drawn at random, of one context at least. Li et
+    al. 2019 change 100,000 examples, 0.1 of Ubuntu V1's million pairs. With IIW in all of them a small model forgets replies
+    as they are (docs/results/li2019.md)."""
+    held_out: NumItemsOrAll = 0
+    """At most so many contexts of the validation and of the test split, the seed's choice, so that attacking and measuring them
+    does not take longer than the epochs; 0 for all."""
+    lexicon: Literal["", "nltk", "built-in"] = ""
+    """Tags and synonyms of rules: NLTK's data, or a small lexicon written for this project; when empty the latter for the
+    built-in help desk alone."""
+    smn: SmnSizes = field(default_factory=SmnSizes)
+    """Sizes of an SMN."""
+    dam: DamSizes = field(default_factory=DamSizes)
+    """Sizes of a DAM."""
+    mrfn: MrfnSizes = field(default_factory=MrfnSizes)
+    """Sizes of an MRFN."""
+    candidates: CandidateOptions = field(default_factory=CandidateOptions)
+    """How groups of candidates are made."""
+    replies: ReplySettings = field(default_factory=ReplySettings)
+    """How rules change replies."""
+    search: PoolSearchSettings = field(default_factory=PoolSearchSettings)
+    """How the attack search of --against search finds wrong replies, and in how many contexts."""
+    fit: MatcherFitConfig = field(default_factory=MatcherFitConfig)
+    """The recipe."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(self, "vocabulary", self.vocabulary is None or self.vocabulary > len(SPECIALS), f"above {len(SPECIALS)}, or none")
+        if bool(self.start) != bool(self.against):
+            given, lacking = ("--start", "--against") if self.start else ("--against", "--start")
+            fix = "--start RUN --against RULE[,RULE], --against search, or --against none for the control"
+            raise ConfigError(f"{given} needs {lacking}", got=self.start or self.against, fix=fix)
+        if self.against:
+            training_names(self.against)
+        if is_searched(self.against) and self.search.goal != "promote":
+            what = "what a search finds is learned as a wrong reply, so it edits wrong ones"
+            raise ConfigError(what, where="search.goal", got=self.search.goal, fix="leave search.goal out, it is promote")
+
+    @property
+    def sizes(self) -> MatcherSizes:
+        """Those of the network."""
+        found: MatcherSizes = {"smn": self.smn, "dam": self.dam, "mrfn": self.mrfn}[self.kind]
+        return found
+
+
+def _small(kind: Kind) -> TrainMatcherConfig:
+    return TrainMatcherConfig(
+        kind=kind,
+        vocabulary=10_000,
+        smn=settings.smn_small(),
+        dam=settings.dam_small(),
+        mrfn=settings.mrfn_small(),
+        fit=settings.small_fit(),
+    )
+
+
+def _paper(kind: Kind, fit: MatcherFitConfig) -> TrainMatcherConfig:
+    return TrainMatcherConfig(kind=kind, vectors=SKIP_GRAM, fit=replace(fit, criterion="recall"))
+
+
+def smn() -> TrainMatcherConfig:
+    """A sequential matching network for a laptop: half the published widths, six turns of 30 words, 10,000 words."""
+    return _small("smn")
+
+
+def dam() -> TrainMatcherConfig:
+    """A deep attention matching network for a laptop, with two blocks of attention."""
+    return _small("dam")
+
+
+def mrfn() -> TrainMatcherConfig:
+    """A multi-representation fusion network for a laptop."""
+    return _small("mrfn")
+
+
+def demo() -> TrainMatcherConfig:
+    """A tiny SMN for the built-in help desk, in seconds."""
+    sizes = replace(settings.smn_small(), embed=32, gru=32)
+    fit = replace(settings.small_fit(), batch_size=128, learning_rate=5e-3, max_epochs=2, precision="float32")
+    return replace(smn(), smn=sizes, fit=fit)
+
+
+def hardened() -> TrainMatcherConfig:
+    """The SMN of runs/matcher further, against the seven rules of Li et al. 2019 at once."""
+    return replace(smn(), start="runs/matcher", against="all")
+
+
+def smn_paper() -> TrainMatcherConfig:
+    """SMN at published sizes: vectors of 200 by skip-gram, ten turns of 50 words; the best epoch by validation R@1."""
+    return _paper("smn", settings.smn_fit())
+
+
+def dam_paper() -> TrainMatcherConfig:
+    """DAM at published sizes: vectors of 200 by skip-gram, ten turns of 50 words; the best epoch by validation R@1."""
+    return _paper("dam", settings.dam_fit())
+
+
+def mrfn_paper() -> TrainMatcherConfig:
+    """MRFN at published sizes: vectors of 200 by skip-gram, ten turns of 50 words; the best epoch by validation R@1."""
+    return _paper("mrfn", settings.mrfn_fit())
+
 
 ATTACKED_SPLIT = "attacked"
 """Kind of the event that says how many contexts of a split rules left as they were."""
@@ -160,8 +296,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         """Trains, resuming exactly where it was, measures and stores the model as `checkpoint`."""
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
         from parley.policies.ranking.matching.checkpoints import format_of
-        from parley.policies.ranking.matching.fit import MatcherFit
-        from parley.policies.ranking.matching.ranker import MatcherRanker
+        from parley.policies.ranking.matching.fit import MatcherFit, MatcherRanker
 
         config, model, train = prepared.config, prepared.model, prepared.splits["train"]
         left_out = not_read_in(prepared.splits.values(), config.candidates.turns, config.kind.upper(), MatcherRanker(model))
@@ -248,7 +383,7 @@ def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
         ConfigError: the recipe is one of another network, or nobody names a corpus.
     """
     from parley.policies.ranking.matching.checkpoints import format_of
-    from parley.policies.ranking.matching.ranker import load_matcher
+    from parley.policies.ranking.matching.fit import load_matcher
 
     folder = require_checkpoint(config.start, "--start", "parley train matcher")
     model = load_matcher(folder).model
@@ -269,7 +404,7 @@ def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | No
         ConfigError: there is no such file.
         DataError: the file cannot be read, a line is broken, or it has none of the model's words.
     """
-    from parley.policies.ranking.matching.vectors import read_vectors
+    from parley.policies.ranking.matching.matcher import read_vectors
 
     if config.vectors in (NO_VECTORS, SKIP_GRAM):
         return None
@@ -287,7 +422,7 @@ def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | No
 
 def _vectors(prepared: MatcherTraining, reporter: Reporter) -> np.ndarray | None:
     """Word vectors that a new training begins with; None: they are drawn."""
-    from parley.policies.ranking.matching.vectors import skip_gram
+    from parley.policies.ranking.matching.matcher import skip_gram
 
     config, model = prepared.config, prepared.model
     if config.vectors != SKIP_GRAM:
@@ -341,8 +476,7 @@ def _attacked(
 
 def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGroup]]) -> dict[str, Estimate]:
     """What the legend names, of the model as it is."""
-    from parley.policies.ranking.matching.fit import pair_losses
-    from parley.policies.ranking.matching.ranker import MatcherRanker
+    from parley.policies.ranking.matching.fit import MatcherRanker, pair_losses
 
     found: dict[str, Estimate] = {}
     for split, groups in held.items():

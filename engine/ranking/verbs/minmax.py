@@ -11,24 +11,278 @@ rounds and by fresh ones that chose no round. A control, the start trained as lo
 gain is owed to adversaries.
 
 Not here: which runs a campaign is made of (`campaign.py`), and how it is made (`engine/core/verbs/hardening.py`).
+
+The rounds of a hardening of rankers: which runs they are made of, what these are asked for and come to.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs.command import command_line
-from parley.engine.core.verbs.hardening import HardeningJob
-from parley.engine.ranking.metrics.campaign import CAMPAIGN, RANKERS
-from parley.engine.ranking.verbs.campaign import HardenRankingConfig, RankingCampaign
-from parley.engine.ranking.verbs.config import RankingConfig
-from parley.engine.ranking.verbs.prepared import not_read_told
+from parley.engine.core.stats.known import KnownAdversaries
+from parley.engine.core.stats.statistics import Estimate
+from parley.engine.core.verbs.checkpoints import require_checkpoint
+from parley.engine.core.verbs.composite import Stage
+from parley.engine.core.verbs.hardening import CONTROL, RESULT, START, HardeningCampaign, HardeningConfig, HardeningJob
+from parley.engine.core.verbs.job import command_line
+from parley.engine.ranking.attacks.settings import POLICY as BY_POLICY
+from parley.engine.ranking.attacks.settings import AttackDetails
+from parley.engine.ranking.metrics.campaign import (
+    AS_CONTROL,
+    ATTACKS,
+    BEFORE_HARDENING,
+    CAMPAIGN,
+    FIRST,
+    GAIN,
+    GAIN_BEYOND_CONTROL,
+    HELD,
+    POLICY,
+    POLICY_AFTER,
+    POLICY_BEFORE,
+    RANKERS,
+    SEARCH,
+    UnderAttack,
+)
+from parley.engine.ranking.metrics.ranks import GAIN as GAIN_OVER_RANDOM
+from parley.engine.ranking.metrics.ranks import SUCCESS as EDITING_SUCCESS
+from parley.engine.ranking.metrics.searched import BASELINE, SUCCESS
+from parley.engine.ranking.verbs.attack import ATTACK_RANKING
+from parley.engine.ranking.verbs.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, label_of
+from parley.engine.ranking.verbs.editor import TRAIN_EDITOR, TrainEditorConfig
+from parley.engine.ranking.verbs.matcher import TRAIN_MATCHER, TrainMatcherConfig
+from parley.engine.ranking.verbs.prepared import CUT, NOTHING, NUM_CONTEXTS, UNREAD, not_read_told
+from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, NumItemsOrAll, PositiveInt, PositiveShare
+from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
 from parley.envs.ranking.edit_game import EditRules
-from parley.policies.core.choosing_settings import ChoiceLearning
+from parley.envs.ranking.groups import CandidateOptions
+from parley.policies.core.responder import stored_kind
+from parley.policies.core.settings import ChoiceLearning
 from parley.policies.ranking.matching.settings import MatcherFitConfig, SmnSizes
+
+SEARCH_METHOD = "greedy"
+"""The search that measures."""
+METHODS = (SEARCH_METHOD, BASELINE)
+"""Attacks that need no training: the search, and random edits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardenRankingConfig(HardeningConfig):
+    """Which ranker is hardened, how long, and how it is measured."""
+
+    model: str = ""
+    """The ranker at the start, a run or checkpoint of a matching model; when empty an SMN is trained first."""
+    corpus: str = DEFAULT_CORPUS
+    """Corpus of candidates or of pairs, as in evaluate ranking."""
+    rounds: NumItems = 4
+    """Rounds at most: the ranker learns from the policies so far, then a fresh one learns to mislead it."""
+    patience: PositiveInt = 2
+    """Rounds without gain after which the campaign stops."""
+    least_gain: NonNegativeFloat = 0.01
+    """By how much R@1 under attack, on the validation split, must rise to count as gain; a share of the contexts."""
+    limit: NumItemsOrAll = 0
+    """At most so many contexts of the validation and of the test split, the seed's choice, in rounds and in trainings, which
+    keep their best epoch by them; 0 for all. The training split is never cut."""
+    budget: PositiveInt = 100
+    """Queries of the search that measures, and of a policy that does."""
+    adversary_share: PositiveShare = 0.2
+    """Share of the training contexts whose wrong replies policies edit while a ranker learns, drawn at random."""
+    control: bool = True
+    """Also train the start as long on replies as they are, and measure it as the result."""
+    lexicon: Literal["", "nltk", "built-in"] = ""
+    """Tags: nltk, or built-in, a small lexicon written for this project; when empty the latter for the help desk alone."""
+    data_root: Path | None = None
+    """Where corpora lie; PARLEY_DATA or the user cache folder when not given."""
+    seed: NonNegativeInt = 1
+    """Master seed."""
+    threads: PositiveInt = 1
+    """CPU threads that rankers and policies compute with."""
+    candidates: CandidateOptions = field(default_factory=CandidateOptions)
+    """How groups of candidates are made; policies learn on groups of the size of the test split's."""
+    game: EditRules = field(default_factory=EditRules)
+    """What edits may do."""
+    learning: ChoiceLearning = field(default_factory=ChoiceLearning)
+    """The learning rule of policies."""
+    smn: SmnSizes = field(default_factory=SmnSizes)
+    """Sizes of a ranker that is trained first."""
+    fit: MatcherFitConfig = field(default_factory=MatcherFitConfig)
+    """The recipe of that ranker."""
+    hardening: MatcherFitConfig = field(default_factory=MatcherFitConfig)
+    """The recipe of a round; all of its epochs are made."""
+
+
+class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
+    """Rankers learn from what policies find against those before them; a fresh policy and a search measure each."""
+
+    what = "ranker"
+
+    def begin(self) -> dict[str, Stage]:
+        config = self.config
+        return {} if config.model else {START: (TRAIN_MATCHER, self._trained("smn", fit=config.fit, smn=config.smn))}
+
+    def round(self, number: int) -> dict[str, Stage]:
+        config, planned = self.config, dict[str, Stage]()
+        if number:
+            met = ",".join(f"{BY_POLICY}{self.place(self.editor(index))}" for index in range(number))
+            goes_on = self._trained(self._kind, fit=config.hardening, seed=derive_seed(config.seed, "round", number))
+            planned[self.trained(number)] = TRAIN_MATCHER, replace(goes_on, start=self.model(number - 1), against=met)
+        # The same seed for all rounds but the start's, which measures result and control too: it has chosen no round.
+        seed = derive_seed(config.seed, "policy") if number else config.seed
+        planned[self.editor(number)] = TRAIN_EDITOR, self._policy(self.model(number), seed)
+        # A ranker is only as robust as the best of all policies that are known finds it.
+        editors = [self.editor(index) for index in range(number + 1)]
+        return planned | {self.attack(number): self._attack(self.model(number), editors, "val")}
+
+    def last(self, best: int) -> dict[str, Stage]:
+        config, planned = self.config, dict[str, Stage]()
+        rankers = {START: self.model(0)}
+        if best:
+            rankers[RESULT] = self.model(best)
+            planned[f"{RESULT}-editor"] = TRAIN_EDITOR, self._policy(self.model(best), config.seed)
+        if config.control:
+            epochs = max(best, 1) * config.hardening.max_epochs
+            longer = replace(config.hardening, max_epochs=epochs, patience=epochs)
+            goes_on = self._trained(self._kind, fit=longer, seed=derive_seed(config.seed, "round", 1))
+            trained = f"{CONTROL}-ranker"
+            rankers[CONTROL] = self.place(trained)
+            planned[trained] = TRAIN_MATCHER, replace(goes_on, start=self.model(0), against=NOTHING)
+            planned[f"{CONTROL}-editor"] = TRAIN_EDITOR, self._policy(rankers[CONTROL], config.seed)
+        # All of them meet all policies: one that learned against another ranker may be the best.
+        known = self._known(best)
+        return planned | {f"{name}-attack": self._attack(ranker, known, "test") for name, ranker in rankers.items()}
+
+    def _known(self, best: int) -> list[str]:
+        """Return the stages of all policies: of the rounds that were made, of result and control."""
+        rounds = range(max(self.config.rounds, best) + 1)
+        made = [self.editor(index) for index in rounds if index <= best or (self.path / self.editor(index)).is_dir()]
+        return [*made, *([f"{RESULT}-editor"] if best else []), *([f"{CONTROL}-editor"] if self.config.control else [])]
+
+    def measured(self, number: int) -> dict[str, Estimate]:
+        known = [self.editor(index) for index in range(number + 1)]
+        metrics = self._figures(self.path / self.attack(number), self.editor(number), known)
+        if number:
+            last, before, now = self.editor(number - 1), self.attack(number - 1), self.attack(number)
+            of_last = {
+                POLICY_BEFORE: self._success(self.path / before, last),
+                POLICY_AFTER: self._success(self.path / now, last),
+            }
+            metrics = of_last | metrics
+        return metrics
+
+    def outcome(self, best: int) -> dict[str, Estimate]:
+        editors = {START: self.editor(0), RESULT: f"{RESULT}-editor", CONTROL: f"{CONTROL}-editor"}
+        attacks = {name: self.path / f"{name}-attack" for name in editors}
+        if not best:
+            attacks[RESULT], editors[RESULT] = attacks[START], editors[START]
+        endings = {START: BEFORE_HARDENING, RESULT: ""} | ({CONTROL: AS_CONTROL} if self.config.control else {})
+        known = self._known(best)
+        measured = {name: self._figures(attacks[name], editors[name], known) for name in endings}
+        found = {f"{metric}{endings[name]}": each for name, of in measured.items() for metric, each in of.items()}
+        known = [*METHODS, *known]
+        result = _under_attack(attacks[RESULT], known)
+        found[GAIN] = result.more_than(_under_attack(attacks[START], known))
+        if self.config.control:
+            found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], known))
+        return found
+
+    def known(self, best: int) -> KnownAdversaries:
+        attacks = {"before": START, "control": CONTROL, "after": RESULT if best else START}
+        if not self.config.control:
+            del attacks["control"]
+        editors = self._known(best)
+        names = [*METHODS, *editors]
+        lost_TA = [[_under_attack(self.path / f"{name}-attack", [each]).lost() for each in names] for name in attacks.values()]
+        learned = {editor: RunFolder.load(self.path / editor).metrics() for editor in editors}
+        return KnownAdversaries(
+            targets=list(attacks),
+            adversaries=names,
+            gains_TA=lost_TA,
+            best=[int(np.argmax([lost.value for lost in lost_A])) for lost_A in lost_TA],
+            measured=[_under_attack(self.path / f"{name}-attack", names).lost() for name in attacks.values()],
+            learned={editor: metrics[GAIN_OVER_RANDOM] for editor, metrics in learned.items()},
+            gained={editor: metrics[EDITING_SUCCESS] for editor, metrics in learned.items()},
+            words=ATTACKS,
+        )
+
+    def extra(self, best: int) -> Mapping[str, Any]:
+        """What is not read of the splits, which is the same in all trainings."""
+        trained = RunFolder.load(self.path / self.trained(1)).summary() or {}
+        return {name: trained[name] for name in (NUM_CONTEXTS, CUT, UNREAD) if name in trained}
+
+    def store(self, best: int, folder: Path) -> None:
+        from parley.policies.ranking.matching.checkpoints import format_of
+        from parley.policies.ranking.matching.fit import load_matcher
+
+        ranker = require_checkpoint(self.model(best), "--model", "parley train matcher")
+        model = load_matcher(ranker).model
+        form = format_of(model.sizes)
+        origin = {"base": self.model(0), "round": best} if best else {"round": 0}
+        form.save(model, folder, {**form.provenance(ranker), **origin})
+
+    def editor(self, number: int) -> str:
+        """The stage of the policy that learned to mislead the ranker after a round."""
+        return f"{number:02d}-editor"
+
+    def attack(self, number: int) -> str:
+        """The stage that measures the ranker after a round."""
+        return f"{number:02d}-attack"
+
+    @cached_property
+    def _kind(self) -> Any:
+        model = self.config.model
+        return stored_kind(require_checkpoint(model, "--model", "parley train matcher")) if model else "smn"
+
+    def _figures(self, attack: Path, editor: str, known: Sequence[str]) -> dict[str, Estimate]:
+        """What a ranker is measured by, from an attack on it by the search, its fresh policy and all known ones."""
+        under = _under_attack(attack, [*METHODS, *known])
+        policy, search = self._success(attack, editor), self._success(attack, SEARCH_METHOD)
+        return {POLICY: policy, SEARCH: search, HELD: under.held(), FIRST: under.first()}
+
+    def _success(self, attack: Path, method: str) -> Estimate:
+        """The success of a method with all of its queries, in an attack on one ranker."""
+        begins, ends = f"{SUCCESS}{self.config.budget}.", f".{label_of(method)}"
+        metrics = RunFolder.load(attack).metrics()
+        (found,) = [each for name, each in metrics.items() if name.startswith(begins) and name.endswith(ends)]
+        return found
+
+    def _trained(self, kind: Any, **settings: Any) -> TrainMatcherConfig:
+        names = ("corpus", "lexicon", "data_root", "seed", "threads", "candidates", "adversary_share")
+        same = {name: getattr(self.config, name) for name in names}
+        return TrainMatcherConfig(kind=kind, held_out=self.config.limit, **same | settings)
+
+    def _policy(self, ranker: str, seed: int) -> TrainEditorConfig:
+        names = ("corpus", "limit", "lexicon", "data_root", "threads", "game", "learning")
+        groups = replace(self.config.candidates, train_size=self.config.candidates.size)
+        same = {name: getattr(self.config, name) for name in names}
+        return TrainEditorConfig(model=ranker, seed=seed, candidates=groups, **same)
+
+    def _attack(self, ranker: str, editors: Sequence[str], split: Literal["val", "test"]) -> Stage:
+        """The search and policies, by edits of one kind; which contexts are drawn follows from the seed, one for all."""
+        names = ("corpus", "limit", "lexicon", "data_root", "seed", "candidates", "budget")
+        settings = RankingAttackConfig(
+            model=ranker,
+            method=",".join((*METHODS, *(f"{BY_POLICY}{self.place(each)}" for each in editors))),
+            rules=NOTHING,
+            split=split,
+            moves="context",
+            edits=self.config.game.edits,
+            known_words=False,
+            attack=AttackDetails(keep_tags=False),
+            **{name: getattr(self.config, name) for name in names},
+        )
+        return ATTACK_RANKING, settings
+
+
+def _under_attack(attack: Path, methods: Sequence[str]) -> UnderAttack:
+    """Read how a ranker stands some attacks, by the names of methods and of the stages of policies."""
+    return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), [label_of(method) for method in methods])
 
 
 def helpdesk() -> HardenRankingConfig:

@@ -1,41 +1,425 @@
-"""What evaluations of rankers and attacks on them find and check before there is a run, and what jobs of both share."""
+"""What evaluations of rankers and attacks on them find and check before there is a run, and what jobs of both share.
+
+What a matching model is trained against: the pool of training contexts whose replies rules change, and what becomes of them.
+
+Source: Li et al. 2019, section 4. A rule that keeps labels (IIW, RSW) replaces replies of the pool, with the labels that they
+had. Any other rule adds what it makes of right replies as new wrong ones, beside the right ones. IIW takes random words of the
+context, one for nine.
+
+  * # Paper: a pool of 100,000 examples, silent on what one is. Ours: a share of the contexts, each with its replies.
+  * # Paper: one rule a training. Ours: several too, at once. A right reply that one rule replaces then stays if another one
+    makes a wrong reply of it, as the paper keeps it beside those.
+
+The rows of evaluations of rankers and of attacks on them: a context each, with its candidates.
+
+Of an evaluation what rules made of candidates, and all scores; of attacks what each method found on each ranker. At the end
+what becomes of them in a flat file (`parley rows`).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from parley.engine.core.runs.layout import SUMMARY
+import numpy as np
+import pyarrow as pa
+
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import ERROR, OK, list_of, with_base
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK
-from parley.engine.core.verbs.job import Job, Reporter, Silent
+from parley.engine.core.verbs.export import FlatRows, Line, Row
+from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Silent
 from parley.engine.core.verbs.sharded import RESUME_SAFE
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.perturb.replies.catalogue import build_rules, rule_names
 from parley.engine.perturb.replies.language import ReplyLanguage
-from parley.engine.perturb.replies.rule import Rule
+from parley.engine.perturb.replies.shapes import Attacked, Rule, RuleResources
+from parley.engine.ranking.attacks.catalogue import policy_rule
+from parley.engine.ranking.attacks.settings import POLICY
 from parley.engine.ranking.metrics.ranking import CLEAN
-from parley.engine.ranking.verbs.asked import AskedRanker, loaded, models_of
-from parley.engine.ranking.verbs.config import RankersConfig
-from parley.engine.ranking.verbs.groups import (
+from parley.engine.ranking.metrics.searched import expected_ranks
+from parley.engine.ranking.verbs.config import (
     FEW,
     Contexts,
     RankedGroup,
+    RankersConfig,
+    RankerSpec,
     built_rules,
     chosen_groups,
     lexicon_setting,
+    loaded,
+    models_of,
     opened,
     rule_resources,
     rule_seed,
 )
-from parley.envs.corpora.root import data_root
-from parley.envs.ranking.split import CandidateSplit
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.corpora.arrow import data_root
+from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.groups import CandidateGroup, CandidateKind, CandidateSplit
 from parley.policies.chat.answers import usage_of
 from parley.policies.chat.rating import UNRATED
 from parley.policies.ranking.ranker import Ranker, Unread, unread_of
 from parley.policies.ranking.rankers import RESPONSE_ONLY
+
+NOTHING = "none"
+"""Asks for the control: as many epochs on replies as they are."""
+SEARCH = "search"
+"""Asks for what the attack search finds (`search.py`); no rule."""
+_IN_TRAINING = {"iiw": "iiw-training"}
+_CHUNK = 512
+
+
+class _Reply(NamedTuple):
+    words: Utterance
+    label: bool
+    kind: CandidateKind
+    attackable: bool
+
+
+class Keyed(Protocol):
+    """What has keys by row, such as a split."""
+
+    def __len__(self) -> int: ...
+
+    def key(self, row: int) -> str:
+        """The key of a row."""
+
+
+def training_names(against: str) -> tuple[str, ...]:
+    """The rules of a training, each by its variant for training where it has one, then policies; none for "none" and "search".
+
+    Raises:
+        ConfigError: none is named, or one is unknown, with the nearest name.
+    """
+    named = ",".join(part for part in against.split(",") if part.strip() != SEARCH)
+    if against == NOTHING or (is_searched(against) and not named):
+        return ()
+    parts = [part.strip() for part in named.split(",")]
+    policies = [part for part in parts if part.startswith(POLICY)]
+    fixed = rule_names(",".join(part for part in parts if part not in policies)) if len(policies) < len(parts) else ()
+    return tuple(dict.fromkeys([*(_IN_TRAINING.get(name, name) for name in fixed), *policies]))
+
+
+def evaluated_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The rules that evaluations attack by where a training has these, some of which are variants for training."""
+    own = {variant: name for name, variant in _IN_TRAINING.items()}
+    return tuple(own.get(name, name) for name in names)
+
+
+def is_searched(against: str) -> bool:
+    """Whether the attack search is part of a training."""
+    return SEARCH in map(str.strip, against.split(","))
+
+
+def asked_name(rule: Rule) -> str:
+    """What evaluations call a rule of a training."""
+    return evaluated_names([rule.name])[0]
+
+
+def training_rules(names: Sequence[str], resources: RuleResources, group: CandidateGroup) -> list[Rule]:
+    """The rules of a training, each tried once, because lexicons open when they are first asked.
+
+    Args:
+        names: as `training_names` gives them.
+        resources: what rules share.
+        group: that they are tried on.
+
+    Raises:
+        ConfigError: there is none of a name, two bear the same, one edits contexts or does not suit the language.
+        DataError: what one of them leans on is not there.
+    """
+    fixed = build_rules([name for name in names if not name.startswith(POLICY)], resources)
+    rules = [*fixed, *(policy_rule(name, resources) for name in names if name.startswith(POLICY))]
+    own = [rule.name for rule in rules]
+    if len(set(own)) < len(own):
+        raise ConfigError("two rules bear the same name", where="--against", got=", ".join(own), fix="rename yours")
+    for rule in rules:
+        if rule.attacks == "context":
+            raise ConfigError("a rule edits contexts, and a matching model is trained on changed replies", where=rule.name)
+        rule.apply([group], [0])
+    return rules
+
+
+def drawn_rows(split: Sized, size: int, seed: int) -> np.ndarray:
+    """So many contexts of a split (n,), ascending, all where there are fewer; fewer are some of more."""
+    return np.sort(stream(seed, "pool").permutation(len(split))[:size])
+
+
+def drawn_pool(split: Keyed, share: float, seed: int) -> frozenset[str]:
+    """The keys of a share of a split's contexts, of one at least; a smaller share is part of a larger one."""
+    size = max(1, round(share * len(split)))
+    return frozenset(split.key(row) for row in drawn_rows(split, size, seed).tolist())
+
+
+class Adversaries:
+    """Changes the groups of a pool, and leaves others as they are; what becomes of one depends on that group and the seed.
+
+    Args:
+        rules: all of which meet each group.
+        seed: master seed.
+        pool: keys of those groups; all groups when not given.
+        fixed: whether a group has the same replies whenever it comes, so that it is changed once.
+    """
+
+    def __init__(self, rules: Sequence[Rule], seed: int, pool: Collection[str] | None = None, *, fixed: bool = False) -> None:
+        self._rules, self._seed, self._pool = rules, seed, pool
+        self._made: dict[str, CandidateGroup] | None = {} if fixed else None
+        self.untouched = dict.fromkeys(map(asked_name, rules), 0)
+        """Groups so far in which a rule changed nothing."""
+
+    def __call__(self, groups: Sequence[CandidateGroup]) -> list[CandidateGroup]:
+        """The groups to learn from, in their order."""
+        made = {} if self._made is None else self._made
+        found = [made.get(group.key, group) for group in groups]
+        met = [
+            place
+            for place, group in enumerate(groups)
+            if group.key not in made and (self._pool is None or group.key in self._pool)
+        ]
+        for start in range(0, len(met), _CHUNK):
+            places = met[start : start + _CHUNK]
+            some = [groups[place] for place in places]
+            attacked = [rule.apply(some, [self._seed_of(rule, group) for group in some]) for rule in self._rules]
+            for rule, attacks in zip(self._rules, attacked, strict=True):
+                self.untouched[asked_name(rule)] += sum(not any(each.changed) for each in attacks)
+            for place, group, *attacks in zip(places, some, *attacked, strict=True):
+                found[place] = with_adversaries(group, list(zip(self._rules, attacks, strict=True)))
+                if self._made is not None:
+                    made[group.key] = found[place]
+        return found
+
+    def _seed_of(self, rule: Rule, group: CandidateGroup) -> int:
+        return derive_seed(self._seed, "adversaries", rule.name, group.key)
+
+
+def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attacked]]) -> CandidateGroup:
+    """A group with what rules made of its replies, the replies themselves first.
+
+    A reply with the words of a right one is never added as a wrong one.
+    """
+    whole = list(map(_Reply, group.candidates, group.labels, group.kinds, group.attackable))
+    rights = {reply.words for reply in whole if reply.label}
+    replaced: set[int] = set()
+    sources: set[int] = set()
+    others: list[_Reply] = []
+    for rule, attacked in attacks:
+        for place, words in enumerate(attacked.group.candidates):
+            label = whole[place].label and rule.keeps_labels
+            if not attacked.changed[place] or (not label and words in rights):
+                continue
+            (replaced if rule.keeps_labels else sources).add(place)
+            others.append(_Reply(words, label, whole[place].kind if rule.keeps_labels else CandidateKind.HARD, True))
+    found = [reply for place, reply in enumerate(whole) if place not in replaced or place in sources] + others
+    return CandidateGroup(
+        group.key,
+        group.context,
+        tuple(reply.words for reply in found),
+        tuple(reply.label for reply in found),
+        tuple(reply.kind for reply in found),
+        tuple(reply.attackable for reply in found),
+    )
+
+
+_CHANGED = pa.struct(
+    [
+        # The place of a candidate, the words that a rule left of it between blanks, and how many of them it changed.
+        pa.field("place", pa.int64()),
+        pa.field("text", pa.string()),
+        pa.field("num_changed", pa.int64()),
+    ]
+)
+_ATTACK = pa.struct(
+    [
+        # A rule, whether what it changes stays right or wrong, and the candidates that it changed.
+        pa.field("rule", pa.string()),
+        pa.field("keeps_labels", pa.bool_()),
+        pa.field("changed", list_of(_CHANGED)),
+    ]
+)
+_UNREAD = (
+    # As `parley.policies.ranking.ranker.Unread`: turns and candidates that the ranker did not read, or not whole.
+    pa.field("turns_unread", pa.int64()),
+    pa.field("replies_unread", pa.int64()),
+)
+_SCORED = pa.struct(
+    [
+        # A ranker, a rule ("clean" for none), the score of each candidate, or null and why there is none.
+        pa.field("model", pa.string()),
+        pa.field("rule", pa.string()),
+        pa.field("scores", list_of(pa.float64())),
+        pa.field("error", pa.string()),
+        *_UNREAD,
+    ]
+)
+_CONTEXT = [
+    # The dialogue that the context is of, by its number in the split; turns and candidates are words between blanks.
+    pa.field("dialogue", pa.int64()),
+    pa.field("context", list_of(pa.string())),
+    # Whether older turns are left out of it (`candidates.turns`).
+    pa.field("is_cut", pa.bool_()),
+    pa.field("candidates", list_of(pa.string())),
+    pa.field("labels", list_of(pa.bool_())),
+    # Where each candidate comes from, as `parley.envs.ranking.groups.CandidateKind` says it.
+    pa.field("kinds", list_of(pa.string())),
+]
+_READING = pa.struct(
+    [
+        # A ranker, the place of a right reply, its distinct words with their importance to the ranker by erasure, and the
+        # scores of the reply of which the 1 to 6 most important words stay.
+        pa.field("model", pa.string()),
+        pa.field("place", pa.int64()),
+        pa.field("words", list_of(pa.string())),
+        pa.field("importance", list_of(pa.float64())),
+        pa.field("kept", list_of(pa.float64())),
+    ]
+)
+RANKING = with_base(
+    [
+        *_CONTEXT,
+        pa.field("attacks", list_of(_ATTACK)),
+        pa.field("ranked", list_of(_SCORED)),
+        # Of the contexts that are chosen for it; empty in others.
+        pa.field("readings", list_of(_READING)),
+    ]
+)
+"""One context of a corpus of candidates per row."""
+
+_BEFORE = pa.struct(
+    # A ranker and its scores of all candidates before any edit, log-odds in the place of probabilities; empty for none.
+    [pa.field("model", pa.string()), pa.field("scores", list_of(pa.float64())), *_UNREAD]
+)
+_TRACE = pa.struct(
+    # As `parley.engine.ranking.attacks.cases.TracePoint`.
+    [pa.field("queries", pa.int64()), pa.field("margin", pa.float64()), pa.field("cost", pa.int64())]
+)
+_TRANSFER = pa.struct(
+    [
+        # Another ranker, and whether the edited reply reaches the goal there; null where that ranker puts the reply there
+        # before any edit, or gave no scores, and why.
+        pa.field("model", pa.string()),
+        pa.field("reached", pa.bool_()),
+        pa.field("error", pa.string()),
+    ]
+)
+_SEARCHED = pa.struct(
+    [
+        # A ranker, and a method or a rule.
+        pa.field("model", pa.string()),
+        pa.field("method", pa.string()),
+        # As `parley.engine.ranking.attacks.cases.AttackOutcome`; text: the edited reply, words between blanks, of which
+        # `edited` says which are not as they were; scores are on the scale of those of `before`.
+        pa.field("status", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("place", pa.int64()),
+        pa.field("text", pa.string()),
+        pa.field("edited", list_of(pa.bool_())),
+        pa.field("num_changed", pa.int64()),
+        pa.field("moves", list_of(pa.string())),
+        pa.field("score_before", pa.float64()),
+        pa.field("score", pa.float64()),
+        # From 1; places of ties are shared.
+        pa.field("rank_before", pa.float64()),
+        pa.field("rank_after", pa.float64()),
+        pa.field("queries", pa.int64()),
+        pa.field("num_slopes", pa.int64()),
+        # Drafts without a score, which are taken to be no closer to the goal than the reply as it was.
+        pa.field("num_unscored", pa.int64()),
+        pa.field("trace", list_of(_TRACE)),
+        pa.field("transfers", list_of(_TRANSFER)),
+    ]
+)
+SEARCHES = with_base([*_CONTEXT, pa.field("before", list_of(_BEFORE)), pa.field("searches", list_of(_SEARCHED))])
+"""One attacked context per row."""
+
+_ABOUT = _CONTEXT[:3]
+"""What a line of a flat file says of its context: the dialogue, the turns, whether older ones are left out."""
+
+
+def _ranked_lines(row: Row) -> Iterator[Line]:
+    about = {field.name: row[field.name] for field in _ABOUT}
+    changed = {attack["rule"]: {each["place"]: each for each in attack["changed"]} for attack in row["attacks"]}
+    keeps_labels = {attack["rule"]: attack["keeps_labels"] for attack in row["attacks"]}
+    for entry in row["ranked"]:
+        rule, scores = entry["rule"], entry["scores"] if entry["error"] is None else []
+        ranks, times = expected_ranks(scores).tolist(), Counter(scores)
+        told = about | {"model": entry["model"], "rule": rule, "keeps_labels": keeps_labels.get(rule, True)}
+        told |= {name: entry[name] for name in ("turns_unread", "replies_unread")} | _error(entry["error"])
+        for place, candidate in enumerate(zip(row["candidates"], row["labels"], row["kinds"], strict=True)):
+            text, label, kind = candidate
+            edited: Mapping[str, Any] = changed.get(rule, {}).get(place, {"text": text, "num_changed": 0})
+            line = told | {"place": place, "label": label, "kind": kind}
+            line |= {"text": edited["text"], "num_changed": edited["num_changed"]}
+            if scores:
+                line |= {"score": scores[place], "rank": ranks[place], "tied": times[scores[place]]}
+            yield line
+
+
+def _searched_lines(row: Row) -> Iterator[Line]:
+    about = {field.name: row[field.name] for field in _ABOUT}
+    for found in row["searches"]:
+        status, place = found["status"], found["place"]
+        line = about | {field.name: found[field.name] for field in _FOUND} | {"outcome": status}
+        if status == ERROR:
+            line |= _error(found["reason"])
+        if place is not None:
+            line |= {"label": row["labels"][place], "kind": row["kinds"][place], "original": row["candidates"][place]}
+        yield line
+
+
+def _error(reason: str | None) -> dict[str, Any]:
+    return {} if reason is None else {"status": ERROR, "error": reason}
+
+
+RANKED_CANDIDATES = FlatRows(
+    with_base(
+        [
+            *_ABOUT,
+            # A ranker, a rule ("clean" for none), whether it keeps labels.
+            pa.field("model", pa.string()),
+            pa.field("rule", pa.string()),
+            pa.field("keeps_labels", pa.bool_()),
+            # Which candidate of the context, whether it was right, where it comes from; what the rule left of it.
+            pa.field("place", pa.int64()),
+            pa.field("label", pa.bool_()),
+            pa.field("kind", pa.string()),
+            pa.field("text", pa.string()),
+            pa.field("num_changed", pa.int64()),
+            # Null where the ranker gave none. Rank from 1, ties share the mean of theirs; candidates that have this score, this
+            # one too.
+            pa.field("score", pa.float64()),
+            pa.field("rank", pa.float64()),
+            pa.field("tied", pa.int64()),
+            *_UNREAD,
+        ]
+    ),
+    _ranked_lines,
+)
+"""Of `RANKING` one candidate per line, as one ranker scored it under one rule."""
+
+_FOUND = [field for field in _SEARCHED if field.name != "status"]
+ATTACKED_CONTEXTS = FlatRows(
+    with_base(
+        [
+            *_ABOUT,
+            # As in `SEARCHES`; outcome: "success", "failure", "skipped" or "error".
+            *_FOUND[:2],
+            pa.field("outcome", pa.string()),
+            *_FOUND[2:4],
+            # Of the edited reply its label, where it comes from, and its words before.
+            pa.field("label", pa.bool_()),
+            pa.field("kind", pa.string()),
+            pa.field("original", pa.string()),
+            *_FOUND[4:],
+        ]
+    ),
+    _searched_lines,
+)
+"""Of `SEARCHES` one context per line, as one method attacked one ranker in it."""
+
 
 NUM_CONTEXTS, RANKERS, ERRORS, NOT_SCORED = "contexts", "rankers", "errors", "not_scored"
 NOT_RATED, CUT, UNREAD = "not_rated", "cut", "unread"
@@ -58,7 +442,7 @@ class PreparedRanking(Generic[RankersConfigT]):
     """
 
     config: RankersConfigT
-    rankers: Sequence[AskedRanker]
+    rankers: Sequence[RankerSpec]
     groups: Mapping[str, RankedGroup]
 
 
@@ -78,7 +462,7 @@ class Tried:
 
 
 def found_ranking(
-    config: RankersConfigT, asked: Sequence[AskedRanker], reporter: Reporter, *, tags: bool = False
+    config: RankersConfigT, asked: Sequence[RankerSpec], reporter: Reporter, *, tags: bool = False
 ) -> tuple[PreparedRanking[RankersConfigT], Tried]:
     """Finds out before a run is made whether everything is there and works.
 
@@ -147,7 +531,7 @@ def without_scores(errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {ERRORS: reasons, NOT_SCORED: {model: len(model_errors) for model, model_errors in errors.items()}}
 
 
-def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers: Sequence[AskedRanker]) -> dict[str, Any]:
+def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers: Sequence[RankerSpec]) -> dict[str, Any]:
     """The entries `CUT` and `UNREAD` of the summary.
 
     Args:
@@ -200,7 +584,7 @@ def _left_out(is_cut: Iterable[Any], turns: int, unread: Iterable[tuple[str, Unr
 
 
 def not_rated(
-    path: Path, rankers: Sequence[AskedRanker], scores: Iterable[tuple[str, Sequence[float]]]
+    path: Path, rankers: Sequence[RankerSpec], scores: Iterable[tuple[str, Sequence[float]]]
 ) -> dict[str, tuple[int, int]]:
     """Replies that chat models rated by no number, and replies that they were to rate, by label; nobody who rated all.
 

@@ -12,25 +12,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.core.verbs.command import command_line
 from parley.engine.core.verbs.export import FlatRows
-from parley.engine.core.verbs.job import Reporter, Result, Summary
-from parley.engine.core.verbs.sample import drawn
-from parley.engine.core.verbs.sharded import work_off
-from parley.engine.core.verbs.tables import noted
-from parley.engine.ranking.metrics.beside import Trainings, differences, rankers_beside
+from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, drawn, noted
+from parley.engine.core.verbs.sharded import run_items
 from parley.engine.ranking.metrics.ranking import CLEAN, RankedRows, describe, ranking_metrics
-from parley.engine.ranking.metrics.table import Shown, overview, tables
-from parley.engine.ranking.verbs.asked import asked_rankers
+from parley.engine.ranking.metrics.table import Shown, Trainings, differences, overview, rankers_beside, tables
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING
-from parley.engine.ranking.verbs.config import RankersConfig, RankingAttackConfig, RankingConfig
+from parley.engine.ranking.verbs.config import RankersConfig, RankingAttackConfig, RankingConfig, asked_rankers
 from parley.engine.ranking.verbs.prepared import (
     NOT_RATED,
     NUM_CONTEXTS,
+    RANKED_CANDIDATES,
     RANKERS,
+    RANKING,
     PreparedRanking,
     RankersJob,
     found_ranking,
@@ -38,8 +35,7 @@ from parley.engine.ranking.verbs.prepared import (
     not_read,
     without_scores,
 )
-from parley.engine.ranking.verbs.rows import RANKED_CANDIDATES, RANKING
-from parley.engine.ranking.verbs.worker import Ranking
+from parley.engine.ranking.verbs.worker import RankingTask
 from parley.envs.core.config import shared
 from parley.envs.core.errors import DataError
 from parley.policies.chat.answers import ANSWERS_FOLDER
@@ -91,8 +87,8 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         return replace(prepared, groups=groups)
 
     def work(self, run: RunFolder, prepared: EvaluatedRanking, reporter: Reporter) -> EvaluatedRanking:
-        ranking = Ranking(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
-        work_off(run, ranking, prepared.groups, prepared.config, reporter, "ranking replies")
+        ranking = RankingTask(prepared.config, prepared.rankers, answers=str(run.path / ANSWERS_FOLDER))
+        run_items(run, ranking, prepared.groups, prepared.config, reporter, "ranking replies")
         reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 

@@ -1,4 +1,4 @@
-"""A worker of an evaluation of rankers: shards of contexts in, rows of `parley.engine.ranking.verbs.rows.RANKING` out.
+"""A worker of an evaluation of rankers: shards of contexts in, rows of `parley.engine.ranking.verbs.prepared.RANKING` out.
 
 A candidate's score does not depend on its neighbours. So a ranker is asked once about each context, with the candidates and
 all texts that rules made of them, and a shard of contexts is one batch.
@@ -17,19 +17,20 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.ray.record import Counts, Rows
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.runs.schemas import OK, error_row, ok_row
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.parts import OK, error_row, ok_row
 from parley.engine.core.verbs.sharded import Sharded, Tally, spread
-from parley.engine.perturb.replies.rule import Attacked, Rule
+from parley.engine.perturb.replies.shapes import Attacked, Rule
 from parley.engine.ranking.metrics.erasure import read_words
 from parley.engine.ranking.metrics.ranking import CLEAN
-from parley.engine.ranking.verbs.asked import AskedRanker, loaded
-from parley.engine.ranking.verbs.config import RankersConfig
-from parley.engine.ranking.verbs.groups import (
+from parley.engine.ranking.verbs.config import (
     Contexts,
     RankedGroup,
+    RankersConfig,
+    RankerSpec,
     built_rules,
     group_seed,
+    loaded,
     opened,
     rule_resources,
     rule_seed,
@@ -49,7 +50,7 @@ Attacks = Mapping[str, Attacked]
 
 
 @dataclass(frozen=True)
-class AskingRankers(Sharded[RankedGroup]):
+class RankerQueries(Sharded[RankedGroup]):
     """Rankers that are asked about contexts.
 
     Args:
@@ -61,7 +62,7 @@ class AskingRankers(Sharded[RankedGroup]):
     unit = "contexts"
 
     config: RankersConfig
-    rankers: Sequence[AskedRanker]
+    rankers: Sequence[RankerSpec]
     answers: str = field(default="", kw_only=True)
 
     def seed(self, key: str) -> int:
@@ -81,7 +82,7 @@ class AskingRankers(Sharded[RankedGroup]):
 
 
 @dataclass(frozen=True)
-class Ranking(AskingRankers):
+class RankingTask(RankerQueries):
     """Rankers that are asked about candidates, as they are and as rules leave them."""
 
     event = "ranked"
@@ -108,7 +109,7 @@ class RankingWorker:
         ranking: who is asked what.
     """
 
-    def __init__(self, ranking: Ranking) -> None:
+    def __init__(self, ranking: RankingTask) -> None:
         self.config = ranking.config
         corpus = opened(self.config)
         self.rules: list[Rule] = built_rules(self.config, rule_resources(self.config, corpus))

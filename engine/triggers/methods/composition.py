@@ -18,7 +18,7 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.copies import fetched_model
 from parley.policies.chat.addresses import OPENAI, is_local
 from parley.policies.chat.model import Access
-from parley.policies.core.stored import is_pretrained
+from parley.policies.core.responder import is_pretrained
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from numpy.random import Generator
 
-from parley.envs.core.ranges import Configuration, NumItems, Share
+from parley.envs.core.config import Configuration, NumItems, Share
 from parley.envs.core.seeds import stream
 
 Words = tuple[str, ...]

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.methods.settings import CANDIDATES_GCG
-from parley.engine.triggers.scorers.scorer import Incumbent, Swaps
+from parley.engine.triggers.scorers.scorer import BestInput, Swaps
 from parley.engine.triggers.search.batch import SearchState, Task
 from parley.envs.core.seeds import stream
 
@@ -39,9 +39,9 @@ LEAST_WEIGHT = 1e-3
 class GcgState(SearchState):
     """A search, the input where it stands, those of its buffer (least loss first), and those of its steps (the last first)."""
 
-    current: Incumbent
-    buffer: list[Incumbent] = field(default_factory=list)
-    past: list[Incumbent] = field(default_factory=list)
+    current: BestInput
+    buffer: list[BestInput] = field(default_factory=list)
+    past: list[BestInput] = field(default_factory=list)
 
 
 class Gcg(WordMethod[GcgState]):
@@ -50,7 +50,7 @@ class Gcg(WordMethod[GcgState]):
     uses = (*WordMethod.uses, "words_per_position", "num_replaced", "momentum", "buffer", "screening")
     sizes = {"candidates": CANDIDATES_GCG}
 
-    def begin(self, task: Task, incumbent: Incumbent) -> GcgState:
+    def begin(self, task: Task, incumbent: BestInput) -> GcgState:
         alone = [incumbent]
         buffer, past = alone if self.settings.buffer else [], alone if self.settings.momentum else []
         return GcgState(task=task, best=incumbent, current=incumbent, buffer=buffer, past=past)
@@ -115,7 +115,7 @@ class Gcg(WordMethod[GcgState]):
             found.append(tried_GN[int(loss_G.argmin())])
         return torch.stack(found)
 
-    def _remember(self, state: GcgState, incumbent: Incumbent) -> None:
+    def _remember(self, state: GcgState, incumbent: BestInput) -> None:
         """Puts an input that is new into the buffer, in the place of the worst where it is full; the best is gone on from."""
         if not any(torch.equal(incumbent.words, known.words) for known in state.buffer):
             by_loss = sorted([*state.buffer, incumbent], key=lambda each: each.loss)

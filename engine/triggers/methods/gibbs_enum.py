@@ -17,6 +17,11 @@
 # where it was, so that which targets share a batch matters.
 
     B searches, G words of a list
+
+Random search: fresh inputs, the best kept. The floor that a search with gradients has to beat.
+
+A visit draws as many inputs as gibbs-enum tries words, in the way in which first inputs are drawn: uniformly, or from the
+language model where the input is judged.
 """
 
 from __future__ import annotations
@@ -28,9 +33,30 @@ import torch
 from torch import Tensor
 
 from parley.engine.triggers.methods.method import WordMethod
-from parley.engine.triggers.scorers.scorer import Incumbent, Swaps, to_beat
-from parley.engine.triggers.search.batch import SearchState, Task
-from parley.engine.triggers.search.saved import NOT_SAVED
+from parley.engine.triggers.scorers.scorer import BestInput, Swaps, to_beat
+from parley.engine.triggers.search.batch import NOT_SAVED, SearchState, Task
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.model import Access
+
+
+class RandomSearch(WordMethod[SearchState]):
+    """The best of many random inputs."""
+
+    access = Access.SCORES
+
+    def begin(self, task: Task, incumbent: BestInput) -> SearchState:
+        return SearchState(task, incumbent)
+
+    def step(self, states: Sequence[SearchState]) -> None:
+        moved = self.move_to_best(states, [self._draw(state) for state in states])
+        for state, has_moved in zip(states, moved, strict=True):
+            self.visited(state, tried=self.candidates, moved=has_moved)
+
+    def _draw(self, state: SearchState) -> Tensor:
+        """The inputs of a visit (R, N)."""
+        task = state.task
+        name = ("random", task.key, task.restart, state.visits)
+        return self.goal.initial([derive_seed(task.seed, *name, number) for number in range(self.candidates)])
 
 
 @dataclass(eq=False)
@@ -62,7 +88,7 @@ class GibbsEnum(WordMethod[GibbsState]):
             state.group = group
         return states
 
-    def begin(self, task: Task, incumbent: Incumbent) -> GibbsState:
+    def begin(self, task: Task, incumbent: BestInput) -> GibbsState:
         return GibbsState(task, incumbent)
 
     def step(self, states: Sequence[GibbsState]) -> None:

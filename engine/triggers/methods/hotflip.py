@@ -12,6 +12,16 @@ TextAttack's recipe has a beam of 10, as here; it sorts by measured losses the s
 input; inputs that were measured are not measured again, so that a beam does not go round in circles.
 
     B inputs of a beam, N searched positions, V words
+
+AutoPrompt: gibbs-enum at positions that are drawn (Shin et al. 2020, arXiv 2010.15980, section 2.2).
+
+    e . grad L(x)    ranks the words for a position (equation 3, with HotFlip's estimate); the `candidates` best are tried
+    x_t <- the best of them, if that lowers L
+
+The paper averages gradient and loss over prompts, as `parley search universal` does. Its code draws the position of each step
+("so the gradients don't get stale") and tries 10 words in each of 100 steps; `settings.autoprompt` has these sizes.
+# Released code: gradient and candidates see different batches of prompts, and inputs start from [MASK]. Ours: all prompts, and
+drawn inputs. A search ends where every position was visited since it last moved, for no list would then be another.
 """
 
 from __future__ import annotations
@@ -22,17 +32,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.methods.gibbs_enum import GibbsEnum
 from parley.engine.triggers.methods.method import WordMethod
-from parley.engine.triggers.methods.settings import BEAMS_HOTFLIP
-from parley.engine.triggers.scorers.scorer import Incumbent
+from parley.engine.triggers.methods.settings import BEAMS_HOTFLIP, CANDIDATES_AUTOPROMPT
+from parley.engine.triggers.scorers.scorer import BestInput
 from parley.engine.triggers.search.batch import SearchState, Task
+from parley.envs.core.seeds import stream
+
+
+class AutoPrompt(GibbsEnum):
+    """The best of the steepest words, at a drawn position."""
+
+    sizes = {"candidates": CANDIDATES_AUTOPROMPT}
+
+    def position(self, task: Task, visit: int) -> int:
+        drawn = stream(task.seed, "autoprompt", task.key, task.restart, visit).integers(self.victim.input_length)
+        return int(drawn)
 
 
 @dataclass(eq=False, kw_only=True)
 class HotFlipState(SearchState):
     """A search, its beam, and the inputs that it has measured."""
 
-    beam: list[Incumbent]
+    beam: list[BestInput]
     measured: list[list[int]]
 
 
@@ -42,7 +64,7 @@ class HotFlip(WordMethod[HotFlipState]):
     uses = ("beams", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
     sizes = {"beams": BEAMS_HOTFLIP}
 
-    def begin(self, task: Task, incumbent: Incumbent) -> HotFlipState:
+    def begin(self, task: Task, incumbent: BestInput) -> HotFlipState:
         return HotFlipState(task=task, best=incumbent, beam=[incumbent], measured=[incumbent.words.tolist()])
 
     def step(self, states: Sequence[HotFlipState]) -> None:

@@ -22,12 +22,10 @@ from torch import Tensor
 
 from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.settings import CANDIDATES, SearchSettings
-from parley.engine.triggers.scorers.scorer import Incumbent, Scorer, Victim, to_beat
-from parley.engine.triggers.search.batch import Outcome, Saved, StateT, Task
+from parley.engine.triggers.scorers.scorer import BestInput, Scorer, Victim, to_beat
+from parley.engine.triggers.search.batch import Outcome, Saved, StateT, Task, fill, state_to_json, words_in
 from parley.engine.triggers.search.batch_finder import BatchFinder
-from parley.engine.triggers.search.groups import Groups
-from parley.engine.triggers.search.saved import fill, state_to_json, words_in
-from parley.engine.triggers.search.side_by_side import AHEAD, Searches, SideBySide, run_searches
+from parley.engine.triggers.search.side_by_side import AHEAD, BatchedSearch, Groups, SteppedSearches, run_searches
 from parley.envs.core.config import from_dict, to_dict
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.registry import nearest
@@ -159,7 +157,7 @@ class Method(ABC):
         """Whether targets may join and leave at any moment; otherwise those that begin together are searched for to the end."""
         return False
 
-    def side_by_side(self, finder: BatchFinder) -> SideBySide:
+    def side_by_side(self, finder: BatchFinder) -> BatchedSearch:
         """A search that targets join as others end.
 
         Args:
@@ -174,7 +172,7 @@ class WordMethod(Method, Generic[StateT]):
     uses: ClassVar[tuple[str, ...]] = ("candidates", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
 
     @abstractmethod
-    def begin(self, task: Task, incumbent: Incumbent) -> StateT:
+    def begin(self, task: Task, incumbent: BestInput) -> StateT:
         """The state of a search that stands at its first input."""
 
     @abstractmethod
@@ -194,8 +192,8 @@ class WordMethod(Method, Generic[StateT]):
     def takes_any(self) -> bool:
         return not self.settings.stop_on_batch_mean
 
-    def side_by_side(self, finder: BatchFinder) -> SideBySide:
-        return Searches(self, finder, self._ahead) if self.takes_any else super().side_by_side(finder)
+    def side_by_side(self, finder: BatchFinder) -> BatchedSearch:
+        return SteppedSearches(self, finder, self._ahead) if self.takes_any else super().side_by_side(finder)
 
     @property
     def _ahead(self) -> float:
@@ -238,12 +236,12 @@ class WordMethod(Method, Generic[StateT]):
                 state.stopped = "satisfied"
         return states
 
-    def ends(self, incumbent: Incumbent) -> bool:
+    def ends(self, incumbent: BestInput) -> bool:
         """Whether nothing better is wanted, or possible."""
         wanted = self.settings.stop_on_hit and incumbent.allowed and self.goal.satisfied(incumbent.reading)
         return incumbent.loss == 0 or wanted
 
-    def keep(self, state: StateT, incumbent: Incumbent) -> None:
+    def keep(self, state: StateT, incumbent: BestInput) -> None:
         """Remembers an input if it is the best so far, or one that ends the search."""
         if incumbent.loss < state.best.loss or self.ends(incumbent):
             state.best = incumbent
@@ -286,7 +284,7 @@ class WordMethod(Method, Generic[StateT]):
             state.best = incumbent
         return [words_N is not None for words_N in found]
 
-    def measure(self, tasks: Sequence[Task], inputs: Sequence[Tensor]) -> list[Incumbent]:
+    def measure(self, tasks: Sequence[Task], inputs: Sequence[Tensor]) -> list[BestInput]:
         """Measures an input (N,) for each task.
 
         Raises:
@@ -299,7 +297,7 @@ class WordMethod(Method, Generic[StateT]):
             _check_finite(math.isfinite(incumbent.loss) or not incumbent.allowed, "loss", task.key)
         return incumbents
 
-    def steepest(self, incumbents: Sequence[Incumbent], positions_B: Tensor, num: int) -> Tensor:
+    def steepest(self, incumbents: Sequence[BestInput], positions_B: Tensor, num: int) -> Tensor:
         """The searchable words of steepest descent at a position of each incumbent (B, G), steepest first (equation 8).
 
         Raises:
@@ -307,13 +305,13 @@ class WordMethod(Method, Generic[StateT]):
         """
         return self.slopes(incumbents, positions_B).topk(min(num, self.goal.num_searchable), largest=False).indices
 
-    def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
+    def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
         """First-order changes (B, V), infinite for words that an input may not hold."""
         slopes_BV = self.scorer.slopes(incumbents, positions_B).masked_fill(~self.victim.searchable_V, torch.inf)
         _check_finite(not bool(slopes_BV.isnan().any()), "gradient", "")
         return slopes_BV
 
-    def everywhere(self, incumbents: Sequence[Incumbent]) -> tuple[list[Incumbent], Tensor]:
+    def everywhere(self, incumbents: Sequence[BestInput]) -> tuple[list[BestInput], Tensor]:
         """Each incumbent at each of its positions: (B N) incumbents and positions, for `slopes` and `steepest`."""
         length = self.victim.input_length
         positions = torch.arange(length, device=self.victim.searchable_V.device).repeat(len(incumbents))

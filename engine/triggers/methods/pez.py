@@ -26,7 +26,7 @@ from torch.optim.adamw import adamw
 
 from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.method import WordMethod
-from parley.engine.triggers.scorers.scorer import Incumbent
+from parley.engine.triggers.scorers.scorer import BestInput
 from parley.engine.triggers.search.batch import SearchState, Task
 
 
@@ -56,7 +56,7 @@ class Pez(WordMethod[PezState]):
         """A visit is one candidate, so where there is a limit of candidates it is the only one."""
         return self.settings.max_candidates or super().most_visits
 
-    def begin(self, task: Task, incumbent: Incumbent) -> PezState:
+    def begin(self, task: Task, incumbent: BestInput) -> PezState:
         soft_NE = self.victim.embedding_VE[incumbent.words].detach().float().clone()
         mean_NE, square_NE, steps = torch.zeros_like(soft_NE), torch.zeros_like(soft_NE), torch.zeros(())
         state = PezState(task=task, best=incumbent, soft_NE=soft_NE, mean_NE=mean_NE, square_NE=square_NE, steps=steps)
@@ -71,7 +71,7 @@ class Pez(WordMethod[PezState]):
             self.keep(state, incumbent)
             self.visited(state, tried=1, moved=state.best is not before)
 
-    def _descend(self, state: PezState, incumbent: Incumbent) -> None:
+    def _descend(self, state: PezState, incumbent: BestInput) -> None:
         """A step at the continuous input by the gradient at its words."""
         slope_NE, rates = self.scorer.gradients([incumbent])[0].to(state.soft_NE), self.settings.pez
         adamw(

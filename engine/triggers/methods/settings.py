@@ -17,8 +17,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from parley.envs.core.config import check
-from parley.envs.core.ranges import Configuration, NonNegativeFloat, NumItems, NumItemsOrAll, PositiveFloat, ShareBelowOne
+from parley.envs.core.config import (
+    Configuration,
+    NonNegativeFloat,
+    NumItems,
+    NumItemsOrAll,
+    PositiveFloat,
+    ShareBelowOne,
+    check,
+)
 
 CANDIDATES, CANDIDATES_GCG = 100, 512
 """Inputs tried at each visit where a search does not say how many: |G| of the paper, and nanoGCG's search width."""

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from parley.engine.triggers.methods.evolution import Proposals, ToldReply, Words
-from parley.envs.core.ranges import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
+from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from parley.envs.core.seeds import derive_seed
 from parley.policies.chat.model import Answer, AnswerKind, Chat, Message
-from parley.policies.chat.written import WrittenLine, read_line
+from parley.policies.chat.rating import WrittenLine, read_line
 
 NAME = "Words"
 """What an attacker writes in front of its line."""

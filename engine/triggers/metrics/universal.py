@@ -11,30 +11,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from parley.engine.core.stats.answers import (
-    NO_REPLY,
-    NO_REPLY_METRICS,
-    is_no_reply,
-    kinds_of_rows,
-    no_reply_metrics,
-    no_reply_note,
-)
-from parley.engine.core.stats.rows import Row, finished
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
     NEITHER,
+    NO_REPLY,
+    NO_REPLY_METRICS,
     NOTHING,
     Estimate,
     Metric,
+    Row,
     clustered_rate,
     count,
+    finished,
+    is_no_reply,
+    kinds_of_rows,
     mean,
+    no_reply_metrics,
+    no_reply_note,
     rate_difference,
 )
 from parley.engine.core.stats.tables import TextTable, few_note, num_measured, with_interval
-from parley.engine.triggers.metrics.hits import JUDGE_METRICS, judge_counts, unread_note
-from parley.engine.triggers.metrics.successes import success_note
+from parley.engine.triggers.metrics.hits import JUDGE_METRICS, judge_counts, success_note, unread_note
 
 FOUND, RANDOM, EMPTY = KINDS = ("found", "random", "empty")
 """Inputs: what a search found, random ones as searches begin with, and none at all."""

@@ -1,30 +1,238 @@
-"""Trigger searches, from run folders to what their report shows."""
+"""Trigger searches, from run folders to what their report shows.
+
+Trigger searches for people to read: pairs of input and target, and what it took to find them.
+
+Inputs and targets are hostile text: it is made visible before it is shown, and the page escapes it.
+
+Models that are hardened against triggers by rounds, from run folders to what their report shows.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from parley.engine.core.page.content import Chapter, Section, ShownRun, Stages, Verdict
-from parley.engine.core.page.runs import Run
-from parley.engine.core.page.verdicts import MOST_MARKS, SHARE, caveat, first_marks, listed, number
-from parley.engine.core.stats.statistics import Estimate
+import numpy as np
+from markupsafe import Markup
+
+from parley.engine.core.page.content import (
+    Chapter,
+    Figure,
+    Item,
+    Run,
+    Section,
+    ShownRun,
+    Stages,
+    Verdict,
+    fill,
+    line,
+    told_apart,
+)
+from parley.engine.core.page.page import MOST_MARKS, SHARE, caveat, first_marks, listed, number
+from parley.engine.core.page.trainings import Hardenings, certainly
+from parley.engine.core.stats.known import EXPLOITABILITY
+from parley.engine.core.stats.statistics import Estimate, Points, Row, is_no_reply
+from parley.engine.core.stats.tables import figure
 from parley.engine.triggers.methods.settings import CANDIDATES, CANDIDATES_BY_METHOD
-from parley.engine.triggers.metrics.enumeration import enumeration_table
-from parley.engine.triggers.metrics.hits import describe
-from parley.engine.triggers.metrics.methods import methods_successes
-from parley.engine.triggers.metrics.successes import successful_reply
-from parley.engine.triggers.page.pairs import note_of, search_figures, search_items, word_figures
+from parley.engine.triggers.metrics.hits import (
+    HIT_RATE,
+    T_OUT,
+    describe,
+    hits_by_restarts,
+    is_hit,
+    kinds,
+    loss_by_sweep,
+    successful_reply,
+)
+from parley.engine.triggers.metrics.text import enumeration_table, methods_successes
+from parley.engine.triggers.metrics.transfer import ADAPTIVE, CONTROL, INPUTS, LESS_THAN_CONTROL, START
 from parley.engine.triggers.page.sections import ShownSearch, Triggers
 from parley.engine.triggers.page.typed import MOST_SAID, TYPED_JOBS, shown_typed, success_metric, typed_items, typed_verdict
 from parley.engine.triggers.targets import Skipped
 from parley.engine.triggers.verbs.enumeration import SEARCH_ENUMERATE
 from parley.engine.triggers.verbs.methods import SEARCH_METHODS
+from parley.engine.triggers.verbs.minmax import MINMAX_TRIGGERS
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.table import SEARCH_TABLE
 from parley.envs.core.visible import visible
+
+NUM_SHOWN = 200
+"""Targets of a search that the viewer holds."""
+_MAX_SERIES = 8
+_SUCCESS = {None: (), True: ("success",), False: ("no success",)}
+"""Tags by whether the reply to what was typed is a success."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A type of hit that a pair is; `wanted` is the one that was searched for."""
+
+    name: str
+    wanted: bool
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An input and the sentence that it was found for; numbers as text, in nats.
+
+    Of a chat model the request, what it answered, and whether that is a success; empty, and None, of others.
+    """
+
+    prompt: str
+    trigger: str
+    target: str
+    reply: str
+    reasoning: str
+    success: bool | None
+    hits: tuple[Hit, ...]
+    loss: str
+    least: str
+    mean: str
+    input: str
+
+
+def ranked(search: ShownSearch) -> list[Row]:
+    """Its finished targets: hits as wanted first, then by loss, then by key."""
+    return sorted(search.done, key=lambda row: (not is_hit(row, search.hit), row["loss"], str(row["item_key"])))
+
+
+def note_of(search: ShownSearch) -> str:
+    """What the numbers of its pairs are measured against, and how many pairs are not shown."""
+    limits = ", ".join(f"{name} = {value:.3f}".replace("-", "\N{MINUS SIGN}") for name, value in search.thresholds.items())
+    usual = f"; a usual word has {limits} nats" if limits else ""
+    hidden = len(search.done) - NUM_SHOWN
+    more = f" {hidden:,} further targets are in the run's rows." if hidden > 0 else ""
+    return f"{search.name}: {search.hit} hits are wanted{usual}.{more}"
+
+
+def search_items(search: ShownSearch) -> list[Item]:
+    """The pairs of a search that the viewer holds, the best first.
+
+    Args:
+        search: with at least one finished target.
+    """
+    return [_item(search, row) for row in ranked(search)[:NUM_SHOWN]]
+
+
+def _item(search: ShownSearch, row: Row) -> Item:
+    pair = read_pair(row, search.hit)
+    hits = [hit.name for hit in pair.hits]
+    return Item(
+        kind="trigger",
+        key=visible(str(row["item_key"])),
+        group=search.name,
+        summary=line(
+            '{} <q class="adversary">{}</q> \N{RIGHTWARDS ARROW} <q class="target">{}</q> {}',
+            pair.prompt,
+            pair.trigger,
+            # Of a model that says what it is asked for nobody knows a reply, but the target itself.
+            pair.target if pair.success is None else pair.reply,
+            ", ".join(hits) or "no hit",
+        ),
+        tags=("as wanted" if any(hit.wanted for hit in pair.hits) else "missed", *hits, *_SUCCESS[pair.success]),
+        values={"loss": row["loss"], "mean log probability": float(np.mean(row["word_log_probability"]))},
+        body=fill("triggers/page/pair.html", pair=pair),
+    )
+
+
+def search_figures(sections: Sequence[ShownSearch]) -> list[Figure]:
+    """The curves of all searches of a page: loss by sweep, hits by restarts, hits by candidates."""
+    searched = [section for section in sections if section.done]
+    names = told_apart([section.name for section in searched])
+    losses = {name: loss_by_sweep(section.done) for name, section in zip(names, searched, strict=True)}
+    if len(searched) == 1:
+        (one,) = searched
+        found = [kind for kind in kinds(one.done) if kind == one.hit or any(is_hit(row, kind) for row in one.done)]
+        hits = {kind: hits_by_restarts(one.done, kind) for kind in found}
+    else:
+        hits = {
+            f"{name}: {section.hit}": hits_by_restarts(section.done, section.hit)
+            for name, section in zip(names, searched, strict=True)
+        }
+    curves = (
+        ("Loss by sweep", "sweeps", "mean loss", losses, "mean over restarts, those that have ended at their last loss"),
+        ("Hits by restarts", "restarts", "share of targets", hits, "what the same searches reach with fewer restarts"),
+        (
+            "Hits by candidates",
+            "candidates at each visit",
+            "share of targets",
+            _by_candidates(searched),
+            "searches that differ in nothing else",
+        ),
+    )
+    return [_curve(*curve) for curve in curves if any(len(points) > 1 for points in curve[3].values())]
+
+
+def read_pair(row: Row, wanted: str) -> Pair:
+    """A finished target, ready to be shown; `wanted` is the type of hit that was searched for."""
+    words = row["word_log_probability"]
+    return Pair(
+        prompt=visible(row.get("prompt") or ""),
+        trigger=_trigger(row),
+        target=visible(str(row["target"])),
+        reply=f"(no reply: {row['kind']})" if is_no_reply(row) else visible(row.get("reply") or ""),
+        reasoning=visible(row.get("reasoning") or ""),
+        success=row.get("verified"),
+        hits=tuple(Hit(str(found["type"]), found["type"] == wanted) for found in row["hits"] if found["hit"]),
+        loss=figure(row["loss"]),
+        least=figure(min(words)),
+        mean=figure(float(np.mean(words))),
+        input=figure(row["input_log_probability"]),
+    )
+
+
+def _trigger(row: Row) -> str:
+    return "(a continuous input)" if row["trigger"] is None else visible(str(row["trigger"]))
+
+
+def _by_candidates(sections: Sequence[ShownSearch]) -> dict[str, Points]:
+    """Hit rates by number of candidates, of searches that differ in nothing else."""
+    groups: dict[str, list[ShownSearch]] = {}
+    for section in sections:
+        if f"{HIT_RATE}{section.hit}" in section.metrics:
+            groups.setdefault(section.alike, []).append(section)
+    return {
+        members[0].hit if len(groups) == 1 else members[0].name: sorted(
+            (section.candidates, section.metrics[f"{HIT_RATE}{section.hit}"]) for section in members
+        )
+        for members in groups.values()
+        if len({section.candidates for section in members}) == len(members) > 1
+    }
+
+
+def _curve(title: str, x_label: str, y_label: str, series: Mapping[str, Points], what: str) -> Figure:
+    # matplotlib costs a second, which readers of pairs need not pay.
+    from parley.engine.core.page import plots
+
+    drawn = {name: points for name, points in series.items() if len(points) > 1}
+    kept = dict(list(drawn.items())[:_MAX_SERIES])
+    left_out = f"; {len(drawn) - len(kept)} further ones are not drawn" if len(drawn) > len(kept) else ""
+    caption = f"{what}; bands are 95 % intervals{left_out}"
+    return Figure(title, caption, Markup(plots.budget_svg(title, x_label, kept, y_label)))
+
+
+def word_figures(search: ShownSearch) -> list[Figure]:
+    """The words of the best pair, and of the one that is nearest to being a hit and is none (figure 5)."""
+    from parley.engine.triggers.page import sections as plots
+
+    rows = ranked(search)
+    missed = [row for row in rows if not is_hit(row, search.hit)]
+    chosen: dict[str, Row] = {"Best": rows[0]}
+    if is_hit(rows[0], search.hit) and missed:
+        chosen["Nearest miss"] = missed[0]
+    figures = []
+    for name, row in chosen.items():
+        words = [visible(str(word)) for word in row["target_words"]]
+        title = f"{name}: log probability of each word"
+        dashed = "; dashed: a usual word" if T_OUT in search.thresholds else ""
+        caption = f"{search.name}, after the trigger: {_trigger(row)}{dashed}"
+        drawing = plots.words_svg(f"{search.name}, {title}", words, row["word_log_probability"], search.thresholds.get(T_OUT))
+        figures.append(Figure(title, caption, Markup(drawing)))
+    return figures
+
 
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
 """What the built-in lists of targets hold."""
@@ -157,3 +365,31 @@ def _what(search: ShownSearch) -> str:
 def _told(search: ShownSearch) -> str:
     """Such as "28 of 30 usual replies"."""
     return f"{round(search.rate.value * search.rate.n):,} of {search.rate.n:,} {_what(search)}"
+
+
+class HardenedModels(Hardenings):
+    """The chapter of campaigns."""
+
+    name, title = "hardened-models", "Hardened against triggers"
+    job = MINMAX_TRIGGERS
+    words = INPUTS
+    sources: ClassVar = ()
+    stages: ClassVar = {MINMAX_TRIGGERS.name: Stages(others="by folder")}
+    terms: ClassVar = {r"\bcontrol\b": ("Control", "the same model, trained as long on clean contexts alone.")}
+
+    def verdict_of(self, metrics: Mapping[str, Estimate]) -> Verdict:
+        """Return the targets that known inputs reach in the start, the control and the model of the last round."""
+        # Where inputs cannot be typed to other models, each is measured by the search of itself alone.
+        is_typed = f"{START}.{EXPLOITABILITY}" in metrics
+        figure = EXPLOITABILITY if is_typed else ADAPTIVE
+        last = [name.partition(".")[0] for name in metrics if name.endswith(f".{figure}") and not name.startswith(CONTROL)][-1]
+        marks = {model: metrics[f"{model}.{figure}"] for model in (START, CONTROL, last)}
+        shares = {model: number(SHARE, estimate.value) for model, estimate in marks.items()}
+        who = "The best of all known inputs makes" if is_typed else "A search of it makes"
+        sure = certainly(metrics[f"{last}.{LESS_THAN_CONTROL}"], "more", "fewer") if is_typed else ""
+        sentence = (
+            f"{who} the hardened model say {shares[last]} of the targets, before the hardening {shares[START]}, "
+            f"after as much training on clean contexts alone {shares[CONTROL]}{sure}.{caveat(*marks.values(), unit='targets')}"
+        )
+        metric = SHARE._replace(title="Targets reached by known inputs" if is_typed else "Targets found anew")
+        return Verdict(sentence=sentence, metric=metric, marks=marks)

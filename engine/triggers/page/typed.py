@@ -9,17 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from parley.engine.core.page.content import Item, ShownRun, Verdict
-from parley.engine.core.page.markup import fill, line
-from parley.engine.core.page.runs import Run
-from parley.engine.core.page.verdicts import SHARE, caveat, first_marks, listed, number
-from parley.engine.core.stats.answers import NO_REPLY, is_no_reply
-from parley.engine.core.stats.rows import Row
-from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric
+from parley.engine.core.page.content import Item, Run, ShownRun, Verdict, fill, line
+from parley.engine.core.page.page import SHARE, caveat, first_marks, listed, number
+from parley.engine.core.stats.statistics import NO_REPLY, NOTHING, Estimate, Metric, Row, is_no_reply
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.job import Job
-from parley.engine.triggers.metrics.hits import VERIFIED
-from parley.engine.triggers.metrics.successes import successful_reply
+from parley.engine.triggers.metrics.hits import VERIFIED, successful_reply
 from parley.engine.triggers.metrics.text import EMPTY, RANDOM, TEXT_METRICS
 from parley.engine.triggers.metrics.transfer import BETWEEN, describe_transfer
 from parley.engine.triggers.metrics.transfer import EMPTY as NO_TRIGGER

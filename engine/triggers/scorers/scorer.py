@@ -1,6 +1,6 @@
 """What a trigger search asks of a model, and the plain way to answer.
 
-A search holds one `Incumbent` per (target, restart): an input, its loss, and the slope of the loss at it. It asks a
+A search holds one `BestInput` per (target, restart): an input, its loss, and the slope of the loss at it. It asks a
 `Scorer` for three things: to measure inputs, for the slope of the loss towards every word at a position, and for the best
 of a list of single swaps. `PlainScorer` answers for anything that is a `Victim`, with one batched forward pass of every
 candidate; `lstm/scorer.py` gives the same answers for Parley's own networks with a fraction of the arithmetic, and
@@ -81,7 +81,7 @@ class InputModel(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Incumbent:
+class BestInput:
     """An input that a search has reached, measured.
 
     Args:
@@ -133,22 +133,22 @@ class Scorer(Protocol):
     def objective(self) -> TriggerObjective:
         """What is minimised."""
 
-    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
+    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
         """Measures inputs together with the slopes at them.
 
         Results do not depend on what else is in the batch.
         """
 
-    def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
+    def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
         """First-order change of the loss (B, V) towards each word at a position of each incumbent, up to a constant per row.
 
         It is the gradient in the one-hot input x_t, taken as continuous (equation 8); the lower, the better the word.
         """
 
-    def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
+    def gradients(self, incumbents: Sequence[BestInput]) -> Tensor:
         """The loss's gradient (B, N, E) in the words' embeddings, a language model's term left out."""
 
-    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+    def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The best swap of each list, if it is better than what is to be beaten.
 
         Args:
@@ -199,11 +199,11 @@ class PlainScorer:
         self.victim, self.objective, self.input_model = victim, objective, input_model
         self._finder = BatchFinder(rows, "inputs of a forward pass")
 
-    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
+    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
         """Measures inputs one by one, so that no batch can change what is measured."""
         return [self._measure(target, words_N) for target, words_N in zip(targets, words_BN, strict=True)]
 
-    def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
+    def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
         """The one-hot gradient at a position: through both embeddings, and as a word that the language model predicts."""
         rows = []
         # Positions of one incumbent in one product.
@@ -219,7 +219,7 @@ class PlainScorer:
             rows.append(rows_bV)
         return torch.cat(rows)
 
-    def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
+    def gradients(self, incumbents: Sequence[BestInput]) -> Tensor:
         """What was kept of the pass backward (B, N, E)."""
         return torch.stack([incumbent.cache.gradient_NE for incumbent in incumbents])
 
@@ -228,7 +228,7 @@ class PlainScorer:
         logits_BV: Tensor = self.victim.next_logits(words_Bt)  # type: ignore[attr-defined]  # asked of those that have it
         return logits_BV
 
-    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+    def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the losses of the whole lists."""
         choices, losses = [], []
         for incumbent, (positions_G, words_G), beat in zip(incumbents, swaps.lists(), beat_B, strict=True):
@@ -240,7 +240,7 @@ class PlainScorer:
             losses.append(loss_G[best] if undercut else beat)
         return torch.tensor(choices), torch.stack(losses)
 
-    def swap_losses(self, incumbent: Incumbent, positions_G: Tensor, words_G: Tensor) -> Tensor:
+    def swap_losses(self, incumbent: BestInput, positions_G: Tensor, words_G: Tensor) -> Tensor:
         """The loss (G,) of each swap of a list."""
         tried_GN = incumbent.words.repeat(len(words_G), 1)
         tried_GN[torch.arange(len(words_G)), positions_G] = words_G
@@ -272,7 +272,7 @@ class PlainScorer:
         """Nats (1, T), differentiable, and whether the likeliest (1, T); and what else is kept with an incumbent."""
         return *read_replies(self.victim, embedded_1NE, target_T[None]), None
 
-    def _measure(self, target_T: Tensor, words_N: Tensor) -> Incumbent:
+    def _measure(self, target_T: Tensor, words_N: Tensor) -> BestInput:
         embedded_BNE = self.victim.embedding_VE[words_N][None].detach().requires_grad_()
         mask_BT = torch.ones(1, len(target_T), dtype=torch.bool, device=words_N.device)
         nll_BT, likeliest_BT, known = self._read(embedded_BNE, target_T)
@@ -289,7 +289,7 @@ class PlainScorer:
         loss = float(self.objective.loss(nll_BT, likeliest_BT, mask_BT, weighed_B))
         input_log_probability = None if input_nll_B is None else -float(input_nll_B)
         reading = Reading((-nll_BT[0]).tolist(), likeliest_BT[0].tolist(), input_log_probability)
-        return Incumbent(target_T, words_N, loss, reading, slope)
+        return BestInput(target_T, words_N, loss, reading, slope)
 
     def _measure_input(self, input_model: InputModel, words_N: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """R(x) as (1,), and where the objective weighs it the slopes of its term: (N, E), and (N, V) as predicted words."""

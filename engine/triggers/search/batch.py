@@ -2,20 +2,136 @@
 
 A search is started from a task and then advanced one visit at a time, in lock-step with others so that a scorer can batch
 them (`side_by_side.py`).
+
+Losses of a model that has other tokens than the searched ones: each input is read as its text, and nothing points to a word.
+
+What all texts of a list begin with is read once; those of as many tokens are read together, the head at the reply alone.
+
+    B inputs at once, R inputs, N searched positions, S tokens of a prompt, T words of a target
+
+What is kept of searches: outcomes, and searches under way, in JSON types.
+
+Of an input its words are enough: measured again on the same processor it is the same to the last bit, in any company. Draws are
+functions of a search's seed and of how many visits it has made. Tensors in float32 are kept bit by bit.
+
+Universal triggers: one input behind many prompts, each with a target of its own (Wallace et al. 2019; Zou et al. 2023).
+
+    L(x) = 1/K sum_k L_k(x)         mean over pairs; L_k is the objective behind prompt k for target k
+    slope = 1/K sum_k slope_k       so every method that goes by words searches for one input of all pairs
+
+A universal victim is a victim to a method, and its scorer asks the scorer of each pair. Of a list of swaps the pairs are read
+one after the other, those of the highest loss first. No loss is below 0, so a candidate whose pairs read so far cost more than
+the best one does ends there, which is exact. Where nothing is to be beaten, as in gcg, the few that are cheapest behind the
+first prompt are read behind all of them first.
+
+Pairs may be of several models, as in Zou et al. (section 2.3: an input for several models at once): a prompt of each is a pair
+of its own. Models may have more embeddings than tokens; the words are those that all of them have. A model with other tokens
+than the first is given inputs as texts (`by_text.py`): its losses choose among candidates, which those with the first one's
+tokens point to. Each may be on a device of its own. A search is where the first one is: inputs go from there to each model,
+figures come back.
+
+A hit is an input that is one behind every prompt (o-greedy, o-sample-min); of o-sample-avg it is the mean over all words.
+Zou et al. add prompts one by one as those before are hit. Ours: all from the beginning.
+
+    K pairs, B searches, G candidates, R inputs, N searched positions, T words of all targets, V words, E embedding
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from parley.engine.triggers.hits import Reading
+from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.scorers.scorer import Incumbent
+from parley.engine.triggers.scorers.causal.packed import CausalReader, reads_in_parts, said
+from parley.engine.triggers.scorers.causal.scorer import LOGITS, CausalScorer, is_causal
+from parley.engine.triggers.scorers.scorer import BestInput, InputModel, PlainScorer, Swaps, Victim, require_numbers
 from parley.engine.triggers.targets import target_seed
+from parley.envs.core.errors import ConfigError
+
+_TRIED = 7
+"""Tokens of a text by which it is found out whether a model reads the same in parts."""
+
+
+@runtime_checkable
+class VictimByText(Victim, Protocol):
+    """A causal model that reads inputs as texts."""
+
+    @property
+    def model(self) -> Any:
+        """The Hugging Face model."""
+
+    def reads(self, words_RN: Tensor) -> list[list[int]]:
+        """The tokens of the whole prompt with each input typed into it."""
+
+    def room(self, read: Sequence[int]) -> int | float:
+        """Words of a reply that fit behind these tokens."""
+
+
+class ByTextScorer(PlainScorer):
+    """Says what inputs cost, and not where they should change.
+
+    Args:
+        victim: the model.
+        objective: as of `PlainScorer`.
+        input_model: as of `PlainScorer`.
+    """
+
+    victim: VictimByText
+
+    def __init__(self, victim: VictimByText, objective: TriggerObjective, input_model: InputModel | None = None) -> None:
+        super().__init__(victim, objective, input_model)
+        in_parts = reads_in_parts(victim.model, victim.embedding_VE[:_TRIED])
+        self._reader = CausalReader(victim.model) if in_parts else None
+
+    @torch.no_grad()
+    def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
+        """The loss of each input (R,); those of as many tokens for one target are read together."""
+        read, loss_R = self.victim.reads(words_RN), torch.empty(len(words_RN), device=words_RN.device)
+        alike = dict[tuple[int, int], list[int]]()
+        for row, (target, ids) in enumerate(zip(targets, read, strict=True)):
+            alike.setdefault((id(target), len(ids)), []).append(row)
+
+        def score(rows: Sequence[int]) -> None:
+            target_T = targets[rows[0]]
+            nll_BT, likeliest_BT = self._said([read[row] for row in rows], target_T)
+            input_nll_B = self.input_nll(words_RN[list(rows)])
+            loss_R[list(rows)] = self.objective.loss(nll_BT, likeliest_BT, torch.ones_like(likeliest_BT), input_nll_B)
+
+        for rows in alike.values():
+            most = max(1, LOGITS // (len(targets[rows[0]]) * len(self.victim.embedding_VE)))
+            self._finder.in_pieces(score, rows, most)
+        return loss_R
+
+    @torch.no_grad()
+    def _measure(self, target_T: Tensor, words_N: Tensor) -> BestInput:
+        nll_1T, likeliest_1T = self._said(self.victim.reads(words_N[None]), target_T)
+        loss_1 = self.objective.loss(nll_1T, likeliest_1T, torch.ones_like(likeliest_1T), self.input_nll(words_N[None]))
+        return BestInput(target_T, words_N, float(loss_1), Reading((-nll_1T[0]).tolist(), likeliest_1T[0].tolist()), None)
+
+    def _said(self, read: Sequence[Sequence[int]], target_T: Tensor) -> tuple[Tensor, Tensor]:
+        """Nats of the target's words (B, T) behind prompts of as many tokens, and whether they are the likeliest."""
+        if self.victim.room(read[0]) < len(target_T):
+            got, fix = f"{len(read[0])} tokens before the target", "leave the prompt out, or the model"
+            raise ConfigError("a prompt with an input is longer than a model reads", got=got, fix=fix)
+        ids_BS = torch.tensor(read, device=target_T.device)
+        embedded_BLE = self.victim.embedding_VE[torch.cat([ids_BS, target_T[:-1].expand(len(ids_BS), -1)], dim=1)]
+        if self._reader is None:
+            logits_BTV = self.victim.model(inputs_embeds=embedded_BLE, use_cache=False).logits[:, -len(target_T) :]
+        else:
+            alike = min(int((ids_BS == ids_BS[0]).all(0).int().cumprod(0).sum()), len(read[0]) - 1)
+            known = [self._reader.read(embedded_BLE[:1, :alike], (), 1)[1]] if alike else []
+            logits_BTV = self._reader.read(embedded_BLE[:, alike:], known, len(target_T))[0]
+        nll_BT, lead_BT = said(logits_BTV, target_T)
+        return nll_BT, lead_BT >= 0
+
 
 Saved = dict[str, Any]
 """A search under way, as JSON types."""
@@ -97,7 +213,7 @@ class SearchState:
     """
 
     task: Task
-    best: Incumbent
+    best: BestInput
     visits: int = 0
     accepted: int = 0
     candidates: int = 0
@@ -131,7 +247,7 @@ class SearchState:
 StateT = TypeVar("StateT", bound=SearchState)
 
 
-class Stepwise(Protocol[StateT]):
+class Stepper(Protocol[StateT]):
     """A method that advances searches visit by visit, ready to search."""
 
     @property
@@ -156,3 +272,274 @@ class Stepwise(Protocol[StateT]):
 
     def restore(self, tasks: Sequence[Task], saved: Sequence[Saved]) -> list[StateT]:
         """The states that were saved of those tasks."""
+
+
+WORDS = "words"
+"""Key of the one entry that stands for an input."""
+FLOAT32, SHAPE = "float32", "shape"
+"""Keys of the two that stand for a tensor: its numbers in base 64, and its axes."""
+NOT_SAVED = {"saved": False}
+"""Metadata of a state's field that is made anew."""
+
+
+def state_to_json(state: SearchState) -> Saved | None:
+    """A search under way; None where its state holds what there is no form for."""
+    try:
+        return {name: _to_json(getattr(state, name)) for name in _names(state)}
+    except TypeError:
+        return None
+
+
+def words_in(saved: Any) -> Iterator[list[int]]:
+    """The words of every input in a saved search, in order."""
+    if isinstance(saved, dict):
+        for name, part in saved.items():
+            yield from [part] if name == WORDS else words_in(part)
+    elif isinstance(saved, list):
+        for part in saved:
+            yield from words_in(part)
+
+
+def fill(state: SearchState, saved: Saved, measured: Iterator[BestInput]) -> None:
+    """Makes a state what it was when it was saved.
+
+    Args:
+        state: of the same task, at any input.
+        saved: what `state_to_json` made of it.
+        measured: the inputs of `words_in`, in order.
+
+    Raises:
+        ValueError: it was saved of another kind of search.
+    """
+    if set(saved) != set(_names(state)):
+        raise ValueError(f"a search was saved with {', '.join(saved)}, and it has {', '.join(_names(state))}")
+    for name, value in saved.items():
+        made, was = _from_json(value, measured), getattr(state, name)
+        setattr(state, name, made.to(was.device) if isinstance(made, Tensor) else made)
+
+
+def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    """An outcome without its target."""
+    plain = {field.name: getattr(outcome, field.name) for field in fields(outcome)} | {"restart": outcome.task.restart}
+    readings = {name: None if plain[name] is None else asdict(plain[name]) for name in ("reading", "projected")}
+    return {name: value for name, value in (plain | readings).items() if name != "task"}
+
+
+def outcome_from_json(saved: Mapping[str, Any], task_of: Callable[[int], Task]) -> Outcome:
+    """The outcome again.
+
+    Args:
+        saved: what `outcome_to_json` made of it.
+        task_of: the target's restart of a number.
+    """
+    readings = {name: None if saved[name] is None else Reading(**saved[name]) for name in ("reading", "projected")}
+    words = None if saved[WORDS] is None else tuple(saved[WORDS])
+    parts = {name: value for name, value in saved.items() if name != "restart"}
+    given = {"task": task_of(saved["restart"]), WORDS: words, "loss_by_sweep": tuple(saved["loss_by_sweep"])}
+    return Outcome(**{**parts, **readings, **given})
+
+
+def _names(state: SearchState) -> list[str]:
+    return [field.name for field in fields(state) if field.name != "task" and field.metadata.get("saved", True)]
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, BestInput):
+        return {WORDS: value.words.tolist()}
+    if isinstance(value, Tensor) and value.dtype == torch.float32:
+        return {FLOAT32: base64.b64encode(value.detach().cpu().numpy().tobytes()).decode(), SHAPE: list(value.shape)}
+    if isinstance(value, list):
+        return [_to_json(part) for part in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(type(value).__name__)
+
+
+def _from_json(value: Any, measured: Iterator[BestInput]) -> Any:
+    if isinstance(value, dict) and FLOAT32 in value:
+        numbers = np.frombuffer(base64.b64decode(value[FLOAT32]), dtype=np.float32)
+        return torch.from_numpy(numbers.copy()).view(value[SHAPE])
+    if isinstance(value, dict):
+        return next(measured)
+    if isinstance(value, list):
+        return [_from_json(part, measured) for part in value]
+    return value
+
+
+FIRST = 8
+"""Candidates that are read behind all prompts first where nothing is to be beaten."""
+_ROUNDING = 1e-5
+"""Share of a loss by which a bound has to exceed it, so that rounding ends nothing that is as good."""
+
+
+class UniversalVictim:
+    """Prompts of one model, or of several, that share the searched words.
+
+    Args:
+        victims: a model behind each prompt; all have the words of the first, as tokens or as texts (`VictimByText`), and as
+            many searched positions.
+        targets: word ids (T,) of each, the end included.
+
+    Attributes:
+        num_models: how many there are.
+        device: the first model's, where searches are.
+        searchable_V: which words an input may hold.
+    """
+
+    def __init__(self, victims: Sequence[Victim], targets: Sequence[Tensor]) -> None:
+        assert len(victims) == len(targets) > 0, "a target for each prompt"
+        self.victims, self.targets = tuple(victims), tuple(targets)
+        self.num_models = len({id(getattr(victim, "model", None)) for victim in victims})
+        num = min(len(victim.searchable_V) for victim in victims)
+        self.device = victims[0].embedding_VE.device
+        self.searchable_V: Tensor = torch.stack([victim.searchable_V[:num].to(self.device) for victim in victims]).all(0)
+
+    @property
+    def target_ids(self) -> Tensor:
+        """The words (T,) of all targets, one target behind the other."""
+        return torch.cat([target.to(self.device) for target in self.targets])
+
+    @property
+    def embedding_VE(self) -> Tensor:
+        """The first model's embeddings of the words of the input."""
+        return self.victims[0].embedding_VE[: len(self.searchable_V)]
+
+    @property
+    def input_length(self) -> int:
+        """N."""
+        return self.victims[0].input_length
+
+    @property
+    def start_ids(self) -> Sequence[int] | None:
+        """The words (N,) that searches start from; None where they are drawn."""
+        start: Sequence[int] | None = getattr(self.victims[0], "start_ids", None)
+        return start
+
+    def allows(self, words_RN: Tensor) -> Tensor:
+        """Which inputs (R,) every prompt allows."""
+        allowed_R = torch.ones(len(words_RN), dtype=torch.bool, device=words_RN.device)
+        for victim in self.victims:
+            allows: Callable[[Tensor], Tensor] | None = getattr(victim, "allows", None)
+            left_r = allowed_R.nonzero()[:, 0]
+            if allows is None or not len(left_r):
+                break
+            allowed_R[left_r] = allows(words_RN[left_r])
+        return allowed_R
+
+    def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of the words of all targets, one target behind the other."""
+        parts_BT = replies_BT.split([len(target) for target in self.targets], dim=1)
+        read = []
+        for victim, part_BT in zip(self.victims, parts_BT, strict=True):
+            there = victim.embedding_VE.device
+            read.append(victim.reply_logits(embedded_BNE.to(there), part_BT.to(there)).to(self.device))
+        return torch.cat(read, dim=1)
+
+
+class UniversalScorer:
+    """Answers a search's questions for the mean over pairs.
+
+    Args:
+        victim: the prompts and targets; the targets that a search names are not looked at.
+        objective: what is minimised behind each prompt.
+        input_model: judges inputs.
+    """
+
+    def __init__(self, victim: UniversalVictim, objective: TriggerObjective, input_model: InputModel | None = None) -> None:
+        self.victim, self.objective = victim, objective
+        firsts = {id(getattr(part, "model", None)): part for part in reversed(victim.victims)}
+        kinds = {model: _kind(part) for model, part in firsts.items()}
+        self.parts: list[PlainScorer] = [
+            kinds[id(getattr(part, "model", None))](part, objective, input_model) for part in victim.victims
+        ]
+        self.guides = [place for place, part in enumerate(self.parts) if not isinstance(part, ByTextScorer)]
+
+    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
+        """Measures inputs behind each prompt."""
+        of_pairs = [part.measure([own] * len(words_BN), words_BN.to(own.device)) for part, own in self._pairs()]
+        return [
+            BestInput(target, words_N, sum(each.loss for each in read) / len(read), _together(read), tuple(read))
+            for target, words_N, read in zip(targets, words_BN, zip(*of_pairs, strict=True), strict=True)
+        ]
+
+    def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
+        """The mean of the slopes (B, V) behind each prompt of a model with the searched tokens."""
+        num = len(self.victim.searchable_V)
+        total_BV = torch.zeros(len(incumbents), num, device=self.victim.device)
+        for place in self.guides:
+            slopes_BV = self.parts[place].slopes([incumbent.cache[place] for incumbent in incumbents], positions_B)
+            total_BV += slopes_BV[:, :num].to(self.victim.device)
+        return total_BV / len(self.guides)
+
+    def gradients(self, incumbents: Sequence[BestInput]) -> Tensor:
+        """The mean of the gradients (B, N, E) behind each prompt of a model with the searched tokens."""
+        of_pairs = [self.parts[place].gradients([each.cache[place] for each in incumbents]) for place in self.guides]
+        return torch.stack([of_pair.to(self.victim.device) for of_pair in of_pairs]).mean(0)
+
+    def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
+        """The mean of log probabilities (B, V) behind each prompt of a model with the searched tokens."""
+        num = len(self.victim.searchable_V)
+        total_BV = torch.zeros(len(words_Bt), num, device=self.victim.device)
+        pairs = self._pairs()
+        for part, own in (pairs[place] for place in self.guides):
+            logits_BV = part.next_logits(own, words_Bt.to(own.device))
+            total_BV += logits_BV.log_softmax(-1)[:, :num].to(self.victim.device)
+        return total_BV / len(self.guides)
+
+    def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+        """The argmin of the mean over the lists; what cannot be it is not read behind all prompts."""
+        rows = zip(incumbents, swaps.lists(), beat_B.tolist(), strict=True)
+        found = [self._best(incumbent, *swaps_G, beat) for incumbent, swaps_G, beat in rows]
+        choices, losses = zip(*found, strict=True)
+        return torch.tensor(choices), beat_B.new_tensor(losses)
+
+    def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
+        """The mean loss of each input (R,)."""
+        of_pairs = [part.losses([own] * len(words_RN), words_RN.to(own.device)) for part, own in self._pairs()]
+        return torch.stack([loss_R.to(self.victim.device) for loss_R in of_pairs]).mean(0)
+
+    def _pairs(self) -> list[tuple[PlainScorer, Tensor]]:
+        return list(zip(self.parts, self.victim.targets, strict=True))
+
+    def _best(self, incumbent: BestInput, positions_G: Tensor, words_G: Tensor, beat: float) -> tuple[int, float]:
+        """The candidate of least loss and that, ties to the first; -1 and `beat` where none undercuts it."""
+        order = sorted(range(len(self.parts)), key=lambda place: -incumbent.cache[place].loss)
+
+        def read(place: int, rows_g: Tensor) -> Tensor:
+            known, swaps = incumbent.cache[place], (positions_G[rows_g], words_G[rows_g])
+            loss_g = self.parts[place].swap_losses(known, *(each.to(known.words.device) for each in swaps))
+            require_numbers(loss_g)
+            return loss_g.to(self.victim.device) / len(order)
+
+        least, left_g = beat, torch.arange(len(words_G), device=words_G.device)
+        cost_G = torch.full((len(words_G),), torch.inf, device=words_G.device)
+        cost_G[left_g] = read(order[0], left_g)
+        if least == torch.inf and len(left_g) > FIRST:
+            first_g = cost_G.argsort(stable=True)[:FIRST].sort().values
+            sums_g = cost_G[first_g].clone()
+            for place in order[1:]:
+                sums_g += read(place, first_g)
+            least = float(sums_g.min())
+        for place in order[1:]:
+            left_g = left_g[cost_G[left_g] <= least + _ROUNDING * max(1.0, least)]
+            if not len(left_g):
+                return -1, beat
+            cost_G[left_g] += read(place, left_g)
+        choice = int(left_g[cost_G[left_g].argmin()])
+        loss = float(cost_G[choice])
+        return (choice, loss) if loss < beat else (-1, beat)
+
+
+def _kind(victim: Victim) -> type[PlainScorer]:
+    """How losses of a model are read."""
+    if isinstance(victim, VictimByText):
+        return ByTextScorer
+    return CausalScorer if is_causal(victim) else PlainScorer
+
+
+def _together(read: Sequence[BestInput]) -> Reading:
+    """How likely the words of all targets are, and the input."""
+    readings = [each.reading for each in read]
+    nats = [nat for reading in readings for nat in reading.word_log_probability]
+    likeliest = [word for reading in readings for word in reading.likeliest]
+    return Reading(nats, likeliest, readings[0].input_log_probability)

@@ -3,6 +3,13 @@
 What comes out does not depend on the batch: every search owns its randomness, scorers promise the same answers in any company,
 and of a target's restarts exactly those up to the first that hits are kept, also where a later one was faster. A search that is
 interrupted says what it can be taken up from.
+
+Targets with prompts of their own, searched for side by side: each prompt is a model of its own to a method.
+
+Targets that are searched for together from first to last, by methods that cannot take in others meanwhile.
+
+These are the relaxation, whose inputs are optimised as one tensor, batches that stop as one, and methods of one's own that give
+no more than `search_all`. What is kept of them is whole restarts of a group.
 """
 
 from __future__ import annotations
@@ -13,7 +20,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Generic, Protocol
 
-from parley.engine.triggers.search.batch import Outcome, Saved, StateT, Stepwise, Task
+from parley.engine.triggers.methods.settings import SearchSettings
+from parley.engine.triggers.search.batch import Outcome, Saved, StateT, Stepper, Task
 from parley.engine.triggers.search.batch_finder import BatchFinder
 
 AHEAD = 0.05
@@ -21,7 +29,7 @@ AHEAD = 0.05
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartedSearch:
     """How far the search for a target has come: all that it can be taken up from.
 
     Args:
@@ -33,10 +41,10 @@ class Begun:
     saved: Mapping[int, Saved] = field(default_factory=dict)
 
 
-NOT_BEGUN = Begun()
+NOT_BEGUN = StartedSearch()
 
 
-class SideBySide(Protocol):
+class BatchedSearch(Protocol):
     """Targets that are searched for together; new ones join as others end."""
 
     @property
@@ -47,13 +55,13 @@ class SideBySide(Protocol):
     def num_free(self) -> int:
         """Places of the batch for which no search waits, but for restarts that an earlier one may make needless."""
 
-    def add(self, tasks: Sequence[Task], begun: Begun = NOT_BEGUN) -> None:
+    def add(self, tasks: Sequence[Task], begun: StartedSearch = NOT_BEGUN) -> None:
         """Lets a target join: its restarts in rising order, and how far an earlier search for it had come."""
 
     def step(self) -> list[Outcome]:
         """Goes on for a while; of each target the outcomes that are now certain to count, in rising order of restarts."""
 
-    def begun(self, key: str) -> Begun:
+    def begun(self, key: str) -> StartedSearch:
         """How far the search for a target has come that has not ended."""
 
     def share(self, key: str) -> float:
@@ -64,7 +72,7 @@ class SideBySide(Protocol):
 
 
 def run_searches(
-    method: Stepwise[StateT],
+    method: Stepper[StateT],
     tasks: Iterable[Task],
     finder: BatchFinder,
     on_step: Callable[[int], None] | None = None,
@@ -77,7 +85,7 @@ def run_searches(
         tasks: the restarts of a key in rising order.
         finder: searches at once. With `stop_on_batch_mean` its size is also which tasks stop as one: consecutive ones.
         on_step: called after every step with the number of candidates tried so far.
-        ahead: as in `Searches`.
+        ahead: as in `SteppedSearches`.
 
     Yields:
         The outcomes, a target's restarts in rising order. With `stop_on_hit` those after its first satisfied one are left
@@ -87,7 +95,7 @@ def run_searches(
         ConfigError: a single search does not fit into the device's memory.
         CheckpointError: the model's losses are no numbers.
     """
-    searches, restarts = Searches(method, finder, ahead), defaultdict[str, list[Task]](list)
+    searches, restarts = SteppedSearches(method, finder, ahead), defaultdict[str, list[Task]](list)
     for task in tasks:
         restarts[task.key].append(task)
     waiting = deque(restarts.values())
@@ -105,7 +113,7 @@ def run_searches(
 class _Target(Generic[StateT]):
     """The restarts of a target: those that wait, run, have ended, and have been told."""
 
-    def __init__(self, tasks: Sequence[Task], begun: Begun, stop_on_hit: bool) -> None:
+    def __init__(self, tasks: Sequence[Task], begun: StartedSearch, stop_on_hit: bool) -> None:
         self.stop_on_hit = stop_on_hit
         self.waiting = deque(tasks)
         self.running: dict[int, StateT] = {}
@@ -160,8 +168,8 @@ class _Target(Generic[StateT]):
             self.num_told += 1
 
 
-class Searches(SideBySide, Generic[StateT]):
-    """The `SideBySide` of a method that goes visit by visit.
+class SteppedSearches(BatchedSearch, Generic[StateT]):
+    """The `BatchedSearch` of a method that goes visit by visit.
 
     A place is given to a restart that is certain to count: the next one of a target at which no search is at work, those first
     that have begun. Only places that are left go to restarts ahead of others of their target, and only as long as few
@@ -173,7 +181,7 @@ class Searches(SideBySide, Generic[StateT]):
         ahead: most candidates that may be tried in vain, as a share of all; 1 for as many as there are places.
     """
 
-    def __init__(self, method: Stepwise[StateT], finder: BatchFinder, ahead: float = AHEAD) -> None:
+    def __init__(self, method: Stepper[StateT], finder: BatchFinder, ahead: float = AHEAD) -> None:
         self.method, self.finder, self.ahead = method, finder, ahead
         self.tried = self.in_vain = 0
         self._targets: dict[str, _Target[StateT]] = {}
@@ -190,7 +198,7 @@ class Searches(SideBySide, Generic[StateT]):
         certain = sum(target.num_certain for target in self._targets.values())
         return max(0, self.finder.size - certain - len(self._at_work(ahead=False)))
 
-    def add(self, tasks: Sequence[Task], begun: Begun = NOT_BEGUN) -> None:
+    def add(self, tasks: Sequence[Task], begun: StartedSearch = NOT_BEGUN) -> None:
         target = self._targets[tasks[0].key] = _Target[StateT](tasks, begun, self.method.settings.stop_on_hit)
         first = target.first_hit
         known = {restart: saved for restart, saved in begun.saved.items() if restart < first}
@@ -210,10 +218,12 @@ class Searches(SideBySide, Generic[StateT]):
         self.tried, self._most = self.tried + sum(tried), max([self._most, *tried])
         return found + self._leave()
 
-    def begun(self, key: str) -> Begun:
+    def begun(self, key: str) -> StartedSearch:
         target = self._targets[key]
         saved = {restart: self.method.save(state) for restart, state in target.running.items()}
-        return Begun(list(target.ended.values()), {restart: each for restart, each in saved.items() if each is not None})
+        return StartedSearch(
+            list(target.ended.values()), {restart: each for restart, each in saved.items() if each is not None}
+        )
 
     def share(self, key: str) -> float:
         target = self._targets[key]
@@ -297,3 +307,121 @@ class Searches(SideBySide, Generic[StateT]):
             if target.is_over:
                 del self._targets[key]
         return found
+
+
+class ByPrompt(BatchedSearch):
+    """Searches of several compositions.
+
+    Args:
+        begin: the searches of a target, by its key; those of its prompt where it is not the first.
+        size: targets at once.
+    """
+
+    def __init__(self, begin: Callable[[str], BatchedSearch], size: int) -> None:
+        self._begin, self._size = begin, size
+        self._of: dict[str, BatchedSearch] = {}
+
+    @property
+    def keys(self) -> Collection[str]:
+        return self._of.keys()
+
+    @property
+    def num_free(self) -> int:
+        return max(0, self._size - len(self._of))
+
+    def add(self, tasks: Sequence[Task], begun: StartedSearch = NOT_BEGUN) -> None:
+        key = tasks[0].key
+        self._of[key] = self._begin(key)
+        self._of[key].add(tasks, begun)
+
+    def step(self) -> list[Outcome]:
+        """A step of each."""
+        found = [outcome for searches in {id(each): each for each in self._of.values()}.values() for outcome in searches.step()]
+        self._of = {key: searches for key, searches in self._of.items() if key in searches.keys}
+        return found
+
+    def begun(self, key: str) -> StartedSearch:
+        return self._of[key].begun(key)
+
+    def share(self, key: str) -> float:
+        return self._of[key].share(key)
+
+    def tried_for(self, key: str) -> int:
+        return self._of[key].tried_for(key)
+
+
+SearchAll = Callable[[Iterable[Task], BatchFinder], Iterator[Outcome]]
+"""`Method.search_all`."""
+
+
+class Groups(BatchedSearch):
+    """The `BatchedSearch` of such a method: who joins while nobody is searched for is a group.
+
+    Args:
+        search_all: searches for a group.
+        settings: of the method.
+        finder: searches at once.
+    """
+
+    def __init__(self, search_all: SearchAll, settings: SearchSettings, finder: BatchFinder) -> None:
+        self.search_all, self.settings, self.finder = search_all, settings, finder
+        self._tasks: dict[str, Sequence[Task]] = {}
+        self._known: dict[str, dict[int, Outcome]] = {}
+        self._outcomes: Iterator[Outcome] | None = None
+
+    @property
+    def keys(self) -> Collection[str]:
+        return self._tasks.keys()
+
+    @property
+    def num_free(self) -> int:
+        return 0 if self._tasks else self.finder.size
+
+    def add(self, tasks: Sequence[Task], begun: StartedSearch = NOT_BEGUN) -> None:
+        assert self._outcomes is None, "a group is searched for to its end before another one joins"
+        self._tasks[tasks[0].key] = tasks
+        self._known[tasks[0].key] = {outcome.task.restart: outcome for outcome in begun.outcomes}
+
+    def step(self) -> list[Outcome]:
+        """The restarts that are known, then one outcome after the other."""
+        if self._outcomes is None:
+            return self._begin()
+        outcome = next(self._outcomes, None)
+        if outcome is None:
+            self._tasks, self._known, self._outcomes = {}, {}, None
+            return []
+        self._known[outcome.task.key][outcome.task.restart] = outcome
+        return [outcome]
+
+    def begun(self, key: str) -> StartedSearch:
+        return StartedSearch([*self._known[key].values()])
+
+    def share(self, key: str) -> float:
+        return len(self._known[key]) / len(self._tasks[key])
+
+    def tried_for(self, key: str) -> int:
+        return sum(outcome.candidates for outcome in self._known[key].values())
+
+    def _begin(self) -> list[Outcome]:
+        first = self._whole_restarts()
+        for key, known in self._known.items():
+            self._known[key] = {restart: outcome for restart, outcome in known.items() if restart < first}
+        left = [
+            tasks[restart]
+            for restart in range(first, max(map(len, self._tasks.values())))
+            for key, tasks in self._tasks.items()
+            if restart < len(tasks) and not self._is_hit(key)
+        ]
+        self._outcomes = self.search_all(left, self.finder)
+        return [outcome for known in self._known.values() for outcome in known.values()]
+
+    def _whole_restarts(self) -> int:
+        """How many restarts are known of the whole group, so that the others are searched for as they would have been."""
+        num = min((len(known) for key, known in self._known.items() if not self._is_hit(key)), default=self.settings.restarts)
+        while self.settings.stop_on_batch_mean and num * len(self._tasks) % self.finder.size:
+            # Batches are consecutive tasks.
+            num -= 1
+        return num
+
+    def _is_hit(self, key: str) -> bool:
+        return self.settings.stop_on_hit and any(known.stopped == "satisfied" for known in self._known[key].values())

@@ -1,15 +1,30 @@
-"""What `parley search` and `parley search table` are asked for: how targets are searched for, and which."""
+"""What `parley search` and `parley search table` are asked for: how targets are searched for, and which.
+
+The words that inputs of `parley search text` are made of: a file's, or those of the targets; a run keeps its own.
+
+What a search by replies alone is asked for (`text_search.py`).
+
+The rows of trigger searches: a target each; of a universal search an input each, of an enumeration a branch each.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import pyarrow as pa
+
+from parley.engine.core.runs.documents import read_json, whole, write_document
+from parley.engine.core.runs.parts import ANSWERED, NO_REPLIES, list_of, with_base
 from parley.engine.core.verbs.sharded import ShardedConfig
 from parley.engine.triggers.catalogue import TEXT_METHODS, searches
+from parley.engine.triggers.methods.evolution import EvolutionSettings, Words
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.success import SuccessSettings
-from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import (
+from parley.engine.triggers.methods.writing import WritingSettings
+from parley.engine.triggers.success import FitnessSettings, SuccessSettings
+from parley.engine.triggers.targets import TargetList, prototypes
+from parley.envs.core.config import (
     Configuration,
     NonNegativeFloat,
     NonPositiveFloat,
@@ -18,11 +33,61 @@ from parley.envs.core.ranges import (
     PositiveInt,
     Share,
 )
+from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.registry import nearest
-from parley.envs.core.storage.uris import HUGGING_FACE
+from parley.envs.core.storage.uris import HUGGING_FACE, display_path
+from parley.envs.corpora.lines import utf8_text
 from parley.policies.chat.addresses import GGUF
 from parley.policies.chat.settings import ChatAsking, WeightSettings
 from parley.policies.hugging_face.alphabets import ANY, alphabet_pattern
+
+WORDS = "words.json"
+"""The file of a run that holds them."""
+_ENTRY = "words"
+
+
+def input_words(path: Path, named: str, targets: TargetList) -> tuple[str, ...]:
+    """The words of a run, those that it was started with where it has begun.
+
+    Args:
+        path: the run's folder.
+        named: a file of words; empty for those of the targets, of their prompts, and of the list mal.
+        targets: of the run.
+
+    Raises:
+        ConfigError: the file is empty.
+        DataError: it cannot be read, or is no UTF-8.
+        RunError: the words of the run cannot be read.
+    """
+    if (path / WORDS).is_file():
+        with whole(path / WORDS):
+            return tuple(map(str, read_json(path / WORDS)[_ENTRY]))
+    if not named:
+        return _words_of(targets)
+    words = tuple(dict.fromkeys(utf8_text(Path(named)).split()))
+    if not words:
+        raise ConfigError("the file of words is empty", where="--words", got=named, fix="write words there")
+    return words
+
+
+def save_words(words: Sequence[str], path: Path) -> None:
+    """Keeps the words in a run's folder.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    try:
+        write_document(path / WORDS, {_ENTRY: list(words)})
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(path)}"
+        raise RunError("the words cannot be written", where=path / WORDS, got=error.strerror, fix=fix) from None
+
+
+def _words_of(targets: TargetList) -> tuple[str, ...]:
+    texts = [text for target in targets.targets for text in (target.prompt or "", *target.words)]
+    texts += [" ".join(words) for words in prototypes()]
+    return tuple(dict.fromkeys(word for text in texts for word in text.split()))
+
 
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
@@ -176,3 +241,250 @@ class TriggerConfig(SearchingConfig):
     def judge(self) -> str:
         """The model that judges inputs; empty where none does."""
         return self.model if self.lm == OWN else self.lm
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSearchConfig(ShardedConfig):
+    """Which model is to say what, and how inputs evolve."""
+
+    model: str = ""
+    """A chat model by its address: openai:URL#MODEL, hf:FOLDER, gguf:FILE, path/file.py:Name, or a run of a response model."""
+    targets: str = MAL
+    """A file of (prompt, target) pairs (CSV, JSONL), a file of sentences, or mal."""
+    limit: NumItemsOrAll = 20
+    """At most so many targets, the seed's choice; 0 for all."""
+    target_file: str = ""
+    """JSON of targets by BehaviorID, for a file of pairs without a column of targets (HarmBench)."""
+    template: str = ""
+    """user, prefix, suffix, system, or a JSON file of messages, with {} and {prompt}; suffix or user when empty."""
+    words: str = ""
+    """A file of words that inputs are made of; those of the targets, their prompts and the list mal when empty."""
+    end: bool = False
+    """Whether the model has to end its reply behind the target; else targets are what its replies begin with."""
+    forbidden: str = ""
+    """Texts that stand in no input, whatever their case, separated by commas."""
+    alphabet: str = ANY
+    """What each word of an input is made of: any, ascii, letters (A to z), lower (a to z), or a regular expression."""
+    start: str = ""
+    """Words that evolution starts from, as many as search.num_words; drawn at random when empty."""
+    attacker: str = ""
+    """A chat model that writes the inputs and reads their replies, by its address; when empty words evolve."""
+    search: EvolutionSettings = field(default_factory=EvolutionSettings)
+    """How inputs evolve, and how many replies are asked for in any case."""
+    writing: WritingSettings = field(default_factory=WritingSettings)
+    """How an attacker writes."""
+    fitness: FitnessSettings = field(default_factory=FitnessSettings)
+    """What makes an input fit."""
+    success: SuccessSettings = field(default_factory=SuccessSettings)
+    """When a reply is a success, which ends the search for its target."""
+    chat: ChatAsking = field(default_factory=ChatAsking)
+    """How the model, and one that judges, are loaded or asked."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        alphabet_pattern(self.alphabet)
+        num = len(self.start.split())
+        if self.start and (self.attacker or num != self.search.num_words):
+            what, got = f"evolution starts from {self.search.num_words} words", f"{num} words, --attacker {self.attacker!r}"
+            fix = f"as many words as inputs have (num_words={num}), and no attacker, which writes its own first inputs"
+            raise ConfigError(what, where="--start", got=got, fix=fix)
+        if self.start and not self.allows(tuple(self.start.split())):
+            raise ConfigError(
+                "the text to start from is forbidden", where="--start", got=self.start, fix="start from other words"
+            )
+
+    def allows(self, words: Words) -> bool:
+        """Whether an input holds no forbidden text, and no word of other characters than the alphabet's."""
+        text, pattern = " ".join(words).lower(), alphabet_pattern(self.alphabet)
+        is_clean = not any(each.lower() in text for each in forbidden_texts(self.forbidden))
+        return is_clean and all(pattern.fullmatch(word) for word in words)
+
+
+@dataclass(frozen=True)
+class TextSearchPlan:
+    """What is searched for, found and checked.
+
+    Args:
+        config: what was asked for.
+        targets: what the model is to say.
+        words: that inputs are made of.
+    """
+
+    config: TextSearchConfig
+    targets: TargetList
+    words: tuple[str, ...]
+
+
+_DRAWN = [
+    # Of how many drawn answers how many are successes, and how many are no replies.
+    pa.field("samples", pa.int64()),
+    pa.field("sampled", pa.int64()),
+    pa.field("drawn_no_replies", NO_REPLIES),
+    # Answers that a chat model which judges was asked for, verdicts of it that were neither yes nor no, and answers of it to
+    # replies of which it gave no verdict, for they were no reply.
+    pa.field("judge_answers", pa.int64()),
+    pa.field("judge_unparsable", pa.int64()),
+    pa.field("judge_no_reply", pa.int64()),
+]
+_HIT = pa.struct([pa.field("type", pa.string()), pa.field("hit", pa.bool_())])
+_RESTART = pa.struct(
+    [
+        # Its number, the words of the input it ended with, joined by blanks, and the objective there.
+        pa.field("restart", pa.int64()),
+        pa.field("words", pa.string()),
+        pa.field("loss", pa.float64()),
+        # The objective at the start, then after every sweep; the last sweep may have been cut short.
+        pa.field("loss_by_sweep", list_of(pa.float64())),
+        pa.field("sweeps", pa.int64()),
+        # Positions looked at, inputs taken over, inputs tried, and why it ended: "converged", "satisfied" or "limit".
+        pa.field("visits", pa.int64()),
+        pa.field("accepted", pa.int64()),
+        pa.field("candidates", pa.int64()),
+        pa.field("stopped", pa.string()),
+        # Candidates among those tried that the rules for inputs refused, and the ids of the words.
+        pa.field("refused", pa.int64()),
+        pa.field("ids", list_of(pa.int64())),
+        pa.field("hits", list_of(_HIT)),
+    ]
+)
+TRIGGERS = with_base(
+    [
+        # The sentence that is searched for, and the input that is kept, words joined by blanks; which restart found it.
+        pa.field("target", pa.string()),
+        pa.field("trigger", pa.string()),
+        pa.field("restart", pa.int64()),
+        pa.field("loss", pa.float64()),
+        # How likely the target is after it: its words, as the model has them, and its end, nats of each, whether each is the
+        # likeliest; nats per word of the input, null without a language model.
+        pa.field("target_words", list_of(pa.string())),
+        pa.field("word_log_probability", list_of(pa.float64())),
+        pa.field("likeliest", list_of(pa.bool_())),
+        pa.field("input_log_probability", pa.float64()),
+        # The request that the target comes with, the ids of the input, what is typed into each slot of the prompt, and whether
+        # typing it gives these ids again; null where inputs have no text or targets no request.
+        pa.field("prompt", pa.string()),
+        pa.field("trigger_ids", list_of(pa.int64())),
+        pa.field("typed", list_of(pa.string())),
+        pa.field("retokenised", pa.bool_()),
+        # Of Hugging Face models: what is replied greedily to the typed input, and whether that is a success.
+        pa.field("reply", pa.string()),
+        *ANSWERED,
+        pa.field("verified", pa.bool_()),
+        *_DRAWN,
+        # Whether it is a hit, by type, and every restart that was needed.
+        pa.field("hits", list_of(_HIT)),
+        pa.field("restarts", list_of(_RESTART)),
+    ]
+)
+"""One target of a trigger search per row, with all of its restarts."""
+_PAIR = pa.struct(
+    [
+        # The model's label; a pair's key, request and target, and whether searches saw it.
+        pa.field("model", pa.string()),
+        pa.field("key", pa.string()),
+        pa.field("prompt", pa.string()),
+        pa.field("target", pa.string()),
+        pa.field("searched", pa.bool_()),
+        # Nats of a token of the target behind the input; whether it is a hit of the wanted type, null of the empty input.
+        pa.field("nats", pa.float64()),
+        pa.field("hit", pa.bool_()),
+        # What is replied greedily to the typed input, whether that is a success.
+        pa.field("retokenised", pa.bool_()),
+        pa.field("reply", pa.string()),
+        *ANSWERED,
+        pa.field("verified", pa.bool_()),
+        *_DRAWN,
+    ]
+)
+UNIVERSAL = with_base(
+    [
+        # "found", "random" or "empty"; the input, what is typed into each slot, and its ids.
+        pa.field("kind", pa.string()),
+        pa.field("trigger", pa.string()),
+        pa.field("typed", list_of(pa.string())),
+        pa.field("trigger_ids", list_of(pa.int64())),
+        # Of an input that was searched for, null of others: the objective, mean over the searched pairs, at the end and by
+        # sweep, visits, inputs tried, how many of them were refused, and why it ended.
+        pa.field("loss", pa.float64()),
+        pa.field("loss_by_sweep", list_of(pa.float64())),
+        pa.field("visits", pa.int64()),
+        pa.field("candidates", pa.int64()),
+        pa.field("refused", pa.int64()),
+        pa.field("stopped", pa.string()),
+        # What the model makes of it behind every prompt.
+        pa.field("pairs", list_of(_PAIR)),
+    ]
+)
+"""One input of a universal search per row, behind all prompts."""
+TRANSFERRED = with_base(
+    [
+        # The run that an input was found in (or "no input"), its key there, and who was asked, by its label.
+        pa.field("source", pa.string()),
+        pa.field("trigger", pa.string()),
+        pa.field("model", pa.string()),
+        # Of an input the key ("trigger") of the same prompt without any; null for "no input".
+        pa.field("control", pa.string()),
+        # The request, the target, and what was typed into each slot.
+        pa.field("prompt", pa.string()),
+        pa.field("target", pa.string()),
+        pa.field("typed", list_of(pa.string())),
+        # What was replied greedily, whether it ended, whether it is a success.
+        pa.field("reply", pa.string()),
+        *ANSWERED,
+        pa.field("ended", pa.bool_()),
+        pa.field("verified", pa.bool_()),
+        *_DRAWN,
+    ]
+)
+"""One trigger typed to one model per row."""
+TEXT_TRIGGERS = with_base(
+    [
+        # The request, the target, the input that is kept, and what is typed into each slot.
+        pa.field("prompt", pa.string()),
+        pa.field("target", pa.string()),
+        pa.field("trigger", pa.string()),
+        pa.field("typed", list_of(pa.string())),
+        # How close the reply is to the target (1 more for a success), then of the best input of each generation; null where
+        # there was no reply.
+        pa.field("fitness", pa.float64()),
+        pa.field("fitness_by_generation", list_of(pa.float64())),
+        # Replies that were asked for; the one to the input, whether it ended, and whether it is a success.
+        pa.field("queries", pa.int64()),
+        pa.field("reply", pa.string()),
+        *ANSWERED,
+        pa.field("ended", pa.bool_()),
+        pa.field("verified", pa.bool_()),
+        # Whether the reply to no input is a success, and one to a random input; the best fitness and the number of these.
+        pa.field("empty_verified", pa.bool_()),
+        pa.field("random_verified", pa.bool_()),
+        pa.field("random_fitness", pa.float64()),
+        pa.field("random_queries", pa.int64()),
+        # Answers of the model that are no replies, by what was asked: "found", "random", "empty" or "drawn".
+        pa.field("no_replies", NO_REPLIES),
+        # What an attacker that writes inputs was asked, 0 where words evolve; and its answers that are no replies.
+        pa.field("attacker_answers", pa.int64()),
+        pa.field("attacker_no_replies", NO_REPLIES),
+        *_DRAWN,
+    ]
+)
+"""One target of a search by replies alone per row."""
+_FIND = pa.struct(
+    [
+        # A string of a list, the list's name, whether it is a whole reply to some input, and the first such input.
+        pa.field("list", pa.string()),
+        pa.field("string", pa.string()),
+        pa.field("whole", pa.bool_()),
+        pa.field("input", pa.string()),
+    ]
+)
+_STRAY = pa.struct([pa.field("input", pa.string()), pa.field("reply", pa.string())])
+BRANCHES = with_base(
+    [
+        # Inputs that begin alike, replies to them that are no word of the corpus, and a few of those.
+        pa.field("inputs", pa.int64()),
+        pa.field("outside", pa.int64()),
+        pa.field("finds", list_of(_FIND)),
+        pa.field("strays", list_of(_STRAY)),
+    ]
+)
+"""One branch of the tree of all inputs per row: what a model replies to every one of them."""

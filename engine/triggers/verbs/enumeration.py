@@ -15,27 +15,25 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.ray.record import Counts, Rows
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import OK, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK, ok_row
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.job import Job, Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, spread, work_off
-from parley.engine.triggers.metrics.enumeration import LEGEND, enumeration_metrics, enumeration_table
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, run_items, spread
+from parley.engine.triggers.metrics.text import LEGEND, enumeration_metrics, enumeration_table
+from parley.engine.triggers.verbs.config import BRANCHES
 from parley.engine.triggers.verbs.models import searchable
-from parley.engine.triggers.verbs.rows import BRANCHES
-from parley.envs.core.config import check
+from parley.envs.core.config import NumItems, check
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import NumItems
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import display_path
-from parley.envs.corpora.pairs.characters import LETTERS
+from parley.envs.corpora.arrow import root_words
 from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs
-from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.envs.corpora.root import root_words
+from parley.envs.corpora.pairs.vocabulary import LETTERS, PairVocabulary
 
 BRANCH_LENGTH = 2
 """Letters that all inputs of a branch begin with."""
@@ -44,7 +42,7 @@ LONGEST = 10
 MOST_BRANCHES = 8
 """Branches of a shard at most: what a kill can cost."""
 Lists = Mapping[str, tuple[str, ...]]
-"""Strings to look for, by the name of their list (`parley.engine.triggers.word_lists.WordLists`)."""
+"""Strings to look for, by the name of their list (`parley.engine.triggers.victims.WordLists`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +77,7 @@ class EnumerationConfig(ShardedConfig):
 
 
 class BranchWorker:
-    """Replies to all inputs of branches and looks for strings in what it said; rows by `engine.triggers.verbs.rows.BRANCHES`.
+    """Replies to all inputs of branches and looks for strings in what it said; rows by `engine.triggers.verbs.config.BRANCHES`.
 
     Args:
         config: the job's.
@@ -88,8 +86,8 @@ class BranchWorker:
 
     def __init__(self, config: EnumerationConfig, lists: Lists) -> None:
         from parley.engine.triggers.search.enumeration import Space
-        from parley.engine.triggers.word_lists import WordLists
-        from parley.policies.seq2seq.checkpoints import load_seq2seq
+        from parley.engine.triggers.victims import WordLists
+        from parley.policies.seq2seq.scoring import load_seq2seq
 
         self.seed, self.lists = config.seed, WordLists(lists)
         self.model = load_seq2seq(fetched_model(config.model)).to(config.device)
@@ -103,7 +101,7 @@ class BranchWorker:
 
     def _row(self, key: str, beginning: str) -> dict[str, Any]:
         from parley.engine.triggers.search.enumeration import branch_replies
-        from parley.engine.triggers.word_lists import tally
+        from parley.engine.triggers.victims import tally
 
         inputs, replies = [], []
         for words_BL, said_BT in branch_replies(self.model, self.space, self.model.vocabulary.encode(beginning).tolist()):
@@ -154,7 +152,7 @@ def branch_seed(seed: int, key: str) -> int:
 
 
 @dataclass(frozen=True)
-class Enumerating(Sharded[str]):
+class EnumerationTask(Sharded[str]):
     """All inputs of a model, branch by branch, and strings to look for in its replies.
 
     Args:
@@ -184,7 +182,7 @@ class Enumerating(Sharded[str]):
         return Counter(inputs=inputs, candidates=inputs)
 
 
-def _prepare(config: EnumerationConfig) -> Enumerating:
+def _prepare(config: EnumerationConfig) -> EnumerationTask:
     """The lists, and what the summary says of the model.
 
     Raises:
@@ -192,8 +190,8 @@ def _prepare(config: EnumerationConfig) -> Enumerating:
         CheckpointError: there is no model.
         DataError: the corpus is missing or broken.
     """
-    from parley.engine.triggers.word_lists import word_lists
-    from parley.policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq, threshold
+    from parley.engine.triggers.victims import word_lists
+    from parley.policies.seq2seq.scoring import SEQ2SEQ, load_seq2seq, threshold
 
     config.require_device()
     model = searchable(load_seq2seq(fetched_model(config.model)), config.model)
@@ -212,7 +210,7 @@ def _prepare(config: EnumerationConfig) -> Enumerating:
     longest = model.sizes.max_reply - 1
     found = word_lists(_words(corpus), config.letters, longest, config.random_strings, config.seed)
     about = {"attention": model.sizes.attention, "test_nll": -threshold(fetched_model(config.model), SEQ2SEQ)}
-    return Enumerating(config, dict(found.lists), about)
+    return EnumerationTask(config, dict(found.lists), about)
 
 
 def _words(corpus: PairCorpus) -> Iterator[str]:
@@ -223,7 +221,7 @@ def _words(corpus: PairCorpus) -> Iterator[str]:
 
 
 def _inputs_per_second(run: RunFolder) -> Estimate:
-    sessions = ended_sessions(run, Enumerating.event, "inputs")
+    sessions = ended_sessions(run, EnumerationTask.event, "inputs")
     inputs = sum(event["inputs"] for event in sessions)
     return count(inputs / sum(event["seconds"] * event["workers"] for event in sessions), inputs) if sessions else NOTHING
 
@@ -238,7 +236,7 @@ def demo() -> EnumerationConfig:
     return EnumerationConfig(max_length=3)
 
 
-class SearchEnumerate(Job[EnumerationConfig, Enumerating, Enumerating]):
+class SearchEnumerate(Job[EnumerationConfig, EnumerationTask, EnumerationTask]):
     """`parley search enumerate`."""
 
     words = ("search", "enumerate")
@@ -250,20 +248,20 @@ class SearchEnumerate(Job[EnumerationConfig, Enumerating, Enumerating]):
     files = (SUMMARY, "rows")
     resume_safe = RESUME_SAFE
 
-    def prepare(self, config: EnumerationConfig, path: Path, reporter: Reporter) -> Enumerating:
+    def prepare(self, config: EnumerationConfig, path: Path, reporter: Reporter) -> EnumerationTask:
         return _prepare(config)
 
-    def work(self, run: RunFolder, prepared: Enumerating, reporter: Reporter) -> Enumerating:
+    def work(self, run: RunFolder, prepared: EnumerationTask, reporter: Reporter) -> EnumerationTask:
         from parley.engine.triggers.search.enumeration import Space
 
         config = prepared.config
         space = Space(tuple(range(len(config.letters))), config.max_length, config.branch_length)
         beginnings = ["".join(config.letters[i] for i in branch) for branch in space.branches()]
         items = {beginning: beginning for beginning in beginnings}
-        work_off(run, prepared, items, config, reporter, "branches of the tree of inputs")
+        run_items(run, prepared, items, config, reporter, "branches of the tree of inputs")
         return prepared
 
-    def measure(self, run: RunFolder, found: Enumerating) -> Summary:
+    def measure(self, run: RunFolder, found: EnumerationTask) -> Summary:
         config = found.config
         metrics = enumeration_metrics((row for row in run.read_rows().to_pylist() if row["status"] == OK), dict(found.lists))
         metrics |= {"inputs_per_s": _inputs_per_second(run), "test_ppl": count(np.exp(found.about["test_nll"]), 1)}

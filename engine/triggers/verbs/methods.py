@@ -3,7 +3,7 @@
 Each method is a search of its own below the table's folder, and resumes by itself. Methods that read losses go from tokens to
 tokens (`parley search`), those that read replies alone from words to words (`parley search text`): they take models behind a
 server too. What a method reads and what a model shows are both declared (`Access`), so that a pair which cannot work is refused
-before anything is loaded. Lines of one method may differ by settings (`parley.engine.triggers.method_lines`).
+before anything is loaded. Lines of one method may differ by settings (`parley.engine.triggers.catalogue`).
 """
 
 from __future__ import annotations
@@ -12,23 +12,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
-from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, ShardedConfig, session
-from parley.engine.core.verbs.tables import TABLE_FILE
-from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS
-from parley.engine.triggers.fitness import FitnessSettings
-from parley.engine.triggers.method_lines import MethodLine, read_lines
+from parley.engine.triggers.catalogue import ATTACKER, EVOLUTION, TEXT_METHODS, MethodLine, read_lines
 from parley.engine.triggers.methods.composition import shown_access
 from parley.engine.triggers.methods.evolution import EvolutionSettings
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
 from parley.engine.triggers.methods.writing import WritingSettings
-from parley.engine.triggers.metrics.hits import unread_failure
-from parley.engine.triggers.metrics.methods import (
+from parley.engine.triggers.metrics.hits import successful_reply, unread_failure
+from parley.engine.triggers.metrics.text import (
     BETWEEN,
     NO_INPUT,
     describe_method,
@@ -37,14 +34,18 @@ from parley.engine.triggers.metrics.methods import (
     random_line,
     replies_told,
 )
-from parley.engine.triggers.metrics.successes import successful_reply
-from parley.engine.triggers.verbs.config import HuggingFaceSettings, SearchingConfig, TriggerConfig, is_hugging_face
+from parley.engine.triggers.success import FitnessSettings
+from parley.engine.triggers.verbs.config import (
+    HuggingFaceSettings,
+    SearchingConfig,
+    TextSearchConfig,
+    TriggerConfig,
+    is_hugging_face,
+)
 from parley.engine.triggers.verbs.search import SEARCH, require_searchable
-from parley.engine.triggers.verbs.text_config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
-from parley.envs.core.config import assign, shared
+from parley.envs.core.config import NumItems, assign, shared
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import NumItems
 from parley.policies.chat.model import MODERATED, Access
 
 READS = "reads"

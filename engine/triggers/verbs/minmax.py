@@ -18,21 +18,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import KNOWN, KNOWN_TABLE, known_of
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
 from parley.engine.core.verbs.hardening import OUTCOME
-from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import ShardedConfig, session
-from parley.engine.core.verbs.tables import TABLE_FILE
-from parley.engine.triggers.hardening.hardened import TRAIN_HARDENED
-from parley.engine.triggers.hardening.hardened_config import HardeningSettings, TrainHardenedConfig, hardening_recipe
 from parley.engine.triggers.methods import settings
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.metrics.hardening import (
+from parley.engine.triggers.metrics.transfer import (
     CONTROL,
     INPUTS,
     START,
@@ -43,10 +40,11 @@ from parley.engine.triggers.metrics.hardening import (
     round_name,
 )
 from parley.engine.triggers.verbs.config import TriggerConfig, most_of
+from parley.engine.triggers.verbs.hardened import TRAIN_HARDENED
+from parley.engine.triggers.verbs.lessons import HardeningSettings, TrainHardenedConfig, hardening_recipe
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from parley.envs.core.config import shared
-from parley.envs.core.ranges import PositiveInt
+from parley.envs.core.config import PositiveInt, shared
 from parley.envs.core.storage.uris import HUGGING_FACE, display_path
 from parley.policies.chat.model import MODERATED
 from parley.policies.chat.settings import WeightSettings

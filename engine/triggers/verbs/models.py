@@ -2,27 +2,68 @@
 
 Parley's own networks travel as their weights: read-only arrays in Ray's object store, which the workers of a machine share.
 Hugging Face models, named "hf:FOLDER" or "gguf:FILE", are loaded once by each process that works.
+
+What Hugging Face models say of a corpus' test pairs: thresholds of usual words, and the list of normal targets.
+
+A source is typed where the searched words stand. Its tokens are not limited to the length of inputs.
+
+The targets of a trigger search, by the name of their list; a run keeps its own in `targets.json`.
 """
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parley.engine.core.ray.shared import SharedArrays
+from parley.engine.core.ray.pool import SharedArrays
+from parley.engine.core.runs.documents import plain, write_document
 from parley.engine.core.verbs.checkpoints import require_word_model
 from parley.engine.responders.seq2seq import lm_command
 from parley.engine.triggers.metrics.hits import T_IN, T_OUT
 from parley.engine.triggers.success import SuccessSettings
-from parley.engine.triggers.target_pairs import has_prompts
-from parley.engine.triggers.verbs.config import HuggingFaceSettings, TriggerConfig, forbidden_texts, is_hugging_face
-from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.engine.triggers.targets import (
+    FREQUENT_WORDS,
+    Skipped,
+    Target,
+    TargetList,
+    beyond,
+    from_file,
+    has_prompts,
+    malicious,
+    normal,
+    outside,
+    random_targets,
+    random_words,
+    read_pairs,
+    said_by_itself,
+)
+from parley.engine.triggers.verbs.config import (
+    LISTS,
+    MAL,
+    NORMAL,
+    NORMAL_SAMPLED,
+    RANDOM,
+    HuggingFaceSettings,
+    TriggerConfig,
+    forbidden_texts,
+    is_hugging_face,
+)
+from parley.envs.core.config import difference
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.core.registry import nearest
+from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.core.storage.copies import fetched_model
+from parley.envs.core.storage.uris import display_path
+from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.contexts import windows, with_eot
+from parley.envs.corpora.pairs.turns import detokenise
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.policies.chat.addresses import absolute_address, weights_of
 
 if TYPE_CHECKING:
@@ -30,15 +71,90 @@ if TYPE_CHECKING:
 
     from parley.engine.triggers.hits import Thresholds
     from parley.engine.triggers.scorers.scorer import TextVictim
-    from parley.envs.corpora.pairs.vocabulary import PairVocabulary
     from parley.policies.chat.settings import ChatModelSettings
     from parley.policies.chat.verdicts import ChatVerdicts
     from parley.policies.core.checkpoint import ModelFormat
-    from parley.policies.hugging_face.judges import HuggingFaceInputModel
-    from parley.policies.hugging_face.reply_classifier import ReplyClassifier
-    from parley.policies.hugging_face.seq2seq import HuggingFaceSeq2Seq
-    from parley.policies.hugging_face.victims import HuggingFaceCausal
+    from parley.policies.hugging_face.judges import HuggingFaceInputModel, ReplyClassifier
+    from parley.policies.hugging_face.models import HuggingFaceSeq2Seq
+    from parley.policies.hugging_face.victims import HuggingFaceCausal, HuggingFaceVictim
     from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+
+
+NUM_PAIRS = 100
+"""Test pairs that thresholds are measured on."""
+LONGEST_NORMAL = 32
+"""Tokens of the longest normal target."""
+_DIGITS = 4
+
+
+def test_texts(config: TriggerConfig) -> Iterator[tuple[str, str]]:
+    """Source and reply of each test pair, as people write them.
+
+    Raises:
+        DataError: the corpus is missing or broken.
+    """
+    corpus = load_pairs(config.corpus, config.data_root, every_word=True)
+    test = corpus.splits["test"]
+    for pair in test.pairs:
+        source, reply = (detokenise(corpus.vocabulary.decode(test.utterances[int(place)])) for place in pair)
+        if source and reply:
+            yield source, reply
+
+
+def measured_thresholds(victim: HuggingFaceVictim, judge: HuggingFaceInputModel | None, config: TriggerConfig) -> Thresholds:
+    """T_out and T_in where settings do not say them: mean log probabilities of a token of the corpus' test replies and sources.
+
+    They are rounded, so that a search that goes on elsewhere has the same.
+
+    Raises:
+        DataError: the corpus has no test pair that the model can read.
+    """
+    from parley.engine.triggers.hits import Thresholds
+    from parley.policies.hugging_face.judges import reply_nats
+
+    t_out, t_in = config.objective.t_out, config.objective.t_in
+    if not config.corpus or not (t_out is None or (judge is not None and t_in is None)):
+        return Thresholds(t_out=t_out, t_in=t_in if judge else None)
+    replies: list[float] = []
+    sources: list[float] = []
+    for number, (source, reply) in enumerate(test_texts(config)):
+        if number == NUM_PAIRS:
+            break
+        replies += reply_nats(victim, source, reply)
+        if judge is not None:
+            sources += judge.nats(source)
+    if not replies or (judge is not None and not sources):
+        fix = "name another corpus, or --set objective.t_out=NATS"
+        raise DataError("the model can read no test pair of the corpus", where=config.corpus, fix=fix)
+    t_out = -_mean(replies) if t_out is None else t_out
+    if judge is not None and t_in is None:
+        t_in = -_mean(sources)
+    return Thresholds(t_out=t_out, t_in=t_in if judge else None)
+
+
+def own_replies(victim: HuggingFaceVictim, config: TriggerConfig, t_out: float | None = None) -> Iterator[str]:
+    """What a model says by itself to test sources; replies that are longer than targets may be are left out.
+
+    # Parley's own networks draw any token where none is above T_out. Ours here: such a reply is left out, too.
+
+    Args:
+        victim: the model.
+        config: names the corpus, and has the seed.
+        t_out: draw replies, of tokens with a log probability above this, instead of taking the likeliest tokens.
+    """
+    for number, (source, _) in enumerate(test_texts(config)):
+        if (read := victim.read_text(source)) is None:
+            continue
+        drawn = {} if t_out is None else {"temperature": 1.0, "min_log_probability": t_out}
+        ids, ended = victim.say(read, LONGEST_NORMAL, seed=derive_seed(config.seed, "normal target", number), **drawn)
+        text = victim.reply_text(ids).strip()
+        # What is written as other tokens is not what the model said.
+        if ended and text and victim.tokenizer(text, add_special_tokens=False).input_ids == ids:
+            yield text
+
+
+def _mean(nats: Sequence[float]) -> float:
+    return round(float(np.mean(nats)), _DIGITS)
 
 
 @dataclass(frozen=True)
@@ -103,8 +219,8 @@ class HuggingFaceFolder:
             CheckpointError: the folder holds no model that can be read.
         """
         from parley.policies.hugging_face.models import load_hugging_face
-        from parley.policies.hugging_face.slots import template_of
         from parley.policies.hugging_face.tokens import InputRules
+        from parley.policies.hugging_face.victims import template_of
 
         if self._loaded is None:
             asked = self.settings
@@ -181,7 +297,7 @@ def open_models(config: TriggerConfig) -> Models:
             or the two have different vocabularies.
     """
     from parley.engine.triggers.hits import Thresholds
-    from parley.policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
+    from parley.policies.seq2seq.scoring import LANGUAGE_MODEL, SEQ2SEQ, load_language_model, load_seq2seq, threshold
 
     if config.is_hugging_face:
         return _hugging_face(config)
@@ -255,7 +371,6 @@ def _judge_fix(victim: StoredNetwork, provenance: Mapping[str, Any], data_root: 
 
 
 def _hugging_face(config: TriggerConfig) -> Models:
-    from parley.engine.triggers.verbs.measured import measured_thresholds
 
     folder = HuggingFaceFolder(config.model, config.hugging_face, has_prompts(config.targets))
     # What is wrong with it is said before a run is made.
@@ -297,7 +412,7 @@ def classifier(config: SuccessSettings, device: str = "cpu") -> ReplyClassifier 
         ConfigError: its package is not installed, or it has no such label.
         CheckpointError: there is no classifier.
     """
-    from parley.policies.hugging_face.reply_classifier import load_reply_classifier
+    from parley.policies.hugging_face.judges import load_reply_classifier
 
     if not config.classifier:
         return None
@@ -339,3 +454,220 @@ def _tensor(array: np.ndarray) -> Tensor:
         # torch warns of arrays that cannot be written; nothing here writes weights.
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)
+
+
+FILE = "targets.json"
+
+
+def open_targets(config: TriggerConfig, models: Models, path: Path) -> TargetList:
+    """The targets of a run, those that it was started with where it has begun.
+
+    Raises:
+        ConfigError: no list or file is called so.
+        DataError: the list is empty, its file or corpus is missing or broken, or (strict) the model cannot say one.
+        CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
+        RunError: the targets are others than the run was started with.
+    """
+    kept = kept_targets(path)
+    if kept is not None and config.targets in (NORMAL, NORMAL_SAMPLED):
+        # Asking the model again takes minutes.
+        return kept
+    chosen = choose_targets(config, models)
+    if kept is not None and (changes := difference(_plain(kept), _plain(chosen))):
+        raise RunError(
+            "the targets are others than this run was started with",
+            where=config.targets,
+            got="; ".join(changes)[:300],
+            fix="undo the change to go on with the run, or give this run another name",
+        )
+    return chosen
+
+
+def choose_targets(config: TriggerConfig, models: Models) -> TargetList:
+    """The targets of a search that has not begun.
+
+    Raises:
+        ConfigError: no list or file is called so.
+        DataError: the list is empty, its file or corpus is missing or broken, or (strict) the model cannot say one.
+        CheckpointError: normal targets are wanted of a model that does not say which corpus it was fitted to.
+    """
+    made = _make(config, models)
+    if config.strict and made.skipped:
+        first = made.skipped[0]
+        raise DataError(
+            f"the model cannot say {len(made.skipped):,} targets",
+            where=made.name,
+            got=f"{first.sentence!r}: {first.reason}",
+            fix="leave out --strict to skip and count such targets",
+        )
+    return limited(made.require_some(), config.limit, config.seed)
+
+
+def save_targets(targets: TargetList, path: Path) -> None:
+    """Keeps the targets in a run's folder.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    try:
+        write_document(path / FILE, _plain(targets))
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(path)}"
+        raise RunError("the targets cannot be written", where=path / FILE, got=error.strerror, fix=fix) from None
+
+
+def num_targets(path: Path) -> int:
+    """How many targets a run has; -1 when it does not say yet."""
+    kept = kept_targets(path)
+    return -1 if kept is None else len(kept.targets)
+
+
+def _make(config: TriggerConfig, models: Models) -> TargetList:
+    if isinstance(models.victim, HuggingFaceFolder):
+        return _of_tokens(config, models.victim, models.thresholds.t_out)
+    vocabulary, max_reply = models.victim.vocabulary, models.victim.sizes.max_reply
+    if config.targets == MAL:
+        return malicious(outside(vocabulary), too_long=beyond(max_reply))
+    if config.targets == RANDOM:
+        return random_targets(vocabulary, config.seed, *_wanted(config), longest=max_reply - 1)
+    if config.targets in (NORMAL, NORMAL_SAMPLED):
+        t_out = models.thresholds.t_out if config.targets == NORMAL_SAMPLED else None
+        network, sources = models.victim.build("cpu"), _sources(config, models.provenance, vocabulary)
+        return normal(network, sources, *_wanted(config), t_out=t_out, seed=config.seed)
+    return from_file(_file(config), outside(vocabulary), too_long=beyond(max_reply), strict=config.strict)
+
+
+def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder, t_out: float | None) -> TargetList:
+    """Targets for a model whose words are tokens; those of a file as they are written."""
+    from parley.policies.hugging_face.judges import frequent_words
+    from parley.policies.hugging_face.tokens import unknown_words
+    from parley.policies.hugging_face.victims import HuggingFaceCausal
+
+    victim = folder.load("cpu")
+
+    def unknown(words: Sequence[str]) -> tuple[str, ...]:
+        return unknown_words(victim.tokenizer, " ".join(words))
+
+    def too_long(words: Sequence[str]) -> bool:
+        return victim.longest_reply is not None and len(victim.target(" ".join(words))) > victim.longest_reply
+
+    if config.targets == MAL:
+        return malicious(unknown, too_long=too_long)
+    if config.targets in (NORMAL, NORMAL_SAMPLED):
+        drawn_above = t_out if config.targets == NORMAL_SAMPLED else None
+        return said_by_itself(own_replies(victim, config, drawn_above), *_wanted(config))
+    if config.targets == RANDOM:
+        words = frequent_words(victim.tokenizer, len(victim.embedding_VE), FREQUENT_WORDS)
+        return random_words(words, config.seed, unknown, *_wanted(config))
+    if folder.has_prompts:
+        assert isinstance(victim, HuggingFaceCausal), "others take no prompts"
+        prompted: HuggingFaceCausal = victim
+
+        def refused(prompt: str, target: str) -> Skipped | None:
+            if lacking := unknown_words(victim.tokenizer, target):
+                return Skipped(target, lacking)
+            longest = prompted.behind(prompt).longest_reply
+            is_long = longest is not None and len(victim.target(target)) > longest
+            return Skipped(target, (), too_long=True, behind_prompt=not too_long([target])) if is_long else None
+
+        target_file = Path(config.hugging_face.target_file) if config.hugging_face.target_file else None
+        return read_pairs(_file(config), refused, target_file=target_file, strict=config.strict)
+    return from_file(_file(config), unknown, too_long=too_long, words_of=as_written, strict=config.strict)
+
+
+def as_written(line: str) -> list[str]:
+    """The whole line as the only word; none of a blank one."""
+    return [line.strip()] if line.strip() else []
+
+
+def require_list(config: TriggerConfig) -> None:
+    """Finds out before anything is loaded whether there are such targets.
+
+    Raises:
+        ConfigError: no list or file is called so, or no corpus is named to whose sources a model of tokens replies.
+    """
+    if config.targets not in LISTS:
+        _file(config)
+    elif config.is_hugging_face and config.targets in (NORMAL, NORMAL_SAMPLED) and not config.corpus:
+        what = f"the list {config.targets} of a Hugging Face model is what it replies to a corpus"
+        raise ConfigError(what, where="--corpus", got="none", fix="--corpus NAME, or --targets mal, random, or a file")
+
+
+def _file(config: TriggerConfig) -> Path:
+    path = Path(config.targets)
+    if not path.is_file():
+        what = f"no list of targets is called {config.targets!r}{nearest(config.targets, LISTS)}"
+        raise ConfigError(what, fix=f"lists: {', '.join(LISTS)}, or a file with one sentence a line")
+    return path
+
+
+def _wanted(config: TriggerConfig) -> tuple[int, ...]:
+    return (config.limit,) if config.limit else ()
+
+
+def _sources(config: TriggerConfig, provenance: Mapping[str, Any], vocabulary: PairVocabulary) -> Iterator[np.ndarray]:
+    """Sources of the test split that the model was measured on."""
+    name = config.corpus or provenance.get("corpus")
+    if not isinstance(name, str):
+        raise CheckpointError(
+            "the checkpoint does not say which corpus the model was fitted to, so it has no sources to answer",
+            where=config.model,
+            fix="name one with --corpus, or another list with --targets",
+        )
+    turns = provenance.get("turns", 1)
+    corpus = load_pairs(name, config.data_root, vocabulary=len(vocabulary) - (turns > 1))
+    words = with_eot(corpus.vocabulary) if turns > 1 else corpus.vocabulary
+    if words.digest != vocabulary.digest:
+        raise DataError(
+            "the corpus of the model has other words than the model",
+            where=name,
+            got=f"{len(words)} words ({words.digest}), not {vocabulary.digest}",
+            fix="name the corpus and the data root that the model was fitted with by --corpus and --data-root",
+        )
+    test = corpus.splits["test"]
+    if turns > 1:
+        test = windows(test, turns, len(corpus.vocabulary))
+    return (test.utterances[int(source)] for source, _ in test.pairs)
+
+
+def limited(targets: TargetList, num: int, seed: int) -> TargetList:
+    """At most `num` targets of a list, drawn without replacement, in the list's order; 0 for all."""
+    if not num or len(targets.targets) <= num:
+        return targets
+    drawn = stream(seed, "targets", targets.name).permutation(len(targets.targets))[:num]
+    return replace(targets, targets=tuple(targets.targets[place] for place in sorted(drawn.tolist())))
+
+
+def _plain(targets: TargetList) -> dict[str, Any]:
+    found: dict[str, Any] = plain(
+        {
+            "name": targets.name,
+            "targets": {target.key: target.words for target in targets.targets},
+            "skipped": [skipped._asdict() for skipped in targets.skipped],
+        }
+    )
+    if prompts := {target.key: target.prompt for target in targets.targets if target.prompt is not None}:
+        found["prompts"] = prompts
+    return found
+
+
+def kept_targets(path: Path) -> TargetList | None:
+    """The targets that a run was started with; None where it has not begun.
+
+    Raises:
+        RunError: they cannot be read.
+    """
+    path = path / FILE
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return TargetList(
+            found["name"],
+            tuple(Target(key, tuple(words), found.get("prompts", {}).get(key)) for key, words in found["targets"].items()),
+            tuple(Skipped(**{**entry, "unknown": tuple(entry["unknown"])}) for entry in found["skipped"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            "the targets of the run cannot be read", where=path, got=error, fix="restore the file from a copy"
+        ) from None

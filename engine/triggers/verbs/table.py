@@ -13,29 +13,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs import sharded
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model
 from parley.engine.core.verbs.composite import Composite, Stage, run_stages
-from parley.engine.core.verbs.job import Reporter, Result, Summary
+from parley.engine.core.verbs.job import TABLE_FILE, Reporter, Result, Summary
 from parley.engine.core.verbs.sharded import session
-from parley.engine.core.verbs.tables import TABLE_FILE
 from parley.engine.triggers.methods import settings
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.metrics.hits import describe, unread_failure
-from parley.engine.triggers.metrics.published import MAL, MAL_IO, NORMAL, RANDOM
-from parley.engine.triggers.metrics.table import LISTS, SearchedModel, figures_of, search_table
+from parley.engine.triggers.metrics.hits import (
+    LISTS,
+    MAL,
+    MAL_IO,
+    NORMAL,
+    RANDOM,
+    SearchedModel,
+    describe,
+    figures_of,
+    search_table,
+    unread_failure,
+)
 from parley.engine.triggers.verbs.config import MAL as MAL_TARGETS
 from parley.engine.triggers.verbs.config import NORMAL as NORMAL_TARGETS
 from parley.engine.triggers.verbs.config import NORMAL_SAMPLED, OWN, SearchingConfig, TriggerConfig, is_hugging_face, most_of
 from parley.engine.triggers.verbs.config import RANDOM as RANDOM_TARGETS
 from parley.engine.triggers.verbs.search import SEARCH, require_searchable
-from parley.envs.core.config import shared
+from parley.envs.core.config import NumItemsOrAll, shared
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import NumItemsOrAll
 from parley.envs.core.registry import nearest
 from parley.envs.core.storage.copies import CHECKPOINT
 from parley.envs.core.storage.uris import display_path, local_copy
@@ -121,7 +128,7 @@ def _attention(model: str) -> str:
     """The kind of attention of one of Parley's networks; nothing of others, whose figures nobody has published."""
     if is_hugging_face(model):
         return ""
-    from parley.policies.seq2seq.checkpoints import load_seq2seq
+    from parley.policies.seq2seq.scoring import load_seq2seq
 
     return load_seq2seq(require_checkpoint(model, "--model", "parley train seq2seq")).sizes.attention
 

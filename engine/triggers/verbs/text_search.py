@@ -4,42 +4,483 @@ Inputs of words evolve (`parley.engine.triggers.methods.evolution`), or an attac
 replies (`parley.engine.triggers.methods.writing`), until the reply to one is a success. Each target is told beside what
 the model replies to no input, and to as many random ones as the search may try, until one of these is a success. Answers and
 words are kept in the run: a resumed run asks nothing twice.
+
+What a search by replies alone asks with: the messages that inputs stand in, and how long replies may be.
+
+What a worker of a search by replies alone does: targets in, rows of `parley.engine.triggers.verbs.config.TEXT_TRIGGERS` out.
+
+All targets of a worker ask in rounds: for the reply to no input first, then for those to the inputs that their searches and
+their random controls propose. Answers are counted as they come, and a turn ends between two of them.
+
+An answer that is no reply (`parley.policies.chat.model.AnswerKind`) has no success, whatever was asked: no input, a random one
+or one of the search. Its input is less fit than any other, it counts as a query, and the search goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.ray.worker import Shard, TurnResult, TurnWorker, UnderWay
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import count_no_replies, ok_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.answers import is_no_reply
-from parley.engine.core.stats.rows import finished
+from parley.engine.core.stats.statistics import finished, is_no_reply
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.core.verbs.job import ATTACK, Job, Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, work_off
-from parley.engine.core.verbs.tables import TABLE_FILE
-from parley.engine.triggers.fitness import load_fitness, load_fluency
-from parley.engine.triggers.methods.evolution import EvolutionSettings
-from parley.engine.triggers.metrics.hits import VERIFIED, unread_failure
-from parley.engine.triggers.metrics.shown import ShownInput, shown_inputs
-from parley.engine.triggers.metrics.successes import successful_reply
-from parley.engine.triggers.metrics.text import TEXT_METRICS, text_metrics, text_table
-from parley.engine.triggers.target_pairs import has_prompts, read_pairs
-from parley.engine.triggers.targets import TargetList, from_file, malicious
-from parley.engine.triggers.verbs.config import MAL
-from parley.engine.triggers.verbs.input_words import WORDS, input_words, save_words
-from parley.engine.triggers.verbs.rows import TEXT_TRIGGERS
-from parley.engine.triggers.verbs.targets import FILE, as_written, kept_targets, limited, num_targets, save_targets
-from parley.engine.triggers.verbs.text_config import TextSearchConfig, WantedTexts
-from parley.engine.triggers.verbs.text_prompts import messages_of, text_composition
-from parley.engine.triggers.verbs.text_worker import SearchingTexts
-from parley.engine.triggers.verbs.verification import judges_of_replies
-from parley.envs.core.errors import ConfigError
-from parley.policies.chat.answers import ANSWERS_FOLDER
-from parley.policies.chat.model import MODERATED
+from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, rows_apart, run_items
+from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
+from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, Proposals, ToldReply, Words
+from parley.engine.triggers.methods.writing import Writing, asked_for_words, read_words
+from parley.engine.triggers.metrics.hits import VERIFIED, successful_reply, unread_failure
+from parley.engine.triggers.metrics.text import TEXT_METRICS, ShownInput, shown_inputs, text_metrics, text_table
+from parley.engine.triggers.success import BEFORE_TARGET, enough_tokens, load_fitness, load_fluency
+from parley.engine.triggers.targets import Target, TargetList, from_file, has_prompts, malicious, read_pairs, target_seed
+from parley.engine.triggers.verbs.config import (
+    MAL,
+    TEXT_TRIGGERS,
+    WORDS,
+    TextSearchConfig,
+    TextSearchPlan,
+    input_words,
+    save_words,
+)
+from parley.engine.triggers.verbs.models import FILE, as_written, kept_targets, limited, num_targets, save_targets
+from parley.engine.triggers.verbs.search import AT_MOST, MOST_PARTS
+from parley.engine.triggers.verbs.turns import JudgedAnswer, judge_columns, judged_columns, judges_of_replies
+from parley.envs.core.errors import ConfigError, ModelError
+from parley.envs.core.seeds import derive_seed
+from parley.policies.chat.addresses import absolute_address
+from parley.policies.chat.answers import ANSWERS_FOLDER, answers_arriving
+from parley.policies.chat.model import MODERATED, Access, Answer, AnswerKind, Chat, ChatDecoding, ChatModel
+from parley.policies.chat.rating import WrittenLine, written_lines
+from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
+from parley.policies.hugging_face.alphabets import ANY
+
+
+def num_tokens(wanted: TextSearchPlan) -> int:
+    """Tokens of a reply at most: where nothing but its beginning is looked at, as many as the longest target may have."""
+    config, targets = wanted.config, [" ".join(target.words) for target in wanted.targets.targets]
+    looks_further = config.attacker or config.fitness.by != "target" or config.success.by not in ("target", "exact", "prefix")
+    most = config.success.tokens or enough_tokens(targets)
+    if config.success.tokens or looks_further:
+        return most
+    return min(most, max(len(target.encode()) for target in targets) + BEFORE_TARGET)
+
+
+def text_composition(config: TextSearchConfig) -> AttackComposition:
+    """The attack that a search by replies alone is."""
+    how = f"evolution: {settings_told(config.search, 'num_words', 'population', 'mutation', 'max_queries')}"
+    if config.attacker:
+        written = settings_told(config.writing, "streams", "memory", "max_words", "temperature")
+        how = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
+    asked = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "alphabet", "end")}
+    return AttackComposition(
+        victim=config.model,
+        shows=shown_access(config.model, by_messages=True),
+        method=how,
+        reads=Access.TEXT,
+        objective=f"fitness {settings_told(config.fitness, 'by')}, until a success",
+        prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in asked.items() if value and value != ANY)}",
+        success=settings_told(config.success, "by"),
+    )
+
+
+def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
+    """The messages that inputs stand in.
+
+    Args:
+        config: the search.
+        has_prompts: whether its targets come with prompts.
+
+    Raises:
+        ConfigError: no template is called so, it is a prompt that is written out, or it does not fit the targets.
+        DataError: its file holds no messages.
+    """
+    from parley.policies.chat.model import Message
+    from parley.policies.hugging_face.victims import PROMPT, SLOT, num_slots, template_of
+
+    template = template_of(config.template or None, has_prompts=has_prompts) or (Message("user", SLOT),)
+    if isinstance(template, str) or not num_slots(template):
+        fix = "user, prefix, suffix, system, or a JSON file of messages with {}"
+        raise ConfigError("the model is asked by messages", where="--template", got=config.template, fix=fix)
+    if has_prompts != any(PROMPT in message.content for message in template):
+        fix = "write {prompt} into the template where targets have prompts, and only there"
+        raise ConfigError("the template does not fit the targets", where="--template", got=config.template, fix=fix)
+    return template
+
+
+def slot_texts(template: Chat, words: Words) -> list[str]:
+    """Return what stands in each slot of messages, which share the words of an input in order."""
+    from parley.policies.hugging_face.victims import num_slots
+
+    num = num_slots(template)
+    ends = [len(words) * slot // num for slot in range(num + 1)]
+    return [" ".join(words[start:end]) for start, end in pairwise(ends)]
+
+
+UNRATED = ReplyRating(0.0)
+"""Of the reply to no input, which nothing goes on from, and of an answer that is no reply."""
+_TARGETS = 8
+"""Of a worker at a time: what they ask for is asked at once."""
+_PERMILLE = 1000
+_CLOSENESS, _CLIMBING = "closeness", "climbing"
+"""What is counted of targets: thousandths of how close their best replies are to what is wanted, and how many have one."""
+
+
+@dataclass(frozen=True)
+class TextSearchTask(Sharded[Target]):
+    """A search for targets by replies alone.
+
+    Args:
+        wanted: what is searched for.
+        answers: the folder in which answers are kept.
+    """
+
+    unit = "targets"
+    event = "searched"
+
+    wanted: TextSearchPlan
+    answers: str
+
+    def seed(self, key: str) -> int:
+        return target_seed(self.wanted.config.seed, key)
+
+    def worker(self) -> TextSearchWorker:
+        return TextSearchWorker(self)
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return -(-num_items // MOST_PARTS)
+
+    def room(self, shard_size: int) -> int:
+        return max(1, _TARGETS // shard_size)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Count targets, those that are said, answers, those without a reply, and how close the best replies are."""
+        done = finished(rows)
+        counts = Counter({self.unit: len(done), "successes": sum(bool(row[VERIFIED]) for row in done)})
+        counts["queries"] = sum(row["queries"] + row["random_queries"] for row in done)
+        counts["no reply"] = sum(entry["answers"] for row in done for entry in row["no_replies"])
+        best = [row["fitness"] for row in done if row["fitness"] is not None]
+        counts[_CLIMBING], counts[_CLOSENESS] = len(best), sum(map(_permille, best))
+        return counts
+
+    def describe(self, tally: Tally) -> str:
+        """Return such as "successes: 3, queries: 1,200, closest replies 0.41 of 1 on average, no reply: 12"."""
+        parts = [f"successes: {tally.total['successes']:,}", f"queries: {tally.total['queries']:,}"]
+        if climbing := tally.total[_CLIMBING]:
+            parts.append(f"closest replies {tally.total[_CLOSENESS] / _PERMILLE / climbing:.2f} of 1 on average")
+        if without := tally.total["no reply"]:
+            parts.append(f"no reply: {without:,}")
+        if not tally.session[self.unit]:
+            parts.append(AT_MOST)
+        return ", ".join(parts)
+
+
+def _permille(fitness: float) -> int:
+    """Return a fitness without the bonus of a success, in thousandths."""
+    return round(_PERMILLE * min(1.0, max(0.0, fitness)))
+
+
+class TextSearchWorker(TurnWorker[Target, Rows]):
+    """Holds the model, and searches for the targets of several shards side by side.
+
+    Args:
+        searching: what is searched for.
+    """
+
+    def __init__(self, searching: TextSearchTask) -> None:
+        from parley.policies.chat.loading import load_chat_model
+
+        self.searching, self.config = searching, searching.wanted.config
+        chat, answers = self.config.chat.on(self.config.device), Path(searching.answers)
+        self._model: ChatModel = load_chat_model(absolute_address(self.config.model), chat, answers=answers)
+        self.template = messages_of(self.config, has_prompts=searching.wanted.targets.has_prompts)
+        self._success = judges_of_replies(self.config.success, chat, answers)[self.config.end]
+        self.fitness = load_fitness(self.config.fitness, chat, answers)
+        self.cost = load_fluency(self.config.fitness, chat)
+        self._num_tokens = num_tokens(searching.wanted)
+        self._usual_queries: list[int] = []
+        attacker = self.config.attacker
+        self._attacker = load_chat_model(absolute_address(attacker), chat, answers=answers) if attacker else None
+        self.drop()
+
+    def drop(self) -> None:
+        self._held: dict[str, Shard[_TextSearch]] = {}
+        self._round: _Round | None = None
+
+    def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
+        """Take answers until the time is up or a shard has ended; who joins asks in the next round."""
+        until = time.monotonic() + seconds
+        for shard in joining:
+            self._held[shard.name] = Shard(shard.name, shard.keys, tuple(_TextSearch(self, target) for target in shard.items))
+        ended: dict[str, Rows] = {}
+        while self._held and not ended:
+            if self._round is None:
+                going = [search for shard in self._held.values() for search in shard.items if not search.finished]
+                self._round = _Round(self, going)
+            if not self._round.take(until):
+                break
+            self._round = None
+            for name in [name for name, shard in self._held.items() if all(search.finished for search in shard.items)]:
+                over = self._held.pop(name)
+                self._usual_queries += [search.num_answers for search in over.items]
+                ended[name] = rows_apart(_rows, over, self.searching.seed)
+        return TurnResult(ended, {name: self._stands(shard.items) for name, shard in self._held.items()})
+
+    def _stands(self, searches: Sequence[_TextSearch]) -> UnderWay:
+        """Return how far searches are: their queries of those that an ended search took, or may take at most."""
+        most = 1 + 2 * self.config.search.max_queries
+        usual = sum(self._usual_queries) / len(self._usual_queries) if self._usual_queries else most
+        counts = Counter[str]()
+        for search in searches:
+            counts.update(search.counts())
+        return UnderWay(sum(min(0.9, search.num_answers / max(1, usual)) for search in searches), counts)
+
+    def arriving(self, chats: Sequence[Chat]) -> Iterator[tuple[int, Answer]]:
+        """Return an iterator of the model's likeliest answers as they come."""
+        return answers_arriving(self._model, chats, decoding=ChatDecoding(max_tokens=self._num_tokens))
+
+    def drawn(self, chats: Sequence[Chat], temperature: float, seeds: Sequence[int]) -> list[Answer]:
+        """Return answers that are drawn."""
+        decoding = ChatDecoding(max_tokens=self._num_tokens, temperature=temperature)
+        return self._model.answer(chats, decoding=decoding, seeds=seeds) if chats else []
+
+    def chat(self, target: Target, words: Words) -> Chat:
+        """Return the messages with an input in their slots, which share its words in order."""
+        from parley.policies.hugging_face.victims import filled_chat
+
+        return filled_chat(self.template, target.prompt, slot_texts(self.template, words))
+
+    def proposals(self, target: Target, seed: int) -> Proposals:
+        """Return who proposes inputs for a target."""
+        settings, attacker = self.config.writing, self._attacker
+        if attacker is None:
+            words, start = self.searching.wanted.words, tuple(self.config.start.split())
+            return Evolution(self.config.search, words, seed, start=start, allows=self.config.allows)
+        decoding = ChatDecoding(max_tokens=settings.max_tokens, temperature=settings.temperature)
+
+        def write(questions: Sequence[tuple[Sequence[Chat], int]]) -> list[WrittenLine]:
+            most = settings.max_words
+            return written_lines(
+                attacker,
+                questions,
+                decoding,
+                lambda answer: read_words(answer, most, self.config.allows),
+                lambda problem: asked_for_words(problem, most),
+            )
+
+        shown = "\n\n".join(f"[{message.role}] {message.content}" for message in self.chat(target, ("[WORDS]",)))
+        max_queries, wanted = self.config.search.max_queries, " ".join(target.words)
+        return Writing(settings, max_queries, target=wanted, shown=shown, write=write, seed=seed)
+
+    def judged(self, answer: Answer, target: Target) -> ReplyVerdict:
+        """Return the verdict on an answer."""
+        return self._success.verdict(answer, " ".join(target.words), target.prompt)
+
+
+class _Round:
+    """One round of questions of several searches, whose answers arrive one by one."""
+
+    def __init__(self, worker: TextSearchWorker, searches: Sequence[_TextSearch]) -> None:
+        self._worker, self._searches, self._to_ask = worker, searches, deque(searches)
+        self._chats: list[Chat] = []
+        self._owners: list[_TextSearch] = []
+        self._answers: dict[int, Answer] = {}
+        self._arriving: Iterator[tuple[int, Answer]] | None = None
+
+    def take(self, until: float) -> bool:
+        """Take answers until a time; return whether all are there and the searches were told of them."""
+        while self._to_ask:
+            # An attacker that writes inputs is asked here.
+            search = self._to_ask.popleft()
+            chats = search.ask()
+            self._chats += chats
+            self._owners += [search] * len(chats)
+            if self._to_ask and time.monotonic() >= until:
+                return False
+        if self._arriving is None:
+            self._arriving = self._worker.arriving(self._chats) if self._chats else iter(())
+        for index, answer in self._arriving:
+            self._answers[index] = answer
+            self._owners[index].waiting.append(answer)
+            if len(self._answers) < len(self._chats) and time.monotonic() >= until:
+                return False
+        answers = (self._answers[index] for index in range(len(self._chats)))
+        for search in self._searches:
+            search.tell(list(islice(answers, search.num_asked)))
+        return True
+
+
+class _JudgedReply(NamedTuple):
+    """An answer of the model to an input, and what was judged of it."""
+
+    answer: Answer
+    verdict: ReplyVerdict
+    rating: ReplyRating
+    cost: float
+
+    @property
+    def fitness(self) -> float:
+        """The higher the better."""
+        return self.rating.value + self.verdict.success - self.cost if self.answer.is_reply else NO_FITNESS
+
+
+@dataclass(eq=False)
+class _TextSearch:
+    """The search for one target: first what the model replies to no input, then the search, beside it random inputs."""
+
+    worker: TextSearchWorker
+    target: Target
+    waiting: list[Answer] = field(default_factory=list)
+    """Answers of the round under way, in the order in which they came."""
+
+    def __post_init__(self) -> None:
+        self.seed = self.worker.searching.seed(self.target.key)
+        self.search = self.worker.proposals(self.target, self.seed)
+        how = self.worker.config.search, self.worker.searching.wanted.words
+        self.random = Evolution(*how, derive_seed(self.seed, "random"), allows=self.worker.config.allows, blind=True)
+        self.replies: dict[Proposals | None, dict[Words, _JudgedReply]] = {None: {}, self.search: {}, self.random: {}}
+        self.requests: list[tuple[Proposals | None, list[Words]]] = []
+
+    @property
+    def finished(self) -> bool:
+        """True once nothing more is asked."""
+        return self.search.finished and self.random.finished
+
+    @property
+    def num_answers(self) -> int:
+        """Answers that have come, those of the round under way included."""
+        return sum(map(len, self.replies.values())) + len(self.waiting)
+
+    @property
+    def num_asked(self) -> int:
+        """Answers that are asked for in the round under way."""
+        return sum(len(words) for _, words in self.requests)
+
+    def counts(self) -> Counts:
+        """Return what is counted of it while it goes on, as `TextSearchTask.digest` counts what has ended."""
+        answers = [*(reply.answer for reply in self._judged_replies()), *self.waiting]
+        counts = Counter(queries=len(answers))
+        counts["no reply"] = sum(not answer.is_reply for answer in answers)
+        counts["successes"] = any(reply.verdict.success for reply in self.replies[self.search].values())
+        if self.search.members and math.isfinite(self.search.best.fitness):
+            counts[_CLIMBING], counts[_CLOSENESS] = 1, _permille(self.search.best.fitness)
+        return counts
+
+    def ask(self) -> list[Chat]:
+        """Return what is asked next."""
+        first: list[tuple[Proposals | None, list[Words]]] = [] if self.replies[None] else [(None, [()])]
+        going = (proposals for proposals in (self.search, self.random) if not proposals.finished)
+        self.requests = [*first, *((proposals, proposals.ask()) for proposals in going)]
+        return [self.worker.chat(self.target, words) for _, inputs in self.requests for words in inputs]
+
+    def tell(self, answers: Sequence[Answer]) -> None:
+        """Judge the answers of a round, and tell who asked."""
+        self.waiting, arriving = [], iter(answers)
+        for proposals, inputs in self.requests:
+            new = self._judged({words: next(arriving) for words in inputs}, controls=proposals is None)
+            self.replies[proposals] |= new
+            if proposals is not None and new:
+                heard = [
+                    ToldReply(reply.fitness, reply.answer.text, "" if reply.answer.is_reply else reply.answer.kind.value)
+                    for reply in new.values()
+                ]
+                proposals.tell(heard, success=any(reply.verdict.success for reply in new.values()))
+
+    def _judged(self, answers: dict[Words, Answer], *, controls: bool) -> dict[Words, _JudgedReply]:
+        """Return answers with their verdicts; what is no reply, or a control, is rated by nobody."""
+        rated = [] if controls else [words for words, answer in answers.items() if answer.is_reply]
+        texts = [answers[words].text for words in rated]
+        ratings = self.worker.fitness(texts, " ".join(self.target.words), self.target.prompt) if texts else []
+        by_words = dict(zip(rated, ratings, strict=True))
+        return {
+            words: _JudgedReply(
+                answer,
+                self.worker.judged(answer, self.target),
+                by_words.get(words, UNRATED),
+                self.worker.cost(" ".join(words)) if words in by_words else 0.0,
+            )
+            for words, answer in answers.items()
+        }
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of the target; drawn replies are to the fittest input."""
+        if not self.search.members:
+            raise self._nothing_written()
+        settings, searched, at_random = self.worker.config.success, self.replies[self.search], self.replies[self.random]
+        best = max(searched, key=lambda words: (searched[words].verdict.success, searched[words].fitness))
+        verdicts = [judgement for reply in self._judged_replies() for judgement in (reply.verdict, reply.rating)]
+        fittest, empty = searched[best], self.replies[None][()]
+        seeds = [derive_seed(self.seed, "sample", number) for number in range(settings.samples)]
+        chats = [self.worker.chat(self.target, best)] * len(seeds)
+        drawn = [
+            JudgedAnswer(answer, self.worker.judged(answer, self.target))
+            for answer in self.worker.drawn(chats, settings.temperature, seeds)
+        ]
+        judged = judged_columns(JudgedAnswer(fittest.answer, fittest.verdict), drawn)
+        judged |= judge_columns([*verdicts, *(draw.verdict for draw in drawn)])
+        answers = {
+            "found": [reply.answer for reply in searched.values()],
+            "random": [reply.answer for reply in at_random.values()],
+            "empty": [empty.answer],
+            "drawn": [draw.answer for draw in drawn],
+        }
+        return ok_row(self.target.key, self.seed) | {
+            "prompt": self.target.prompt,
+            "target": " ".join(self.target.words),
+            "trigger": " ".join(best),
+            "typed": slot_texts(self.worker.template, best),
+            "fitness": _finite(fittest.fitness),
+            "fitness_by_generation": list(map(_finite, self.search.best_by_generation)),
+            "queries": 1 + len(searched) + len(drawn),
+            "ended": fittest.answer.ended,
+            "empty_verified": empty.verdict.success,
+            "random_verified": any(reply.verdict.success for reply in at_random.values()),
+            "random_fitness": _finite(self.random.best.fitness),
+            "random_queries": len(at_random),
+            "no_replies": count_no_replies(answers),
+            **self._of_attacker(),
+            **judged,
+        }
+
+    def _judged_replies(self) -> list[_JudgedReply]:
+        return [reply for by_words in self.replies.values() for reply in by_words.values()]
+
+    def _of_attacker(self) -> dict[str, Any]:
+        """Return the columns of an attacker that writes inputs."""
+        kinds = self.search.answer_kinds if isinstance(self.search, Writing) else Counter[AnswerKind]()
+        lost = [
+            {"asked": "attacker", "kind": kind.value, "answers": number}
+            for kind, number in sorted(kinds.items())
+            if not kind.is_reply
+        ]
+        return {"attacker_answers": kinds.total(), "attacker_no_replies": lost}
+
+    def _nothing_written(self) -> ModelError:
+        """Return the error of an attacker of whose answers none could be used, with the reasons."""
+        problems = self.search.problems if isinstance(self.search, Writing) else Counter[str]()
+        reasons = "; ".join(f"{number} times: {problem}" for problem, number in problems.most_common())
+        fix = "name another --attacker, or give it more room: --set writing.max_words=N, writing.max_tokens=N"
+        what = "the attacker wrote no input that could be tried"
+        return ModelError(what, where=self.worker.config.attacker, got=reasons or "no line at all", fix=fix)
+
+
+def _finite(fitness: float) -> float | None:
+    """Return a fitness; None of an answer that is no reply."""
+    return fitness if math.isfinite(fitness) else None
+
+
+def _rows(shard: Shard[_TextSearch]) -> list[dict[str, Any]]:
+    return [search.row() for search in shard.items]
 
 
 def evolution() -> TextSearchConfig:
@@ -52,7 +493,7 @@ def quick() -> TextSearchConfig:
     return TextSearchConfig(limit=5, search=EvolutionSettings(population=8, max_queries=40))
 
 
-class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
+class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
     """`parley search text`."""
 
     words = ("search", "text")
@@ -65,7 +506,7 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
     resume_safe = RESUME_SAFE
     outcomes = MODERATED
 
-    def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> WantedTexts:
+    def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> TextSearchPlan:
         """The targets and words; that the model is there."""
         from parley.policies.chat.loading import load_chat_model
 
@@ -85,18 +526,18 @@ class SearchText(Job[TextSearchConfig, WantedTexts, WantedTexts]):
         load_fluency(config.fitness, config.chat.on("cpu"))
         for address in filter(None, (config.model, config.attacker)):
             load_chat_model(address, config.chat.on("cpu"))
-        return WantedTexts(config, targets, words)
+        return TextSearchPlan(config, targets, words)
 
-    def work(self, run: RunFolder, prepared: WantedTexts, reporter: Reporter) -> WantedTexts:
+    def work(self, run: RunFolder, prepared: TextSearchPlan, reporter: Reporter) -> TextSearchPlan:
         save_targets(prepared.targets, run.path)
         save_words(prepared.words, run.path)
         reporter.say(str(text_composition(prepared.config)))
-        searching = SearchingTexts(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
+        searching = TextSearchTask(prepared, str((run.path / ANSWERS_FOLDER).absolute()))
         items = {target.key: target for target in prepared.targets.targets}
-        work_off(run, searching, items, prepared.config, reporter, f"searching for {prepared.targets.name} targets by replies")
+        run_items(run, searching, items, prepared.config, reporter, f"searching for {prepared.targets.name} targets by replies")
         return prepared
 
-    def measure(self, run: RunFolder, found: WantedTexts) -> Summary:
+    def measure(self, run: RunFolder, found: TextSearchPlan) -> Summary:
         config = found.config
         return Summary(
             f"search by replies for {found.targets.name} targets on {config.model}",

@@ -2,6 +2,8 @@
 
 What searches found on one chat model is typed to others, whose text is all that is seen of them: a matrix of rates, with the
 same prompts without any input as a control. Models are asked one after the other, and answers are kept in the run.
+
+Triggers of searches as messages that can be typed to any chat model: what `parley search transfer` shows to others.
 """
 
 from __future__ import annotations
@@ -9,40 +11,174 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from parley.engine.core.ray.record import Counts, Rows
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import ok_row
+from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import ok_row
-from parley.engine.core.stats.answers import is_no_reply
-from parley.engine.core.stats.rows import finished
+from parley.engine.core.stats.statistics import Row, finished, is_no_reply
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.core.verbs.isolate_failures import rows_apart
-from parley.engine.core.verbs.job import ATTACK, Job, Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, spread, work_off
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, Tally, rows_apart, run_items, spread
+from parley.engine.triggers.catalogue import read_lines
 from parley.engine.triggers.methods.composition import AttackComposition, settings_told, shown_access
-from parley.engine.triggers.metrics.hits import VERIFIED, unread_failure
-from parley.engine.triggers.metrics.shown import ShownInput, shown_inputs
-from parley.engine.triggers.metrics.successes import successful_reply
+from parley.engine.triggers.metrics.hits import VERIFIED, is_hit, successful_reply, unread_failure
+from parley.engine.triggers.metrics.text import ShownInput, shown_inputs
 from parley.engine.triggers.metrics.transfer import NO_INPUT, describe_transfer, transfer_metrics, transfer_table
+from parley.engine.triggers.metrics.universal import RANDOM, best_found
 from parley.engine.triggers.success import SuccessSettings, enough_tokens
-from parley.engine.triggers.verbs.rows import TRANSFERRED
-from parley.engine.triggers.verbs.typed_triggers import TypedTrigger, Wanted, typed_triggers, with_controls
-from parley.engine.triggers.verbs.verification import JudgedAnswer, judged_columns, judges_of_replies
-from parley.envs.core.errors import ConfigError
-from parley.envs.core.ranges import NumItemsOrAll
+from parley.engine.triggers.verbs.config import TRANSFERRED
+from parley.engine.triggers.verbs.turns import JudgedAnswer, judged_columns, judges_of_replies
+from parley.envs.core.config import NumItemsOrAll
+from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.seeds import derive_seed, stream
-from parley.policies.chat.addresses import absolute_address, short_address
+from parley.policies.chat.addresses import absolute_address, is_local, short_address
 from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.model import MODERATED, Access
 from parley.policies.chat.settings import ChatAsking
 
 if TYPE_CHECKING:
-    from parley.policies.chat.model import ChatModel
+    from parley.policies.chat.model import Chat, ChatModel
+
+
+SEARCH, UNIVERSAL, TEXT = "search", "search-universal", "search-text"
+"""The jobs whose rows are read."""
+METHODS = "search-methods"
+"""The job whose run holds searches, one for each line of its table."""
+SearchPlan = Literal["verified", "hits", "all"]
+
+
+@dataclass(frozen=True)
+class TypedTrigger:
+    """A prompt as it is typed.
+
+    Args:
+        key: names it among those of its source.
+        source: the run that it was found in, apart for prompts that no search saw, or what it is a control of.
+        prompt: the request; None without one.
+        target: what a model is to say.
+        slots: what stands in each slot.
+        template: the messages, with slots.
+        end: whether a reply ends behind its target.
+        control: key of the same prompt without what was found; empty where nothing was looked for.
+    """
+
+    key: str
+    source: str
+    prompt: str | None
+    target: str
+    slots: tuple[str, ...]
+    template: Chat
+    end: bool
+    control: str = ""
+
+    @property
+    def chat(self) -> Chat:
+        """The messages."""
+        from parley.policies.hugging_face.victims import filled_chat
+
+        return filled_chat(self.template, self.prompt, self.slots)
+
+    def emptied(self) -> TypedTrigger:
+        """The same prompt without what was found."""
+        return replace(self, key=f"{self.source}:{self.key}", source=NO_INPUT, slots=tuple("" for _ in self.slots))
+
+
+def typed_triggers(runs: Mapping[str, str], wanted: SearchPlan) -> dict[str, list[TypedTrigger]]:
+    """The triggers of runs, by source.
+
+    Args:
+        runs: names of runs of parley search, search universal, search text or search methods on chat models, by what each is
+            called.
+        wanted: those whose reply was a success, those that are hits (by replies alone: a success), or all.
+
+    Raises:
+        ConfigError: a run is one of something else, of a model that takes no messages, or of a prompt that is written out.
+        RunError: one is no run, or damaged.
+        DataError: nothing was found.
+    """
+    found: dict[str, list[TypedTrigger]] = {}
+    for label, name in runs.items():
+        for trigger in _triggers(label, name, wanted):
+            found.setdefault(trigger.source, []).append(trigger)
+    if not found:
+        fix = "search longer, or take every input: --found all"
+        raise DataError("there is no trigger to type", where=", ".join(runs.values()), got=f"--found {wanted}", fix=fix)
+    return found
+
+
+def with_controls(triggers: Mapping[str, Sequence[TypedTrigger]]) -> dict[str, list[TypedTrigger]]:
+    """Triggers by source, and each of their prompts once without any."""
+    without: dict[tuple[Chat, str, bool], TypedTrigger] = {}
+    controlled: dict[str, list[TypedTrigger]] = {}
+    for source, found in triggers.items():
+        for trigger in found:
+            emptied = trigger.emptied()
+            control = without.setdefault((emptied.chat, emptied.target, emptied.end), emptied)
+            controlled.setdefault(source, []).append(replace(trigger, control=control.key))
+    return controlled | {NO_INPUT: list(without.values())}
+
+
+def _triggers(label: str, name: str, wanted: SearchPlan) -> Iterator[TypedTrigger]:
+    run = RunFolder.load(fetched_run(name))
+    if run.job == METHODS:
+        for line in read_lines(str(run.config["method"])):
+            yield from _triggers(f"{label}, {line.label}", f"{name.rstrip('/')}/{line.folder}", wanted)
+        return
+    if run.job not in (SEARCH, UNIVERSAL, TEXT):
+        fix = "name runs of parley search, search universal, search text or search methods"
+        raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
+    rows = [row for part in run.read_parts() for row in part.to_pylist()]
+    settings = run.config if run.job == TEXT else run.config.get("hugging_face", {})
+    has_prompts = run.job == UNIVERSAL or any(row.get("prompt") is not None for row in rows)
+    template, end = _template(run, settings, name, has_prompts=has_prompts), bool(settings["end"])
+
+    def typed(source: str, key: str, entry: Mapping[str, Any], slots: list[str]) -> TypedTrigger:
+        return TypedTrigger(key, source, entry["prompt"], entry["target"], tuple(slots), template, end)
+
+    if run.job != UNIVERSAL:
+        for row in finished(rows):
+            hit = bool(row["verified"]) if run.job == TEXT else is_hit(row, str(run.config["hit"]))
+            if row["typed"] and _is_wanted(row, hit, wanted):
+                yield typed(label, row["item_key"], row, row["typed"])
+        return
+    if (best := best_found(rows)) is None:
+        return
+    # Of several models that were searched together a prompt is typed once.
+    first = best["pairs"][0].get("model")
+    pairs = [each for each in best["pairs"] if each.get("model") == first and _is_wanted(each, bool(each["hit"]), wanted)]
+    # The random input behind the same prompts, so that the two lines can be compared.
+    random = (row for row in finished(rows) if row["kind"] == RANDOM)
+    for source, kept in ((label, best), *((f"{label}, random", row) for row in islice(random, 1))):
+        for pair in pairs:
+            yield typed(source if pair["searched"] else f"{source}, held out", pair["key"], pair, kept["typed"])
+
+
+def _is_wanted(entry: Row, hit: bool, wanted: SearchPlan) -> bool:
+    return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[wanted]
+
+
+def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_prompts: bool) -> Chat:
+    """The messages that a search stood in, by settings that name them."""
+    from parley.policies.chat.model import Message
+    from parley.policies.hugging_face.victims import SLOT, template_of
+
+    if run.job != TEXT and not (settings and is_local(str(run.config["model"]))):
+        fix = "name a search of --model hf:FOLDER or gguf:FILE"
+        raise ConfigError("the search's model takes no messages", where=name, got=str(run.config.get("model")), fix=fix)
+    template = template_of(settings["template"] or None, has_prompts=has_prompts)
+    if isinstance(template, str):
+        fix = "search with one of the templates suffix, prefix, system and user, or a file of messages"
+        raise ConfigError(
+            "a prompt that is written out cannot be typed to other models", where=name, got=template[:80], fix=fix
+        )
+    return template or (Message("user", SLOT),)
+
 
 _ITEMS = 16
 """Of a shard at most: all of one model."""
@@ -58,7 +194,7 @@ class TriggerTransferConfig(ShardedConfig):
     """Runs of parley search, search universal, search text or search methods on chat models, separated by commas."""
     model: str = ""
     """Chat models by their addresses, separated by commas; the one that was searched too, to have it in the matrix."""
-    found: Wanted = "verified"
+    found: SearchPlan = "verified"
     """Triggers that are typed: verified (the searched model's reply was a success), hits, or all."""
     limit: NumItemsOrAll = 100
     """At most so many triggers of each source, the seed's choice; 0 for all."""
@@ -115,7 +251,7 @@ class ShownTrigger:
 
 
 @dataclass(frozen=True)
-class TransferringTriggers(Sharded[ShownTrigger]):
+class TransferTask(Sharded[ShownTrigger]):
     """Triggers that are typed to models.
 
     Args:
@@ -157,7 +293,7 @@ class TriggerTransferWorker:
         transferring: which triggers, to whom.
     """
 
-    def __init__(self, transferring: TransferringTriggers) -> None:
+    def __init__(self, transferring: TransferTask) -> None:
         self.transferring, self.config = transferring, transferring.config
         self._label = ""
         self._model: ChatModel | None = None
@@ -220,7 +356,7 @@ class TriggerTransferWorker:
 
 
 @dataclass(frozen=True)
-class WantedTransfer:
+class TransferPlan:
     """What is typed to whom.
 
     Args:
@@ -237,7 +373,7 @@ def zou2023() -> TriggerTransferConfig:
     return TriggerTransferConfig()
 
 
-class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer]):
+class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
     """`parley search transfer`."""
 
     words = ("search", "transfer")
@@ -251,7 +387,7 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
     resume_safe = RESUME_SAFE
     outcomes = MODERATED
 
-    def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> WantedTransfer:
+    def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> TransferPlan:
         """The triggers, and who they are typed to; that each model is there."""
         from parley.policies.chat.loading import load_chat_model
 
@@ -263,16 +399,16 @@ class SearchTransfer(Job[TriggerTransferConfig, WantedTransfer, WantedTransfer])
         judges_of_replies(config.success, config.chat.on("cpu"), None)
         for address in config.model_names.values():
             load_chat_model(address, config.chat.on("cpu"))
-        return WantedTransfer(config, items)
+        return TransferPlan(config, items)
 
-    def work(self, run: RunFolder, prepared: WantedTransfer, reporter: Reporter) -> WantedTransfer:
+    def work(self, run: RunFolder, prepared: TransferPlan, reporter: Reporter) -> TransferPlan:
         reporter.say(str(_composition(prepared.config)))
         num_tokens = prepared.config.success.tokens or enough_tokens(each.trigger.target for each in prepared.items.values())
-        transferring = TransferringTriggers(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()), num_tokens)
-        work_off(run, transferring, prepared.items, prepared.config, reporter, "typing triggers to models")
+        transferring = TransferTask(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()), num_tokens)
+        run_items(run, transferring, prepared.items, prepared.config, reporter, "typing triggers to models")
         return prepared
 
-    def measure(self, run: RunFolder, found: WantedTransfer) -> Summary:
+    def measure(self, run: RunFolder, found: TransferPlan) -> Summary:
         config, rows = found.config, run.read_rows().to_pylist()
         return Summary(
             f"triggers of {', '.join(config.run_names)} on {', '.join(config.model_names)}",

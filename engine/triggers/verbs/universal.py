@@ -3,48 +3,278 @@
 One input is searched for that makes a model say the target of each of many (prompt, target) pairs. A share of the prompts is
 held out: no search sees them. What was found, random inputs of the same length and no input at all are typed behind all
 prompts, and stand in one table.
+
+What a worker of a universal search does: inputs in, rows of `parley.engine.triggers.verbs.config.UNIVERSAL` out.
+
+An item is an input: one that is searched for behind all searched prompts at once, a random one, or none. Whichever it is, it is
+then typed behind every prompt, the held-out ones too, and what the model replies is judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from parley.engine.core.runs.layout import SUMMARY
+import numpy as np
+
+from parley.engine.core.ray.record import Counts, Rows
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.answers import is_no_reply
+from parley.engine.core.stats.statistics import finished, is_no_reply
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.export import FlatRows, each_of
-from parley.engine.core.verbs.job import ATTACK, Job, Reporter, Result, Summary
-from parley.engine.core.verbs.sharded import RESUME_SAFE, work_off
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.verbs.job import ATTACK, TABLE_FILE, Job, Reporter, Result, Summary
+from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, Tally, run_items
 from parley.engine.triggers.methods import settings
 from parley.engine.triggers.methods.composition import AttackComposition
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.metrics.hits import unread_failure
-from parley.engine.triggers.metrics.shown import ShownInput, shown_inputs
-from parley.engine.triggers.metrics.successes import successful_reply
-from parley.engine.triggers.metrics.universal import best_found, describe_universal, universal_metrics, universal_table
-from parley.engine.triggers.target_pairs import has_prompts
-from parley.engine.triggers.targets import Target, TargetList
-from parley.engine.triggers.verbs.config import TriggerConfig, is_hugging_face
-from parley.engine.triggers.verbs.models import Models, models_of, open_together
-from parley.engine.triggers.verbs.rows import UNIVERSAL
-from parley.engine.triggers.verbs.search import require_searchable
+from parley.engine.triggers.metrics.hits import successful_reply, unread_failure
+from parley.engine.triggers.metrics.text import ShownInput, shown_inputs
+from parley.engine.triggers.metrics.universal import (
+    EMPTY,
+    FOUND,
+    RANDOM,
+    VERIFIED,
+    best_found,
+    describe_universal,
+    universal_metrics,
+    universal_table,
+)
+from parley.engine.triggers.targets import Target, TargetList, has_prompts, target_seed
+from parley.engine.triggers.verbs.config import UNIVERSAL, TriggerConfig, is_hugging_face
+from parley.engine.triggers.verbs.models import (
+    FILE,
+    HuggingFaceFolder,
+    Models,
+    models_of,
+    open_targets,
+    open_together,
+    save_targets,
+)
+from parley.engine.triggers.verbs.search import AT_HAND, AT_MOST, composer, composition, require_searchable
 from parley.engine.triggers.verbs.table import model_labels
-from parley.engine.triggers.verbs.targets import FILE, open_targets, save_targets
-from parley.engine.triggers.verbs.universal_worker import SearchingUniversal, universal_inputs
-from parley.engine.triggers.verbs.worker import composition
+from parley.engine.triggers.verbs.turns import SearchTurns, verifier
+from parley.envs.core.config import NumItemsOrAll, ShareBelowOne
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.core.ranges import NumItemsOrAll, ShareBelowOne
-from parley.envs.core.seeds import stream
+from parley.envs.core.seeds import derive_seed, stream
 from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.model import MODERATED
 
 if TYPE_CHECKING:
+    from parley.engine.triggers.search.batch import Outcome, Task
+    from parley.engine.triggers.search.side_by_side import BatchedSearch
     from parley.policies.hugging_face.victims import HuggingFaceCausal
+
+
+@dataclass(frozen=True)
+class UniversalInput:
+    """An input that is tried behind all prompts.
+
+    Args:
+        key: names it.
+        kind: found, random or empty.
+    """
+
+    key: str
+    kind: str
+
+
+def universal_inputs(num_searches: int, num_random: int) -> dict[str, UniversalInput]:
+    """The items of a run, by key: so many searches, so many random inputs, and the empty one."""
+    names = [*((FOUND, number) for number in range(num_searches)), *((RANDOM, number) for number in range(num_random))]
+    items = [UniversalInput(f"{kind}-{number:04d}", kind) for kind, number in names]
+    return {item.key: item for item in [*items, UniversalInput(EMPTY, EMPTY)]}
+
+
+@dataclass(frozen=True)
+class UniversalSearchTask(Sharded[UniversalInput]):
+    """A search for one input of many pairs.
+
+    Args:
+        config: the search.
+        models: what is searched.
+        searched: the pairs that searches see.
+        held_out: those that none sees.
+        labels: what the models are called.
+        answers: folder in which answers of a chat model that judges are kept.
+    """
+
+    unit = "inputs"
+    event = "searched"
+
+    config: TriggerConfig
+    models: Models
+    searched: tuple[Target, ...]
+    held_out: tuple[Target, ...]
+    labels: tuple[str, ...]
+    answers: str
+
+    def seed(self, key: str) -> int:
+        return target_seed(self.config.seed, key)
+
+    def worker(self) -> UniversalWorker:
+        return UniversalWorker(self)
+
+    def shared(self) -> UniversalSearchTask:
+        return replace(self, models=self.models.shared())
+
+    def shard_size(self, num_items: int, num_workers: int) -> int:
+        return 1
+
+    def room(self, shard_size: int) -> int:
+        return -(-(self.config.engine.batch_size + AT_HAND) // shard_size)
+
+    def digest(self, rows: Rows) -> Counts:
+        """Inputs, candidates, and pairs that found inputs work behind."""
+        ended = finished(rows)
+        found = [row for row in ended if row["kind"] == FOUND]
+        said = sum(bool(pair[VERIFIED]) for row in found for pair in row["pairs"])
+        tried = sum(row["candidates"] for row in found)
+        return Counter({self.unit: len(ended), "searches": len(found), "candidates": tried, "successes": said})
+
+    def describe(self, tally: Tally) -> str:
+        """Such as "31 candidates/s, pairs with a success: 12"."""
+        pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
+        early = f", {AT_MOST}" if self.config.search.stop_on_hit and not tally.session["searches"] else ""
+        return f"{pace:,.2g} candidates/s, pairs with a success: {tally.total['successes']}{early}"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A pair of a model.
+
+    Args:
+        label: the model's.
+        pair: request and target.
+        searched: whether searches see it.
+        victim: the model behind the request.
+    """
+
+    label: str
+    pair: Target
+    searched: bool
+    victim: HuggingFaceCausal
+
+    @property
+    def target(self) -> str:
+        """What the model is to say."""
+        return " ".join(self.pair.words)
+
+
+def _with_words_of_the_first(models: Sequence[HuggingFaceCausal]) -> list[HuggingFaceCausal]:
+    """The models; those with other tokens than the first are given inputs as texts."""
+    from parley.policies.hugging_face.models import HuggingFaceByText
+
+    words = models[0].tokenizer.get_vocab()
+    return [model if model.tokenizer.get_vocab() == words else HuggingFaceByText(model, models[0]) for model in models]
+
+
+class UniversalWorker(SearchTurns[UniversalInput]):
+    """Holds the model behind every prompt.
+
+    Args:
+        searching: what is searched for.
+    """
+
+    def __init__(self, searching: UniversalSearchTask) -> None:
+        from parley.engine.triggers.hits import HitType
+        from parley.engine.triggers.search.batch import UniversalVictim
+
+        # The first model stands where one is asked for.
+        config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
+        self.config, self.thresholds, self.wanted = config, models.thresholds, HitType.parse(config.hit)
+        folders = cast("list[HuggingFaceFolder]", [models.victim, *models.others])
+        causal = _with_words_of_the_first([cast("HuggingFaceCausal", folder.load(config.device)) for folder in folders])
+        self.pairs = [
+            _Asked(label, pair, pair in searching.searched, model.behind(str(pair.prompt)))
+            for label, model in zip(searching.labels, causal, strict=True)
+            for pair in (*searching.searched, *searching.held_out)
+        ]
+
+        def victim(pairs: Sequence[_Asked]) -> UniversalVictim:
+            return UniversalVictim([each.victim for each in pairs], [each.victim.target(each.target) for each in pairs])
+
+        compose = composer(config, models, causal[0])
+        self.victim = victim([each for each in self.pairs if each.searched])
+        self.search = compose(self.victim)
+        # Measures behind all prompts what was searched for behind some of them.
+        self._everywhere = compose(victim(self.pairs)).method.scorer
+        self._verifier = verifier(config, causal[0], searching.answers)
+        self.drop()
+
+    def searches(self) -> BatchedSearch:
+        return self.search.method.side_by_side(self.search.finder)
+
+    def tasks(self, item: UniversalInput) -> list[Task]:
+        from parley.engine.triggers.search.batch import tasks_of
+
+        if item.kind != FOUND:
+            return []
+        return list(tasks_of({item.key: self.victim.target_ids}, 1, self.config.seed))
+
+    def row(self, item: UniversalInput, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+        words = self._words(item, outcomes)
+        first = self.pairs[0].victim
+        outcome = outcomes[0] if outcomes else None
+        return ok_row(item.key, target_seed(self.config.seed, item.key)) | {
+            "kind": item.kind,
+            "trigger": None if words is None else first.text(words),
+            "typed": None if words is None else first.slot_texts(words),
+            "trigger_ids": None if words is None else list(words),
+            "loss": outcome and outcome.loss,
+            "loss_by_sweep": outcome and list(outcome.loss_by_sweep),
+            "visits": outcome and outcome.visits,
+            "candidates": outcome and outcome.candidates,
+            "refused": outcome and outcome.refused,
+            "stopped": outcome and outcome.stopped,
+            "pairs": self._pairs(item, words),
+        }
+
+    def _words(self, item: UniversalInput, outcomes: Sequence[Outcome]) -> tuple[int, ...] | None:
+        """The ids of an input; None of the empty one."""
+        from parley.engine.triggers.search.attack import allowed_inputs
+
+        if item.kind == FOUND:
+            return outcomes[0].words
+        if item.kind == EMPTY:
+            return None
+        draw = allowed_inputs(self.victim, from_start=False)
+        return tuple(draw([derive_seed(self.config.seed, "random input", item.key)])[0].tolist())
+
+    def _pairs(self, item: UniversalInput, words: tuple[int, ...] | None) -> list[dict[str, Any]]:
+        """What the model makes of an input behind every prompt."""
+        import torch
+
+        from parley.policies.hugging_face.judges import reply_nats
+
+        measured: Sequence[Any] = [None] * len(self.pairs)
+        if words is not None:
+            ids_1N = torch.tensor([words], device=self.victim.searchable_V.device)
+            (incumbent,) = self._everywhere.measure([self.victim.target_ids], ids_1N)
+            measured = incumbent.cache
+        found = []
+        for each, at in zip(self.pairs, measured, strict=True):
+            pair, victim, target = each.pair, each.victim, each.target
+            seed = derive_seed(target_seed(self.config.seed, item.key), "pair", pair.key)
+            assert self._verifier is not None, "only Hugging Face models have prompts"
+            if words is None:
+                read = victim.read_text("")
+                assert read, "prompts that are too long are skipped"
+                asked = {"retokenised": True} | self._verifier.asked(victim, read, target, pair.prompt, seed)
+                nats, hit = reply_nats(victim, "", target), None
+            else:
+                asked = self._verifier.verify(victim, words, target, pair.prompt, seed)
+                nats = [-each for each in at.reading.word_log_probability]
+                hit = self.wanted.is_hit(at.reading, self.thresholds)
+            about = {"model": each.label, "key": pair.key, "prompt": pair.prompt, "target": target, "searched": each.searched}
+            kept = {name: value for name, value in asked.items() if name != "typed"}
+            found.append(about | {"nats": float(np.mean(nats)), "hit": hit} | kept)
+        return found
+
 
 BEST = "best"
 """Entry of the summary: the input that is kept, as it is typed into each slot."""
@@ -75,7 +305,7 @@ class UniversalConfig(TriggerConfig):
 
 
 @dataclass(frozen=True)
-class WantedUniversal:
+class UniversalSearchPlan:
     """What is searched for, found and checked.
 
     Args:
@@ -129,7 +359,7 @@ def quick() -> UniversalConfig:
     return UniversalConfig(method="gcg", limit=8, search=search)
 
 
-class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
+class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchPlan]):
     """`parley search universal`."""
 
     words = ("search", "universal")
@@ -141,7 +371,7 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
     resume_safe = RESUME_SAFE
     outcomes = MODERATED
 
-    def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> WantedUniversal:
+    def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> UniversalSearchPlan:
         """The model and the pairs, those that the run was started with where it has begun."""
         _require_pairs(config)
         require_searchable(config)
@@ -149,21 +379,21 @@ class SearchUniversal(Job[UniversalConfig, WantedUniversal, WantedUniversal]):
         targets = open_targets(config, models, path)
         _require_room(models, targets)
         searched, held_out = split_by_prompt(targets.targets, config.held_out, config.seed)
-        return WantedUniversal(config, models, targets, searched, held_out)
+        return UniversalSearchPlan(config, models, targets, searched, held_out)
 
-    def work(self, run: RunFolder, prepared: WantedUniversal, reporter: Reporter) -> WantedUniversal:
+    def work(self, run: RunFolder, prepared: UniversalSearchPlan, reporter: Reporter) -> UniversalSearchPlan:
         config = prepared.config
         save_targets(prepared.targets, run.path)
         reporter.say(str(_composition(prepared)))
         labels = tuple(model_labels(config.model))
         answers = str((run.path / ANSWERS_FOLDER).absolute())
-        searching = SearchingUniversal(config, prepared.models, prepared.searched, prepared.held_out, labels, answers)
+        searching = UniversalSearchTask(config, prepared.models, prepared.searched, prepared.held_out, labels, answers)
         items = universal_inputs(config.search.restarts, config.num_random)
         title = f"searching for one input behind {len(prepared.searched):,} prompts, {len(prepared.held_out):,} held out"
-        work_off(run, searching, items, config, reporter, title)
+        run_items(run, searching, items, config, reporter, title)
         return prepared
 
-    def measure(self, run: RunFolder, found: WantedUniversal) -> Summary:
+    def measure(self, run: RunFolder, found: UniversalSearchPlan) -> Summary:
         config, rows = found.config, run.read_rows().to_pylist()
         kept = best_found(rows)
         return Summary(
@@ -221,7 +451,7 @@ def _shown(run: RunFolder) -> Iterator[ShownInput]:
         yield ShownInput(bool(pair["verified"]), pair["prompt"], kept["typed"], pair["target"], pair["reply"], kind)
 
 
-def _composition(wanted: WantedUniversal) -> AttackComposition:
+def _composition(wanted: UniversalSearchPlan) -> AttackComposition:
     """The attack: as a search, with the mean over what searches see for its objective."""
     found = composition(wanted.config, wanted.models.thresholds)
     num, models = len(wanted.searched), f" on {len(wanted.config.names)} models" * (len(wanted.config.names) > 1)

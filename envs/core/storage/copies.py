@@ -15,8 +15,17 @@ from pathlib import Path
 
 from parley.envs.core.errors import ConfigError, StorageError
 from parley.envs.core.storage.files import ASIDE, StoredEntry, download, entries, filesystems, put
-from parley.envs.core.storage.locks import AT_ONCE, EXCLUSIVE, SHARED, lock
-from parley.envs.core.storage.uris import is_uri, join_uri, local_copy, served_address, split_uri
+from parley.envs.core.storage.uris import (
+    AT_ONCE,
+    EXCLUSIVE,
+    SHARED,
+    is_uri,
+    join_uri,
+    local_copy,
+    lock,
+    served_address,
+    split_uri,
+)
 
 CHECKPOINT = "checkpoint"
 """Folder of a run in which its model lies."""

@@ -14,8 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from parley.envs.core.disk import sync
-from parley.envs.core.errors import StorageError
+from parley.envs.core.errors import StorageError, sync
 from parley.envs.core.registry import Registry
 from parley.envs.core.storage.uris import split_uri
 

@@ -3,17 +3,64 @@
 What lies at a URI is worked with through a local copy below the cache. Where that is follows from the URI alone, and the URI
 from where it is, so code that is handed a path needs no second argument to know what it is a copy of. Another machine has its
 cache elsewhere: what travels, or is kept, is the name (`display_path`) and never the path of a copy.
+
+Locks on files, where the file system has them: NFS, Lustre and FUSE may be mounted without.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import logging
 import os
 import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.corpora.root import cache_root
+from parley.envs.corpora.arrow import cache_root
+
+logger = logging.getLogger(__name__)
+
+EXCLUSIVE, SHARED, AT_ONCE = fcntl.LOCK_EX, fcntl.LOCK_SH, fcntl.LOCK_NB
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_has_warned = False
+
+
+def lock(descriptor: int, kind: int) -> bool:
+    """Lock an open file until it is closed.
+
+    Args:
+        descriptor: of the file.
+        kind: `EXCLUSIVE` or `SHARED`, and `AT_ONCE` to wait for nobody.
+
+    Returns:
+        Whether the file system has locks. Where it has none, a warning says once what that means, and nothing is locked.
+
+    Raises:
+        BlockingIOError: another process holds the file, and this one does not wait.
+        OSError: the file cannot be locked for another reason.
+    """
+    try:
+        fcntl.flock(descriptor, kind)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        _warn(error)
+        return False
+    return True
+
+
+def _warn(error: OSError) -> None:
+    global _has_warned
+    if not _has_warned:
+        _has_warned = True
+        logger.warning(
+            "this file system has no locks (%s): nothing keeps two processes from writing one run at a time, and parley status "
+            "takes a running run for an interrupted one; give each process a run of its own",
+            error.strerror,
+        )
+
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
 _MARK = "@"

@@ -8,28 +8,47 @@ its own: models are fitted to the other, text is recovered from this one.
     train-pairs.arrow, val-pairs.arrow, test-pairs.arrow   pair (2 int64), rows of source and reply
     train-links.arrow, val-links.arrow, test-links.arrow   the same of turns of contexts that are no pairs, where there are some
     vocabulary.json                                        the most frequent words of the training split, or every word
+
+Byte pair encoding of a corpus: pieces learnt from its training text, and its splits in pieces instead of words.
+
+Source: Sennrich et al. 2016 (arXiv 1508.07909); Niu & Bansal 2018 take 5,000 merges and get 5,121 pieces. As in the released
+subword-nmt, pairs that stand in one place only are not merged, and no merge reaches over the end of a word.
+  * # Released: a character that never ends a word in training cannot end one. Ours: each is a piece alone and one at the end
+    of a word, so that every word of known characters can be spelt.
+  * Of pairs that are as frequent the library decides, by the order of characters, the same on every machine.
+
+Text is learnt from the words of a corpus that was opened with every word: each word is spelt once, however often it is said.
+
+Files of sources and replies (`tabbed.py` says how their lines and records are read), as pairs to judge.
+
+The published sample of Li et al. 2017 is read as such pairs too: `opensubtitles_sample:human`, `:machine` and `:random` are its
+three files of replies to the same 768 sources, its splits put together, because they were sorted by length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.corpora.arrow import compiled_folder, is_whole, map_batch, publish, write_batch
-from parley.envs.corpora.lines import corpus_named
+from parley.envs.corpora.arrow import compiled_folder, is_whole, map_batch, publish, require_files, write_batch
+from parley.envs.corpora.arrow import data_root as resolve_data_root
+from parley.envs.corpora.lines import SPLITS, broken_rule, corpus_named, located, read_lines, require_utf8
+from parley.envs.corpora.own_files import OwnFile, looks_like_csv
 from parley.envs.corpora.pairs.corpora import find_pairs
-from parley.envs.corpora.pairs.sources import PairSource
-from parley.envs.corpora.pairs.text import PairText
-from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.envs.corpora.root import data_root as resolve_data_root
-from parley.envs.corpora.sources import SPLITS
+from parley.envs.corpora.pairs.recorded import DICTIONARY, parse_coded
+from parley.envs.corpora.pairs.tokens import UNKNOWN, PairSource, PairText
+from parley.envs.corpora.pairs.turns import BETWEEN_REPLIES, EOT, Utterance, parse_line, parse_texts
+from parley.envs.corpora.pairs.vocabulary import BYTES, END, MARKS, SPECIALS, PairVocabulary
 
 COMPILER_VERSION = 1
 """Grows when the same source would be compiled differently."""
@@ -135,12 +154,12 @@ def load_pairs(
     """Opens a corpus of pairs, compiling it first when its content has not been compiled before.
 
     Args:
-        name: a registered name, a `source<TAB>reply` file or folder (see `envs/corpora/pairs/tabbed.py`), or
+        name: a registered name, a `source<TAB>reply` file or folder (see `envs/corpora/pairs/turns.py`), or
             `path/file.py:NAME`.
-        data_root: where the corpora lie; see `parley.envs.corpora.root.data_root` for the default.
+        data_root: where the corpora lie; see `parley.envs.corpora.arrow.data_root` for the default.
         vocabulary: entries of the vocabulary, specials included; the corpus' own number by default.
         every_word: whether the vocabulary holds every word of all splits instead, so that text can be recovered.
-        cache: where compiled corpora lie; see `parley.envs.corpora.root.cache_root` for the default.
+        cache: where compiled corpora lie; see `parley.envs.corpora.arrow.cache_root` for the default.
 
     Raises:
         ConfigError: no such corpus, or a vocabulary without room for a word.
@@ -226,3 +245,303 @@ def _compile(text: PairText, vocabulary: PairVocabulary, folder: Path) -> None:
         vocabulary.save(draft / _VOCABULARY)
 
     publish(folder, write)
+
+
+LEARNER_VERSION = 1
+"""Grows when the same text would give other pieces."""
+LEAST = 2
+"""How often a pair stands in the text at least that is merged."""
+
+_AT_ONCE = 1000
+"""Times that a word stands in one string of what the learner reads."""
+
+
+def pieces_of(corpus: PairCorpus, num_merges: int, *, in_bytes: bool = False, cache: Path | None = None) -> PairVocabulary:
+    """The pieces of a corpus, learnt when they have not been learnt before.
+
+    Args:
+        corpus: opened with every word; all of its training split is read, whatever `first` left of it.
+        num_merges: merges at most; fewer where the text has no more.
+        in_bytes: whether characters that the text lacks are spelt in bytes, instead of one `<unk>` each.
+        cache: where what was learnt is kept; see `parley.envs.corpora.arrow.cache_root` for the default.
+
+    Raises:
+        ConfigError: no merge is asked for.
+        DataError: what was learnt cannot be written.
+    """
+    if num_merges < 1:
+        fix = "give at least 1; 5,000 is what Niu & Bansal 2018 take"
+        raise ConfigError("byte pair encoding needs a number of merges", where="subwords", got=num_merges, fix=fix)
+    key = "pieces", LEARNER_VERSION, corpus.folder.name, num_merges, int(in_bytes)
+    folder = compiled_folder(cache, corpus.name, *key)
+    if not is_whole(folder, (_VOCABULARY,)):
+        found = learn_pieces(word_counts(corpus.whole()), num_merges, in_bytes=in_bytes)
+        publish(folder, lambda draft: found.save(draft / _VOCABULARY))
+    return PairVocabulary.load(folder / _VOCABULARY)
+
+
+def word_counts(corpus: PairCorpus) -> dict[str, int]:
+    """How often the training split says each of its words."""
+    words = corpus.vocabulary.words
+    counts = np.bincount(corpus.splits["train"].utterances.values, minlength=len(words)).tolist()
+    return {word: count for word, count in zip(words, counts, strict=True) if count}
+
+
+def learn_pieces(counts: Mapping[str, int], num_merges: int, *, in_bytes: bool = False) -> PairVocabulary:
+    """Byte pair encoding of words.
+
+    Args:
+        counts: how often the text says each; marks among them are left out.
+        num_merges: merges at most, from 0, which leaves single characters.
+        in_bytes: as in `pieces_of`.
+
+    Returns:
+        The marks, bytes if they are wanted, characters in their order, each as it is and at the end of a word, and what
+        merges make.
+    """
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.trainers import BpeTrainer
+
+    words = {word: count for word, count in counts.items() if word not in MARKS}
+    letters = sorted({letter for word in words for letter in word if not letter.isspace()})
+    alphabet = [piece for letter in letters for piece in (letter, letter + END)]
+    learner = Tokenizer(BPE(end_of_word_suffix=END))
+    learner.pre_tokenizer = WhitespaceSplit()
+    # Named first, characters have numbers that do not depend on the order in which words are met.
+    trainer = BpeTrainer(
+        vocab_size=len(alphabet) + num_merges,
+        min_frequency=LEAST,
+        special_tokens=alphabet,
+        end_of_word_suffix=END,
+        show_progress=False,
+    )
+    learner.train_from_iterator(_repeated(words), trainer)
+    found = json.loads(learner.to_str())["model"]["merges"]
+    merges = tuple((left, right) for left, right in found)
+    made = dict.fromkeys(left + right for left, right in merges)
+    return PairVocabulary((*MARKS, *(BYTES if in_bytes else ()), *alphabet, *made), merges)
+
+
+def _repeated(words: Mapping[str, int]) -> Iterator[str]:
+    """Text in which each word stands as often as it was counted; without words that could be spelt like a mark."""
+    for word, count in words.items():
+        if not ("<" in word and ">" in word) and not any(letter.isspace() for letter in word):
+            for start in range(0, count, _AT_ONCE):
+                yield " ".join([word] * min(_AT_ONCE, count - start))
+
+
+def spelt(split: PairSplit, words: PairVocabulary, vocabulary: PairVocabulary) -> PairSplit:
+    """A split in the units of another vocabulary; pairs keep their places.
+
+    Args:
+        split: whose utterances are words.
+        words: what their ids stand for.
+        vocabulary: words or pieces; the split itself comes back where they are the same.
+    """
+    if vocabulary is words:
+        return split
+    own = split.utterances
+    units_U, starts_V1 = vocabulary.spell(words.words)
+    lengths_V = np.diff(starts_V1)
+    taken_T = lengths_V[own.values]
+    ends_T1 = np.concatenate([[0], np.cumsum(taken_T)])
+    places = np.arange(ends_T1[-1]) - np.repeat(ends_T1[:-1] - starts_V1[:-1][own.values], taken_T)
+    values = units_U[places].astype(np.int32)
+    return PairSplit(Ragged(values, ends_T1[own.offsets]), split.pairs, split.links)
+
+
+SAMPLE = "opensubtitles_sample"
+SAMPLE_FILES = {"human": "t_given_s", "machine": "decoded", "random": "random"}
+_WORD = re.compile(r"\S+")
+_SPLITS = ("train", "dev", "test")
+_UNKNOWNS = frozenset({"unknown", "<unk>", "[unk]", "<unknown>", "_unk_", "unk"})
+"""How systems write a word that they do not know, lower-cased; "unknown" and "unk" only in capitals."""
+CLOSED_FROM, FEWEST_UNKNOWN = 0.002, 3
+"""Share of `<unk>` in the words of a file, and how many there are at least, from which on its vocabulary is closed."""
+
+
+class RepliedPair(NamedTuple):
+    """A reply, and what it answers.
+
+    Args:
+        context: turns, oldest first, each its words; the last one is the source.
+        reply: its words.
+    """
+
+    context: tuple[Utterance, ...]
+    reply: Utterance
+
+
+def read_replied(file: Path | OwnFile, *, normalise: bool = True) -> list[RepliedPair]:
+    """Read a file.
+
+    Args:
+        file: lines or records as in `tabbed.py`, UTF-8.
+        normalise: whether words are those of the project's tokeniser, lower-cased, unknown words written `<unk>`; otherwise
+            they are what stands between blanks.
+
+    Raises:
+        DataError: the file cannot be read or holds no line, or a line is broken; the message names the first one.
+    """
+    own = file if isinstance(file, OwnFile) else OwnFile(file)
+    if own.kind is not None:
+        return _read_records(own, normalise=normalise)
+    if other := looks_like_csv(own.path):
+        raise other
+    return _read(own.path, read_lines(own.path), partial(parse_replied, normalise=normalise))
+
+
+def parse_replied(line: str, *, normalise: bool = True) -> list[RepliedPair]:
+    """Reads one line: a pair for each of its replies.
+
+    Args:
+        line: as in `tabbed.py`.
+        normalise: as in `read_replied`.
+
+    Raises:
+        DataError: no tab, or a turn or a reply without a word.
+    """
+    context, replies = parse_line(_with_unknowns(line)) if normalise else _as_written(line)
+    return [RepliedPair(tuple(map(tuple, context)), tuple(reply)) for reply in replies]
+
+
+def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
+    """Reads one side of the published sample, all of its splits.
+
+    Args:
+        root: the folder of all corpora.
+        side: "human", "machine" or "random".
+
+    Raises:
+        DataError: no such side, a file is missing, or a line is broken.
+    """
+    folder = root / SAMPLE
+    if side not in SAMPLE_FILES:
+        known = ", ".join(f"{SAMPLE}:{name}" for name in SAMPLE_FILES)
+        raise DataError("the sample has no such side", got=f"{SAMPLE}:{side}", fix=f"known: {known}")
+    names = [f"{SAMPLE_FILES[side]}_{split}.txt" for split in _SPLITS]
+    remedy = "the folder data/ of github.com/jiweil/Neural-Dialogue-Generation holds them"
+    require_files(SAMPLE, folder, [DICTIONARY, *names], remedy)
+    dictionary = read_lines(folder / DICTIONARY)
+    dictionary[0] = UNKNOWN
+
+    def pairs(line: str) -> list[RepliedPair]:
+        source, reply = parse_coded(line, dictionary)
+        return [RepliedPair((tuple(source),), tuple(reply))]
+
+    return [pair for name in names for pair in _read(folder / name, read_lines(folder / name), pairs)]
+
+
+def unknown_share(pairs: Sequence[RepliedPair]) -> float:
+    """Share of `<unk>` in the words of a file, sources and replies."""
+    num_words, num_unknown = _counted(pairs)
+    return num_unknown / max(1, num_words)
+
+
+def is_closed(pairs: Sequence[RepliedPair]) -> bool:
+    """Whether a file is of a closed vocabulary and writes `<unk>` for what is not in it; one by chance is no sign of that."""
+    return unknown_share(pairs) >= CLOSED_FROM and _counted(pairs)[1] >= FEWEST_UNKNOWN
+
+
+def in_one_vocabulary(
+    one: Sequence[RepliedPair], other: Sequence[RepliedPair]
+) -> tuple[Sequence[RepliedPair], Sequence[RepliedPair]]:
+    """Two files with words unknown to one of them unknown to both, so that `<unk>` does not tell who wrote.
+
+    A closed vocabulary is taken to be the words that stand in its file. Where one file has one, words of the other that are not
+    in it become `<unk>`. Where both have one, or none, nothing is changed.
+    """
+    closed = is_closed(one), is_closed(other)
+    if closed == (False, True):
+        return _all_within(one, other), other
+    return (one, _all_within(other, one)) if closed == (True, False) else (one, other)
+
+
+def _with_unknowns(line: str) -> str:
+    """A line with unknown words as `<unk>`, however they are written."""
+    return _WORD.sub(lambda word: UNKNOWN if _is_unknown(word[0]) else word[0], line)
+
+
+def _as_written(line: str) -> tuple[list[list[str]], list[list[str]]]:
+    """The words between blanks of each turn and of each reply."""
+    require_utf8(line)
+    *columns, last = line.split("\t")
+    if not columns:
+        raise broken_rule("a tab belongs between source and reply, and there is none", line)
+    return _split_texts(columns, last.split(BETWEEN_REPLIES), line)
+
+
+def _split_texts(turns: Sequence[str], texts: Sequence[str], shown: str) -> tuple[list[list[str]], list[list[str]]]:
+    context, replies = [text.split() for turn in turns for text in turn.split(EOT)], [text.split() for text in texts]
+    for name, side in (("source", context), ("reply", replies)):
+        if not all(side):
+            raise broken_rule(f"the {name} has no word", shown)
+    return context, replies
+
+
+def _counted(pairs: Sequence[RepliedPair]) -> tuple[int, int]:
+    """Words, and how many of them are `<unk>`."""
+    said = [words for pair in pairs for words in (*pair.context, pair.reply)]
+    return sum(map(len, said)), sum(words.count(UNKNOWN) for words in said)
+
+
+def _all_within(pairs: Sequence[RepliedPair], closed: Sequence[RepliedPair]) -> list[RepliedPair]:
+    """Pairs in the words that stand in a file."""
+    known = frozenset(word for pair in closed for words in (*pair.context, pair.reply) for word in words)
+    return [_within(pair, known) for pair in pairs]
+
+
+def _within(pair: RepliedPair, known: frozenset[str]) -> RepliedPair:
+    def words(said: Iterable[str]) -> Utterance:
+        return tuple(word if word in known else UNKNOWN for word in said)
+
+    return RepliedPair(tuple(map(words, pair.context)), words(pair.reply))
+
+
+def _is_unknown(word: str) -> bool:
+    return word.lower() in _UNKNOWNS and (not word.isalpha() or word in ("UNK", "UNknown", "UNKNOWN"))
+
+
+def _read(path: Path, lines: Sequence[str], parse: Callable[[str], list[RepliedPair]]) -> list[RepliedPair]:
+    found, broken = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            found += parse(line)
+        except DataError as error:
+            broken.append(located(error, str(path), number, "mend the line, or leave it out"))
+    return _whole(path, found, broken)
+
+
+def _read_records(own: OwnFile, *, normalise: bool) -> list[RepliedPair]:
+    pairs: list[RepliedPair] = []
+    broken: list[DataError] = []
+    for exchange in own.exchanges(broken):
+        if exchange is None:
+            continue
+        texts = exchange.context, exchange.replies
+        try:
+            if normalise:
+                context, replies = parse_texts(*([_with_unknowns(text) for text in side] for side in texts))
+            else:
+                context, replies = _split_texts(*texts, repr(texts))
+        except DataError as error:
+            broken.append(located(error, str(own.path), exchange.line, "mend the record, or leave it out"))
+        else:
+            pairs += [RepliedPair(tuple(map(tuple, context)), tuple(reply)) for reply in replies]
+    return _whole(own.path, pairs, broken)
+
+
+def _whole(path: Path, pairs: list[RepliedPair], broken: Sequence[DataError]) -> list[RepliedPair]:
+    """Return the pairs of a file that is whole.
+
+    Raises:
+        DataError: something in it is broken, or it holds nothing.
+    """
+    if broken:
+        first = broken[0]
+        raise DataError(f"{first.what} ({len(broken):,} broken in all)", where=first.where, got=first.got, fix=first.fix)
+    if not pairs:
+        raise DataError("the file holds no line", where=path, fix="lines are source<TAB>reply")
+    return pairs

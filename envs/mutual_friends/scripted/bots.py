@@ -8,24 +8,241 @@ Departures:
   * # Released: "no" counts against every entity of the utterance. Ours: only against friends that have all of them, so that
     "no friends from A who like B" does not rule out those from A who like something else, and what is denied is certain.
   * # Released: a negative answer always repeats the entity. Ours: it may be "no" alone; the listener remembers what it asked.
+
+What the scripted players say: wordings of each act, written for the project. `bots.py` picks among them.
+
+Words in braces are filled in: {n} a number, {friends} "friend" or "friends", {clause} and {does} an entity in a clause, {x} an
+entity as it is.
+
+How scripted players word what they mean: a template filled in with entities, numbers and clauses.
+
+Corpora of chats between two scripted players. Chat i depends on the schema, the seed and i alone.
+
+The schema that comes with Parley: attributes of friends with values made up for the project, and how people misspell them.
+
+Many values share words, as real ones do: two schools of one town, two firms of one family. `friends_forms` are spellings that a
+linker has to know: parts of a name that no other value shares, plurals, and slips of two letters.
 """
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import count
+from itertools import count, islice, product
+from typing import NamedTuple
 
-from parley.envs.mutual_friends.draws import Draw, one, weighted
-from parley.envs.mutual_friends.events import ChatEvent
-from parley.envs.mutual_friends.game import Act, FriendsView
-from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.schema import Entity, entities_of
-from parley.envs.mutual_friends.scripted import phrases
-from parley.envs.mutual_friends.scripted.phrases import Phrase
-from parley.envs.mutual_friends.scripted.wording import worded
+from parley.envs.core.seeds import Substreams, derive_seed
+from parley.envs.mutual_friends.game import Act, ChatEvent, FriendsChat, FriendsView, Token, play_friends
+from parley.envs.mutual_friends.linker import NUM_SEEN_OUTSIDE, EntityLinker, Form
+from parley.envs.mutual_friends.scenario import (
+    Attribute,
+    Draw,
+    Entity,
+    FriendsScenario,
+    FriendsSchema,
+    ScenarioOptions,
+    chat_words,
+    check_schema,
+    entities_of,
+    one,
+    random_friends,
+    weighted,
+)
+
+Phrase = tuple[str, ...]
+
+
+class Wordings(NamedTuple):
+    """What stands before entities of one category.
+
+    Args:
+        one: of one friend.
+        many: of several; as many as `one`.
+        nouns: what follows "friend" without a verb.
+    """
+
+    one: tuple[Phrase, ...]
+    many: tuple[Phrase, ...]
+    nouns: tuple[Phrase, ...]
+
+
+def _cut(*lines: str) -> tuple[Phrase, ...]:
+    return tuple(tuple(line.split()) for line in lines)
+
+
+GREETINGS = _cut("hi", "hello", "hey", "hiya", "hi there", "hello !", "hey , how are you ?", "good day")
+INFORMS = _cut(
+    "i have {n} {friends} {clause}",
+    "i have {n} {friends} {clause} .",
+    "i got {n} {clause}",
+    "{n} {friends} {clause}",
+    "{n} of my friends {does}",
+    "{n} of mine {does} .",
+    "there is {n} {clause} on my list",
+    "my list has {n} {friends} {clause}",
+)
+ASKS = _cut(
+    "do you have any friends {clause} ?",
+    "do you have any {clause} ?",
+    "any friends {clause} ?",
+    "any {clause} ?",
+    "anyone on your list who {does} ?",
+    "do you know people {clause} ?",
+    "how about {x} ?",
+    "{x} ?",
+)
+YES = _cut(
+    "yes , i have {n} {friends} {clause}",
+    "yes , {n} {clause}",
+    "yeah {n} of mine {does}",
+    "yep , {n} {friends} {clause}",
+    "sure , {n} of them {does}",
+)
+NO = _cut(
+    "no , i have none {clause}",
+    "no {friends} {clause}",
+    "sorry , none {clause}",
+    "nope , nobody {clause}",
+    "none of mine {does}",
+    "i don't have any friends {clause}",
+    "zero {friends} {clause}",
+)
+BARE_NO = _cut("no", "nope", "none , sorry", "no , none", "not a single one , no")
+NEGATIONS = frozenset({"no", "nope", "none", "nobody", "don't", "zero", "not"})
+"""Words by which an utterance denies what it mentions."""
+QUESTION_STARTS = frozenset({"do", "does", "what", "any", "anyone"})
+"""First words of a question, whether or not a question mark follows."""
+
+OF_TYPE = {
+    "name": Wordings(_cut("is named", "is called"), _cut("are named", "are called"), _cut("named", "called")),
+    "school": Wordings(
+        _cut("went to", "was a student at"),
+        _cut("went to", "were students at"),
+        _cut("from", "at"),
+    ),
+    "major": Wordings(
+        _cut("studied", "majored in", "did"),
+        _cut("studied", "majored in", "did"),
+        _cut("in", "majoring in"),
+    ),
+    "company": Wordings(
+        _cut("works at", "works for"),
+        _cut("work at", "work for"),
+        _cut("working at", "from", "at"),
+    ),
+    "hobby": Wordings(
+        _cut("likes", "is into", "enjoys"),
+        _cut("like", "are into", "enjoy"),
+        _cut("into", "fond of"),
+    ),
+    "time_pref": Wordings(_cut("prefers the", "likes the"), _cut("prefer the", "like the"), _cut("free in the", "for the")),
+    "loc_pref": Wordings(_cut("prefers", "likes being"), _cut("prefer", "like being"), _cut("for")),
+}
+ANY_TYPE = Wordings(_cut("has", "is for"), _cut("have", "are for"), _cut("with"))
+"""For categories of somebody's own."""
+WHO = ("who", "that")
+_NUMBERS = {number: _cut(f"{number}", word) for number, word in enumerate(("one", "two", "three", "four", "five", "six"), 1)}
+"""Small numbers, in figures and in words."""
+_ALL, _MANY, _SOME = _cut("all", "all"), _cut("many", "most"), _cut("some", "a few")
+
+
+def all_words() -> frozenset[str]:
+    """Every word that scripted players say, entities apart."""
+    acts = (*GREETINGS, *INFORMS, *ASKS, *YES, *NO, *BARE_NO)
+    numbers = (number for forms in (*_NUMBERS.values(), _ALL, _MANY, _SOME) for number in forms)
+    others = (*numbers, WHO, ("friend", "friends", "and"))
+    clauses = (clause for wordings in (*OF_TYPE.values(), ANY_TYPE) for clauses in wordings for clause in clauses)
+    words = {word for phrase in (*acts, *others, *clauses) for word in phrase}
+    return frozenset(word for word in words if not word.startswith("{"))
+
+
+@cache
+def clauses(kind: str, is_one: bool, has_verb: bool) -> list[tuple[Phrase, bool]]:
+    """What may stand before an entity, and whether one of `WHO` stands before that.
+
+    Args:
+        kind: the entity's category.
+        is_one: whether it is said of one friend.
+        has_verb: whether there must be a verb, and what it is said of stands there already.
+    """
+    wordings = OF_TYPE.get(kind, ANY_TYPE)
+    spoken = wordings.one if is_one else wordings.many
+    return (
+        [(clause, False) for clause in spoken]
+        if has_verb
+        else [(clause, clause not in wordings.nouns) for clause in (*spoken, *wordings.nouns)]
+    )
+
+
+def is_question(words: Sequence[str]) -> bool:
+    """Whether an utterance asks something."""
+    return bool(words) and (words[-1] == "?" or words[0] in QUESTION_STARTS)
+
+
+def number_words(count: int, total: int, spelt: int) -> Phrase:
+    """How many friends out of a table: "all", a small number, "many" beyond two thirds, else "some".
+
+    Args:
+        count: at least 1.
+        total: friends of the table.
+        spelt: 0 for figures, 1 for words.
+    """
+    if count == total and total > 1:
+        chosen = _ALL
+    elif count > 2 / 3 * total and count > 2:
+        chosen = _MANY
+    else:
+        chosen = _NUMBERS.get(count, _SOME)
+    return chosen[spelt]
+
+
+SPELT_OTHERWISE = 0.3
+"""How often an entity is not said by its name."""
+
+
+def worded(
+    template: Phrase, entities: Sequence[Entity], count: int, total: int, spelt: int, linker: EntityLinker, draw: Draw
+) -> tuple[Token, ...]:
+    """A template of `py`, filled in.
+
+    Args:
+        template: words, and what is to be filled in.
+        entities: what it is about.
+        count: friends that have them, at least 1.
+        total: friends of the table.
+        spelt: 0 for numbers in figures, 1 for words.
+        linker: how entities are spelt.
+        draw: random numbers of the act.
+    """
+    before, slot, after = _counted(template, count, total, spelt)
+    tokens: list[Token] = [*before]
+    for i, entity in enumerate(entities):
+        if i:
+            tokens.append("and")
+        if slot != "{x}":
+            clause, is_relative = one(clauses(entity.type, count == 1, slot == "{does}"), draw)
+            if is_relative:
+                tokens.append(one(WHO, draw))
+            tokens += clause
+        spellings = linker.mentions(entity)
+        is_name = len(spellings) == 1 or draw() >= SPELT_OTHERWISE
+        tokens.append(spellings[0] if is_name else spellings[1 + int(draw() * (len(spellings) - 1))])
+    return (*tokens, *after)
+
+
+@cache
+def _counted(template: Phrase, count: int, total: int, spelt: int) -> tuple[Phrase, str, Phrase]:
+    """What stands before the entities, how these are filled in, and what stands behind."""
+    counted = {"{n}": number_words(count, total, spelt), "{friends}": ("friend" if count == 1 else "friends",)}
+    words = [each for word in template for each in counted.get(word, (word,))]
+    (at,) = (i for i, word in enumerate(words) if word.startswith("{"))
+    return tuple(words[:at]), words[at], tuple(words[at + 1 :])
+
 
 NUM_DRAWS = 20
 """Random numbers of one act."""
@@ -175,15 +392,15 @@ class FriendsBotSession:
         for entity in mentions:
             if entity in numbers:
                 mind.shares[numbers[entity]] *= _LESS
-        mind.asked = mentions if phrases.is_question(event.words) else ()
+        mind.asked = mentions if is_question(event.words) else ()
         mind.asked_by_partner = ()
 
     def _understand(self, mind: _Mind, event: ChatEvent) -> None:
         words = event.words
         mentions = self._mentions(mind, event)
-        if phrases.is_question(words):
+        if is_question(words):
             mind.asked_by_partner = mentions
-        denied = not phrases.NEGATIONS.isdisjoint(words)
+        denied = not NEGATIONS.isdisjoint(words)
         if denied and not mentions:
             mentions = mind.asked
         numbers, masks, columns, shares, weights = mind.numbers, mind.masks, mind.columns, mind.shares, mind.item_weights
@@ -224,7 +441,7 @@ class FriendsBotSession:
             return mind.matched
         draw = iter(mind.uniforms[mind.at : mind.at + NUM_DRAWS]).__next__
         if not mind.greeted and not mind.asked_by_partner:
-            return one(phrases.GREETINGS, draw)
+            return one(GREETINGS, draw)
         if mind.asked_by_partner:
             return self._answer(mind, mind.asked_by_partner[:2], draw)
         most = max(mind.item_weights)
@@ -239,20 +456,162 @@ class FriendsBotSession:
             shares[first] = share
             chosen = (*chosen, entities[second]) if mind.columns[first] != mind.columns[second] else chosen
         if draw() < 0.5:
-            return self._phrase(phrases.ASKS, chosen, 2, mind, draw)
+            return self._phrase(ASKS, chosen, 2, mind, draw)
         found = mind.having(chosen)
         if not found:
             chosen, found = chosen[:1], mind.masks[first]
-        return self._phrase(phrases.INFORMS, chosen, found.bit_count(), mind, draw)
+        return self._phrase(INFORMS, chosen, found.bit_count(), mind, draw)
 
     def _answer(self, mind: _Mind, entities: tuple[Entity, ...], draw: Draw) -> Act:
         """Yes, with the number of friends who have all that was asked for; else no, to an entity that nobody has or to all."""
         if found := mind.having(entities):
-            return self._phrase(phrases.YES, entities, found.bit_count(), mind, draw)
+            return self._phrase(YES, entities, found.bit_count(), mind, draw)
         if draw() < BARE:
-            return one(phrases.BARE_NO, draw)
+            return one(BARE_NO, draw)
         absent = [entity for entity in entities if entity not in mind.numbers]
-        return self._phrase(phrases.NO, tuple(absent[:1]) or entities, 2, mind, draw)
+        return self._phrase(NO, tuple(absent[:1]) or entities, 2, mind, draw)
 
     def _phrase(self, templates: Sequence[Phrase], entities: tuple[Entity, ...], count: int, mind: _Mind, draw: Draw) -> Act:
         return worded(one(templates, draw), entities, count, len(mind.item_weights), mind.spelt, self._linker, draw)
+
+
+_ROWS = 256
+"""Chats that are drawn and played at once."""
+
+
+def draw_scenarios(
+    schema: FriendsSchema, numbers: Iterable[int], seed: int = 0, options: ScenarioOptions | None = None
+) -> list[tuple[FriendsScenario, int]]:
+    """Scenarios and chat seeds of those numbers, as `play_friends` takes them.
+
+    Args:
+        schema: what tables are drawn from.
+        numbers: which; the same number gives the same scenario.
+        seed: master seed, at least 0.
+        options: bounds of scenarios.
+
+    Raises:
+        ConfigError: the schema has too few attributes or values; says which.
+    """
+    options = options or ScenarioOptions()
+    check_schema(schema, options)
+    drawn = Substreams(seed, "friends")
+    return [(random_friends(schema, drawn.at(i), options, f"S_{seed}_{i}"), derive_seed(seed, "friends", i)) for i in numbers]
+
+
+def scripted_chats(schema: FriendsSchema, linker: EntityLinker, numbers: Iterable[int], seed: int = 0) -> list[FriendsChat]:
+    """Chats of those numbers between two scripted players.
+
+    Raises:
+        ConfigError: as `draw_scenarios`.
+    """
+    chosen, bot = iter(numbers), FriendsBot(linker)
+    found: list[FriendsChat] = []
+    with _uncollected():
+        while few := list(islice(chosen, _ROWS)):
+            played = play_friends(draw_scenarios(schema, few, seed), (bot, bot), num_rows=_ROWS)
+            found += [
+                FriendsChat(each.scenario, each.events, each.heard, each.agreed, f"C_{seed}_{i}")
+                for i, each in zip(few, played, strict=True)
+            ]
+    return found
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keeps the garbage collector from looking through all chats again and again; nothing here refers to itself."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not gc.get_freeze_count():
+            # What is young counts as old from here, without a look through it.
+            gc.freeze()
+            gc.unfreeze()
+        if was_enabled:
+            gc.enable()
+
+
+_TOWNS = (
+    *("Ashmere", "Brackwater", "Coldharbour", "Dunwold", "Eastmarch", "Fallowfen", "Greyhithe", "Harrowgate"),
+    *("Ivelstone", "Juniper Vale", "Kelderby", "Larkspur Bay", "Mossford", "Netherby", "Oxmoor", "Pellworth"),
+    *("Quillhaven", "Ravensholm"),
+)
+_SCHOOLS = ("{} College", "University of {}", "{} Institute of Technology")
+_FAMILIES = (
+    *("Abelard", "Bluefinch", "Cindertop", "Dovetail", "Emberline", "Foxglove", "Gullwing", "Hollowell", "Ironquay"),
+    *("Jackdaw", "Kestrel Hill", "Lanternby", "Merrow", "Nightjar", "Orchard Lane", "Pinecrest", "Quayside", "Redstart"),
+)
+_FIRMS = ("{} Foods", "{} Systems", "{} & Sons")
+_NAMES = (
+    *("Alma", "Anselm", "Bettina", "Bram", "Corin", "Dagny", "Delia", "Edgar", "Elspeth", "Fenna", "Florian", "Greta"),
+    *("Gideon", "Hanno", "Helga", "Imke", "Ivo", "Jarla", "Joost", "Katla", "Kester", "Linnea", "Lorcan", "Maeve"),
+    *("Magnus", "Nilda", "Nestor", "Odile", "Osric", "Petra", "Piers", "Quentin", "Ragna", "Rufus", "Saskia", "Silas"),
+    *("Tamsin", "Tobias", "Ulla", "Urban", "Verena", "Viggo", "Wanda", "Wendel", "Xanthe", "Ysolde", "Yorick", "Zelda"),
+)
+_MAJORS = (
+    *("Harbour Engineering", "Bridge Engineering", "Mining Engineering", "Railway Engineering", "Applied Optics"),
+    *("Marine Botany", "Plant Botany", "Tidal Physics", "Plasma Physics", "Medieval Law", "Maritime Law", "Folk Music"),
+    *("Early Music", "Textile Design", "Garden Design", "Stage Design", "Rural Economics", "Labour Economics"),
+    *("Ancient Scripts", "Map Making", "Glaciology", "Volcanology", "Numismatics", "Phonetics", "Rhetoric", "Horology"),
+    *("Viticulture", "Forestry Science"),
+)
+_HOBBIES = (
+    *("Kite building", "Kite racing", "Lake swimming", "Cave diving", "Cave mapping", "Bread baking", "Cheese making"),
+    *("Beekeeping", "Bell ringing", "Basket weaving", "Rug weaving", "Stone skipping", "Stargazing", "Bird ringing"),
+    *("Marbles", "Dominoes", "Backgammon", "Fencing", "Archery", "Curling", "Juggling", "Puppetry", "Calligraphy"),
+    *("Model ships", "Model railways", "Ice skating", "Tree climbing", "Rope climbing", "Mushroom hunting"),
+    *("Fossil hunting", "Postcards", "Crosswords"),
+)
+FRIENDS_SCHEMA = FriendsSchema(
+    (
+        Attribute("Name", "name"),
+        Attribute("School", "school"),
+        Attribute("Major", "major"),
+        Attribute("Company", "company"),
+        Attribute("Hobby", "hobby"),
+        Attribute("Time Preference", "time_pref"),
+        Attribute("Location Preference", "loc_pref"),
+    ),
+    {
+        "name": _NAMES,
+        "school": tuple(kind.format(town) for town, kind in product(_TOWNS, _SCHOOLS)),
+        "major": _MAJORS,
+        "company": tuple(kind.format(family) for family, kind in product(_FAMILIES, _FIRMS)),
+        "hobby": _HOBBIES,
+        "time_pref": ("Morning", "Afternoon", "Evening"),
+        "loc_pref": ("Indoor", "Outdoor"),
+    },
+)
+_PLURALS = ("time_pref", "loc_pref")
+_LEAST_LETTERS = 6
+_JOINTS = {"&", "and", "of"}
+"""Words that stand between others."""
+
+
+def friends_forms(schema: FriendsSchema = FRIENDS_SCHEMA) -> list[Form]:
+    """Spellings of a schema's values, each as often as makes it count anywhere."""
+    entities = {entity: chat_words(entity.value) for entity in schema.entities()}
+    shared = Counter(part for words in entities.values() for part in _parts(words))
+    parts = [(entity, part) for entity, words in entities.items() for part in sorted(_parts(words) - {words})]
+    forms = [(entity, part) for entity, part in parts if shared[part] == 1]
+    forms += [(entity, (f"{words[0]}s",)) for entity, words in entities.items() if entity.type in _PLURALS]
+    forms += [(entity, slip) for entity, words in entities.items() if (slip := _slip(entity, words))]
+    return [form for form in forms for _ in range(NUM_SEEN_OUTSIDE)]
+
+
+def _parts(words: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """The beginnings and ends of several words, the whole included; nobody says "merrow &", nor "of economics"."""
+    found = {part for at in range(1, len(words) + 1) for part in (words[:at], words[-at:])}
+    return {part for part in found if not {part[0], part[-1]} & _JOINTS}
+
+
+def _slip(entity: Entity, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words with two letters exchanged in the middle of the longest one; none where that is short or shows nothing."""
+    longest = max(words, key=len)
+    middle = len(longest) // 2
+    slipped = longest[: middle - 1] + longest[middle] + longest[middle - 1] + longest[middle + 1 :]
+    if entity.type in _PLURALS or len(longest) < _LEAST_LETTERS or slipped == longest:
+        return ()
+    return tuple(slipped if word == longest else word for word in words)

@@ -3,24 +3,176 @@
 Like the bargainers over goods (`envs/negotiation/scripted`), whose styles they share, they are pure functions of what they see:
 a dialogue is replayed from its words, so that one can take over at any point and against anybody. They yield to insistence too:
 that weakness for words is meant, for a model fitted on these dialogues learns it, and an adversary can learn to use it.
+
+A job interview: two sides settle four issues of a job, of each one option, such as 60k, 25 days, Lima, engineer.
+
+Written for Parley, after negotiations with several issues as they are studied (preferences that are opposed on some issues and
+alike on others, so that points can be won together). Each of the thirteen options is an item that is there once; a choice names
+one option of each issue, both sides hold what is chosen, and choices fit when they are the same.
+
+A selection is four tokens, one an issue: `salary=40k` and so on in the order of `OPTIONS`, then the refusals.
+
+The words of the scripted interviews: every phrase that is said, by what it is for, and how utterances are read back.
+
+All phrases were written for Parley. An utterance names options, and may accept, insist or break off; `understand` reads that
+out of anything, sense or nonsense: the last option named of an issue counts.
+
+Slots: `{deal}` is a list of options.
+
+Dialogue acts of a job interview: proposing any of 108 deals, accepting, breaking off, in the scripted sides' phrases.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.play import Utterances
 from parley.envs.core.registry import nearest
-from parley.envs.negotiation.domain import Numbers
+from parley.envs.negotiation.acts import GameActs
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, SPECIALS, THEM, YOU, Numbers, Selections, Vocabulary
 from parley.envs.negotiation.game import SideView
-from parley.envs.negotiation.interview.rules import BEST, ISSUES, OPTIONS, STARTS, deals
-from parley.envs.negotiation.interview.wording import PHRASES, SLOT, HeardOffer, understand, ways_to_name
 from parley.envs.negotiation.scripted.bargainers import STYLES, Style
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, Vocabulary
+
+NAME = "interview"
+ISSUES: dict[str, tuple[str, ...]] = {
+    "salary": ("40k", "50k", "60k", "70k"),
+    "holidays": ("20", "25", "30"),
+    "office": ("lima", "oslo", "perth"),
+    "role": ("analyst", "engineer", "manager"),
+}
+OPTIONS = tuple((issue, option) for issue, options in enumerate(ISSUES.values()) for option in options)
+"""Issue and word of each item."""
+ITEMS = tuple(f"{tuple(ISSUES)[issue]} {option}" for issue, option in OPTIONS)
+OPTION_INDEX = {word: item for item, (_, word) in enumerate(OPTIONS)}
+STARTS = tuple(itertools.accumulate((len(options) for options in ISSUES.values()), initial=0))
+"""The items of issue i are those from `STARTS[i]` up to `STARTS[i + 1]`."""
+WEIGHTS = (6, 4, 3, 2)
+"""Points that the best options are worth, by importance, in scenarios that are drawn."""
+BEST = sum(WEIGHTS)
+
+
+@cache
+def deals() -> np.ndarray:
+    """Every deal (108, 4) int64, in the order of the selections."""
+    of_issues = (range(start, stop) for start, stop in itertools.pairwise(STARTS))
+    return np.array(list(itertools.product(*of_issues)), dtype=np.int64)
+
+
+def describe(selection: int) -> str:
+    """A deal in words, such as "salary 40k, holidays 20, ..."."""
+    return ", ".join(ITEMS[item] for item in deals()[selection].tolist())
+
+
+@cache
+def selections() -> Selections:
+    """What may be chosen in every scenario."""
+    chosen = deals()
+    table = np.concatenate([chosen, np.full((2, len(ISSUES)), len(OPTIONS) + 1)])
+    table[-1] += 1
+    held = np.zeros((len(table), len(OPTIONS)), dtype=np.int64)
+    np.put_along_axis(held[:-2], chosen, 1, axis=1)
+    return Selections(table, held, held, np.arange(len(table)))
+
+
+SLOT = "{deal}"
+PHRASES: dict[str, tuple[str, ...]] = {
+    "greeting": ("hello .", "hi , thanks for coming .", "good morning .", "nice to meet you .", "hi ."),
+    "open": (
+        "i am looking for {deal} .",
+        "i would like {deal} .",
+        "how about {deal} ?",
+        "i had {deal} in mind .",
+        "what do you say to {deal} ?",
+    ),
+    "counter": (
+        "i was hoping for {deal} instead .",
+        "that is not enough , how about {deal} ?",
+        "could we make it {deal} ?",
+        "i would rather have {deal} .",
+        "not quite , what about {deal} ?",
+    ),
+    "concede": (
+        "all right , i can do {deal} .",
+        "to meet you halfway , {deal} .",
+        "okay , then let us try {deal} .",
+        "i could live with {deal} .",
+    ),
+    "insist": (
+        "i must have {deal} .",
+        "i really need {deal} , take it or leave it .",
+        "my offer stays {deal} .",
+        "i insist on {deal} .",
+    ),
+    "accept": (
+        "deal , {deal} .",
+        "agreed : {deal} .",
+        "that works for me , {deal} then .",
+        "good , so {deal} .",
+        "deal .",
+        "agreed , thank you .",
+    ),
+    "part": ("then there is no deal .", "sorry , i will look elsewhere .", "we will not agree , no deal ."),
+}
+ACCEPTING = frozenset(("deal", "agreed", "works"))
+PARTING = frozenset(("no", "elsewhere"))
+FIRM = frozenset(("must", "really", "insist", "stays", "leave"))
+FORMS = {
+    "salary": ("{}", "{}", "{} a year"),
+    "holidays": ("{} days", "{} days", "{} days off"),
+    "office": ("{}", "an office in {}", "the {} office"),
+    "role": ("{}", "{}", "a job as {}"),
+}
+"""Ways to name an option of each issue."""
+
+
+@dataclass(frozen=True)
+class HeardOffer:
+    """What an utterance says.
+
+    Args:
+        named: the item named of each issue; -1 where none is.
+        accepts: whether it accepts.
+        parts: whether it breaks off.
+        firm: whether it insists.
+    """
+
+    named: Numbers
+    accepts: bool
+    parts: bool
+    firm: bool
+
+
+def understand(words: Sequence[str]) -> HeardOffer:
+    """The meaning of an utterance's words."""
+    named = [-1] * len(ISSUES)
+    for word in words:
+        item = OPTION_INDEX.get(word)
+        if item is not None:
+            named[OPTIONS[item][0]] = item
+    said = set(words)
+    parts = not said.isdisjoint(PARTING)
+    return HeardOffer(tuple(named), not parts and not said.isdisjoint(ACCEPTING), parts, not said.isdisjoint(FIRM))
+
+
+def ways_to_name(item: int) -> tuple[str, ...]:
+    """The ways to say an option."""
+    issue, word = OPTIONS[item]
+    return tuple(form.format(word) for form in FORMS[tuple(ISSUES)[issue]])
+
+
+def interview_vocabulary() -> Vocabulary:
+    """Every word that is said, in alphabetical order behind the specials and speaker markers."""
+    named = itertools.chain.from_iterable(ways_to_name(item) for item in range(len(OPTIONS)))
+    phrases = itertools.chain(named, *PHRASES.values(), (", and",))
+    words = {word for phrase in phrases for word in phrase.split() if word != SLOT}
+    return Vocabulary((*SPECIALS, YOU, THEM, *sorted(words)), NAME)
+
 
 SCALE = BEST / 10
 """Points here for one of Deal or No Deal, which styles are written in."""
@@ -252,3 +404,106 @@ def _pick(ways: Sequence[list[str]], rng: np.random.Generator) -> list[str]:
 
 def _known(phrase: str, vocabulary: Vocabulary) -> bool:
     return all(word in vocabulary.index for word in phrase.split() if word != SLOT)
+
+
+NUM_DEALS = len(deals())
+INTERVIEW_ACTS = ("takes the proposal on the table", "breaks off without a deal", "says <selection>")
+"""The acts behind those that propose a deal."""
+ACCEPTS, BREAKS_OFF, ENDS = range(NUM_DEALS, NUM_DEALS + len(INTERVIEW_ACTS))
+_WISHES = 3
+"""How often an option is named until more makes no difference."""
+
+
+class InterviewActs(GameActs):
+    """Proposes deals: of those worth the same to oneself, in the order of the selections.
+
+    Args:
+        vocabulary: of both sides.
+
+    Raises:
+        DataError: it lacks words that acts are said in.
+    """
+
+    num_proposals = NUM_DEALS
+    others = INTERVIEW_ACTS
+    num_features = 6 * len(OPTIONS) + 9 + 2 * NUM_DEALS
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.speaker = Applicant(vocabulary, STYLES["scripted"])
+
+    def begin(self, context: np.ndarray) -> None:
+        self.values = context[1::2]
+        own = self.values[deals()].sum(1)
+        self.order = np.argsort(-own, kind="stable")
+        self.own = own[self.order]
+        self.standing = InterviewStanding()
+
+    def hear(self, mine: bool, said: Sequence[int]) -> None:
+        if list(said) == [SELECTION_ID]:
+            self.standing.i_ended = mine
+        else:
+            self.standing.hear(mine, understand(self.speaker.vocabulary.decode(said)))
+
+    def mask(self) -> np.ndarray:
+        mask = np.ones(NUM_DEALS + len(INTERVIEW_ACTS), dtype=bool)
+        mask[ACCEPTS] = self._offer is not None and self.standing.agreed is None
+        mask[BREAKS_OFF] = not self.standing.parted
+        return mask
+
+    def say(self, action: int, chattiness: float, rng: np.random.Generator) -> list[int]:
+        if action == ENDS:
+            return [SELECTION_ID]
+        kind = {ACCEPTS: "accept", BREAKS_OFF: "part"}.get(action) or self._kind(action)
+        deal = self.proposal(action) if action < NUM_DEALS else self.standing.table or ()
+        return self.speaker.say(kind, deal, chattiness if self.standing.num_turns == 0 else 0.0, rng)
+
+    def selection(self) -> int:
+        deal = self.standing.agreed or self.standing.table
+        return NUM_DEALS if deal is None else int(np.flatnonzero((deals() == deal).all(axis=1))[0])
+
+    def features(self) -> list[float]:
+        standing, offer = self.standing, self._offer
+        places = np.zeros((4, len(OPTIONS)))
+        for row, deal in enumerate((standing.my_last, standing.their_last, standing.table, standing.agreed)):
+            places[row, list(deal or ())] = 1.0
+        wishes = np.minimum(standing.their_wishes, _WISHES) / _WISHES
+        flags = (offer, standing.agreed, standing.my_last, standing.their_last)
+        return [
+            *(self.values / BEST).tolist(),
+            *places.reshape(-1).tolist(),
+            *wishes.tolist(),
+            *(float(flag is not None) for flag in flags),
+            float(standing.parted),
+            min(1.0, standing.num_turns / 10),
+            min(1.0, standing.pressure / 5),
+            0.0 if offer is None else self._worth(offer) / BEST,
+            0.0 if standing.agreed is None else self._worth(standing.agreed) / BEST,
+            *(self.own / BEST).tolist(),
+            *(wishes[deals()].sum(1)[self.order] / len(ISSUES)).tolist(),
+        ]
+
+    def name(self, action: int) -> str:
+        if action >= NUM_DEALS:
+            return INTERVIEW_ACTS[action - NUM_DEALS]
+        settled = describe(int(self.order[action]))
+        return f"proposes {settled}, worth {self.own[action]}"
+
+    def proposal(self, action: int) -> Numbers:
+        """The deal that an action proposes: one item of each issue."""
+        return tuple(deals()[self.order[action]].tolist())
+
+    @property
+    def _offer(self) -> Numbers | None:
+        return None if self.standing.table_is_mine else self.standing.table
+
+    def _kind(self, action: int) -> str:
+        """The kind of phrase that a proposal is made in."""
+        last = self.standing.my_last
+        if last == self.proposal(action):
+            return "insist"
+        if last is not None and self.own[action] < self._worth(last):
+            return "concede"
+        return "open" if self.standing.table is None else "counter"
+
+    def _worth(self, deal: Numbers) -> int:
+        return int(self.values[list(deal)].sum())

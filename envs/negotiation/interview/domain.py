@@ -1,4 +1,7 @@
-"""The job interview as a `Domain`."""
+"""The job interview as a `Domain`.
+
+The embedded corpus of interviews: dialogues of scripted sides, each with a style of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,10 @@ import itertools
 
 import numpy as np
 
-from parley.envs.negotiation.domain import REFUSALS, Domain, Numbers, Selections
+from parley.envs.negotiation.acts import GameActs
+from parley.envs.negotiation.domain import REFUSALS, Domain, Numbers, Scenario, Selections, Vocabulary
 from parley.envs.negotiation.game import Agent
-from parley.envs.negotiation.game_acts import GameActs
-from parley.envs.negotiation.interview.acts import InterviewActs
-from parley.envs.negotiation.interview.bargainers import Applicant
-from parley.envs.negotiation.interview.rules import (
+from parley.envs.negotiation.interview.bargainers import (
     BEST,
     ISSUES,
     ITEMS,
@@ -20,13 +21,20 @@ from parley.envs.negotiation.interview.rules import (
     OPTIONS,
     STARTS,
     WEIGHTS,
+    Applicant,
+    InterviewActs,
     deals,
     describe,
+    interview_vocabulary,
     selections,
 )
-from parley.envs.negotiation.interview.wording import interview_vocabulary
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.scripted.bargainers import corpus_lines
+
+
+def embedded_corpus(num_dialogues: int, seed: int) -> dict[str, list[str]]:
+    """Generates the corpus; arguments, lines and errors as those of `corpus_lines`."""
+    vocabulary = interview_vocabulary()
+    return corpus_lines(num_dialogues, seed, "embedded-interview", vocabulary, lambda styles: Applicant(vocabulary, styles))
 
 
 class Interview(Domain):

@@ -7,11 +7,18 @@ time the other side insists. That weakness for words is meant: a model fitted on
 adversary can learn to use it.
 
 Here: styles, the replayed state and the decision. Reading words is in `listening.py`, finding words in `phrasing.py`.
+
+Dialogue acts of Deal or No Deal: what the scripted bargainers' phrases can say is an act, and their ears read the answer.
+
+Embedded corpora: dialogues of scripted agents in the line format of the published Deal-or-No-Deal files.
+
+It makes every verb work on a fresh machine, offline. Dialogue i depends on the seed and i alone, so that a larger corpus
+begins with the smaller one. Reading corpora is done in `envs/corpora`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,12 +27,21 @@ from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.play import Utterances
 from parley.envs.core.registry import nearest
-from parley.envs.negotiation.dealornodeal.rules import NUM_ITEMS, TOTAL_VALUE, Triple, picks_table, selection_index
-from parley.envs.negotiation.game import Agent, SideView
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.negotiation.acts import GameActs
+from parley.envs.negotiation.dealornodeal_rules import (
+    MAX_SELECTIONS,
+    NUM_ITEMS,
+    TOTAL_VALUE,
+    Triple,
+    picks_table,
+    selection_index,
+    selection_table,
+)
+from parley.envs.negotiation.domain import DISAGREE, SELECTION_ID, Scenario, Vocabulary
+from parley.envs.negotiation.game import Agent, NegotiationGame, SideView, play
 from parley.envs.negotiation.scripted.listening import Meaning
-from parley.envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
-from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import SELECTION_ID, Vocabulary
+from parley.envs.negotiation.scripted.wording import Act, Move, Phrasebook, bargainer_vocabulary
 
 LOWEST_AIM = 1.0
 """Points below which no amount of talk makes a bargainer accept."""
@@ -360,3 +376,213 @@ __all__ = [
     "settle",
     "worth",
 ]
+
+
+NUM_ALLOCATIONS = MAX_SELECTIONS - 2
+OTHER_ACTS = (Act.ACCEPT, Act.ASK, Act.PART, Act.END)
+"""The acts behind those that propose an allocation."""
+
+
+class DivisionActs(GameActs):
+    """Proposes allocations: of those worth the same to oneself, the one first that leaves more pieces to the partner.
+
+    Args:
+        vocabulary: of both sides.
+
+    Raises:
+        DataError: it lacks words that acts are said in.
+    """
+
+    num_proposals = NUM_ALLOCATIONS
+    others = tuple(act.value for act in OTHER_ACTS)
+    num_features = 6 * NUM_ITEMS + 10 + 2 * NUM_ALLOCATIONS
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.phrasebook = Phrasebook(vocabulary)
+
+    def begin(self, context: np.ndarray) -> None:
+        first, second, third = context[::2].tolist()
+        mine = context[1::2].tolist()
+        self.counts, self.values = (first, second, third), (mine[0], mine[1], mine[2])
+        shares = [(int(a), int(b), int(c)) for a, b, c in picks_table(self.counts)[:-2]]
+        self.shares = sorted(shares, key=lambda share: (-worth(share, self.values), sum(share), share))
+        self.talks = Talks(self.counts)
+
+    def hear(self, mine: bool, said: Sequence[int]) -> None:
+        if tuple(said) == (SELECTION_ID,):
+            self.talks.i_ended = mine
+        else:
+            self.talks.hear(mine, self.phrasebook.hear(tuple(said)))
+
+    def mask(self) -> np.ndarray:
+        talks = self.talks
+        mask = np.zeros(NUM_ALLOCATIONS + len(OTHER_ACTS), dtype=bool)
+        mask[: len(self.shares)] = True
+        offered = talks.table is not None and not talks.table_is_mine and talks.agreed is None
+        mask[NUM_ALLOCATIONS:] = [offered, talks.num_turns == 0, not talks.i_parted, True]
+        return mask
+
+    def say(self, action: int, chattiness: float, rng: np.random.Generator) -> list[int]:
+        return self.phrasebook.say(self._move(action), self.counts, chattiness, rng)
+
+    def selection(self) -> int:
+        share = self.talks.agreed or self.talks.table
+        no_agreement = len(selection_table(self.counts)) - 2
+        return no_agreement if share is None else selection_index(self.counts, share)
+
+    def features(self) -> list[float]:
+        talks, most = self.talks, np.array(self.counts, dtype=np.float32)
+
+        def part(share: Triple | None) -> list[float]:
+            return [0.0] * NUM_ITEMS if share is None else (np.array(share) / most).tolist()
+
+        weights = talks.their_weights()
+        shares = np.array(self.shares)
+        own, theirs = np.zeros((2, NUM_ALLOCATIONS))
+        own[: len(shares)] = shares @ np.array(self.values) / TOTAL_VALUE
+        theirs[: len(shares)] = (most - shares) @ weights / max(float(most @ weights), 1e-6)
+        offer = None if talks.table_is_mine else talks.table
+        return [
+            *(most / max(1.0, most.max())).tolist(),
+            *(np.array(self.values) / TOTAL_VALUE).tolist(),
+            *(value for share in (talks.my_last, talks.their_last, talks.table, talks.agreed) for value in part(share)),
+            *(float(flag) for flag in (offer is not None, talks.agreed is not None, talks.i_parted, talks.they_parted)),
+            *(float(flag) for flag in (talks.my_last is not None, talks.their_last is not None)),
+            min(1.0, talks.num_turns / 10),
+            min(1.0, talks.pressure / 5),
+            0.0 if offer is None else worth(offer, self.values) / TOTAL_VALUE,
+            0.0 if talks.agreed is None else worth(talks.agreed, self.values) / TOTAL_VALUE,
+            *own.tolist(),
+            *theirs.tolist(),
+        ]
+
+    def name(self, action: int) -> str:
+        if action >= NUM_ALLOCATIONS:
+            return self.others[action - NUM_ALLOCATIONS]
+        if action >= len(self.shares):
+            return f"proposes allocation {action} of {len(self.shares)}"
+        share = self.shares[action]
+        return f"proposes {share} of {self.counts} for itself, worth {worth(share, self.values)}"
+
+    def _move(self, action: int) -> Move:
+        prize = max(range(NUM_ITEMS), key=lambda item: self.counts[item] * self.values[item])
+        junk = next((item for item in range(NUM_ITEMS) if not self.values[item]), None)
+        talks = self.talks
+        if action >= NUM_ALLOCATIONS:
+            act = OTHER_ACTS[action - NUM_ALLOCATIONS]
+            return Move(act, talks.table if act is Act.ACCEPT else None, prize, junk)
+        share = self.shares[action]
+        if share == talks.my_last:
+            return Move(Act.INSIST, share, prize, junk)
+        if talks.my_last is not None and worth(share, self.values) < worth(talks.my_last, self.values):
+            return Move(Act.CONCEDE, share, prize, junk)
+        return Move(Act.OPEN if talks.table is None else Act.COUNTER, share, prize, junk)
+
+
+NUM_SELFPLAY = 500
+"""Scenarios of the "selfplay" split."""
+SPLITS_OF_TEN = ("train",) * 8 + ("val", "test")
+"""The splits of each ten successive dialogues."""
+_BATCH = 500
+
+
+def embedded_corpus(num_dialogues: int, seed: int) -> dict[str, list[str]]:
+    """Generates the corpus of Deal or No Deal; arguments and errors as those of `corpus_lines`."""
+    phrasebook = Phrasebook(bargainer_vocabulary())
+    return corpus_lines(num_dialogues, seed, "embedded", phrasebook.vocabulary, lambda styles: _Crowd(phrasebook, styles))
+
+
+def corpus_lines(
+    num_dialogues: int, seed: int, name: str, vocabulary: Vocabulary, crowd: Callable[[Sequence[Style]], Agent]
+) -> dict[str, list[str]]:
+    """Generates a corpus of the game that a vocabulary is of.
+
+    Args:
+        num_dialogues: dialogues of all splits together, at least 0; each gives two successive lines, one a side.
+        seed: master seed, at least 0.
+        name: of the streams that scenarios, styles and dialogues are drawn from.
+        vocabulary: of the game.
+        crowd: makes an agent with a style of its own in each dialogue.
+
+    Returns:
+        Lines without line ends under "train", "val" and "test", about 8 : 1 : 1, and under "selfplay": 500 fresh random
+        scenarios, two lines "c0 v0 c1 v1 ..." each.
+
+    Raises:
+        ConfigError: a negative number.
+    """
+    if num_dialogues < 0 or seed < 0:
+        got = f"{num_dialogues} dialogues, seed {seed}"
+        raise ConfigError("the embedded corpus takes no negative numbers", got=got, fix="give numbers of at least 0")
+    lines: dict[str, list[str]] = {"train": [], "val": [], "test": [], "selfplay": []}
+    for start in range(0, num_dialogues, _BATCH):
+        indices = range(start, min(start + _BATCH, num_dialogues))
+        game = _play(indices, seed, name, vocabulary, crowd)
+        for row, i in enumerate(indices):
+            lines[SPLITS_OF_TEN[i % len(SPLITS_OF_TEN)]] += [dialogue_line(game, row, side) for side in (0, 1)]
+    for i in range(NUM_SELFPLAY):
+        scenario = vocabulary.domain.random_scenario(stream(seed, f"{name}-selfplay", i))
+        lines["selfplay"] += [_numbers(scenario, side) for side in (0, 1)]
+    return lines
+
+
+def random_style(rng: np.random.Generator) -> Style:
+    """A bargainer of the crowd that the corpus is drawn from: from soft and brief to hard and talkative."""
+    greed, chattiness, yielding = rng.random(3).tolist()
+    return Style(
+        greed=0.25 + 0.42 * greed,
+        patience=int(rng.integers(2, 6)),
+        chattiness=chattiness,
+        yielding=1.2 * yielding,
+        slip=0.015,
+    )
+
+
+def dialogue_line(game: NegotiationGame, row: int, side: int) -> str:
+    """One side's view of a finished dialogue as a line of the published format."""
+    scenario, words, domain = game.scenarios[row], game.vocabulary.words, game.domain
+    own, others = (int(game.selections[row, who]) for who in (side, 1 - side))
+    fits = scenario.selections.fits[others] == own
+    output = scenario.selections.table[own].tolist() if fits else domain.refusal_tokens(DISAGREE)
+    said = " ".join(words[token] for token in game.tokens[side, row, : game.num_tokens[row]].tolist())
+    chosen = " ".join(domain.tokens[token] for token in output)
+    return (
+        f"<input> {_numbers(scenario, side)} </input> <dialogue> {said} </dialogue> <output> {chosen} </output> "
+        f"<partner_input> {_numbers(scenario, 1 - side)} </partner_input>"
+    )
+
+
+class _Crowd:
+    """A different bargainer in every dialogue.
+
+    Args:
+        phrasebook: their wording.
+        styles: one style per dialogue.
+    """
+
+    name = "crowd"
+
+    def __init__(self, phrasebook: Phrasebook, styles: Sequence[Style]) -> None:
+        self._phrasebook, self._styles = phrasebook, styles
+        self.vocabulary: Vocabulary = phrasebook.vocabulary
+
+    def join(self, view: SideView) -> BargainerSession:
+        return BargainerSession(view, self._phrasebook, self._styles)
+
+
+def _play(
+    indices: range, seed: int, name: str, vocabulary: Vocabulary, crowd: Callable[[Sequence[Style]], Agent]
+) -> NegotiationGame:
+    scenarios: list[Scenario] = []
+    styles: tuple[list[Style], list[Style]] = ([], [])
+    for i in indices:
+        rng = stream(seed, name, i)
+        scenarios.append(vocabulary.domain.random_scenario(rng))
+        for side in (0, 1):
+            styles[side].append(random_style(rng))
+    seeds = [derive_seed(seed, name, i) for i in indices]
+    return play(NegotiationGame(scenarios, seeds, vocabulary), (crowd(styles[0]), crowd(styles[1])))
+
+
+def _numbers(scenario: Scenario, side: int) -> str:
+    return " ".join(map(str, scenario.context(side)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from parley.envs.negotiation.dealornodeal.rules import ITEM_NAMES, NUM_ITEMS, Triple
+from parley.envs.negotiation.dealornodeal_rules import ITEM_NAMES, NUM_ITEMS, Triple
 
 SPEAKER, LISTENER = 0, 1
 UNSAID, ALL = -1, 99

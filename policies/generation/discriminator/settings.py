@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from parley.envs.core.ranges import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
-from parley.policies.core.fitting.settings import FitConfig
+from parley.envs.core.config import AtLeastTwo, Configuration, PositiveInt, ShareBelowOne
+from parley.policies.core.settings import FitConfig
 
 KINDS = {"hierarchical": "an LSTM over the utterances' vectors", "concatenated": "the utterances' vectors side by side"}
 """How a dialogue is read, by the kind of a discriminator."""

@@ -4,28 +4,76 @@ An answer that is neither word is asked about once more; what is no word then is
 warned of. So is an answer that is no reply (cut in thinking, filtered, ...), by its kind. Answers are not fitted: as a
 classifier's, the side of its threshold that errs least on the pairs of a fit is taken, so that a model that is wrong throughout
 is told from one that knows nothing.
+
+What makes judges of a name: registered ones, addresses of models, files of your own.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
-from parley.envs.corpora.pairs.replied import RepliedPair
-from parley.envs.corpora.pairs.written import detokenise
+from parley.envs.core.errors import ConfigError
+from parley.envs.core.storage.copies import fetched_model
+from parley.envs.core.storage.uris import HUGGING_FACE
+from parley.envs.corpora.pairs.compiled import RepliedPair
+from parley.envs.corpora.pairs.turns import detokenise
+from parley.policies.chat.addresses import is_chat_address
+from parley.policies.chat.answers import answers_chats, made_chat_model
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import AnswerKind, Chat, ChatModel, Message
+from parley.policies.chat.request_shape import StrictQuestion, word_of
 from parley.policies.chat.settings import DEFAULT
-from parley.policies.chat.strict import StrictQuestion, word_of
-from parley.policies.generation.judges.classifier import ThresholdJudge
-from parley.policies.generation.judges.judge import Judge, JudgeSettings
-from parley.policies.generation.judges.remembered import Numbers, Remembered
+from parley.policies.generation.judges.judge import Judge, JudgeSettings, Numbers, Remembered, ThresholdJudge, judges
+
+
+def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+    """Finds what makes judges that are to be fitted, each call a new one.
+
+    Args:
+        name: a registered one, or of a form above.
+        settings: what it is made with; one of your own is called without arguments.
+
+    Raises:
+        ConfigError: no judge is called so, or a file of your own makes none.
+        CheckpointError: a folder holds no classifier, or a model is not there.
+    """
+    if is_chat_address(name):
+        return _of_address(name, settings)
+    maker: Any = judges.get(name)
+    if ".py:" not in name:
+        return cast("Callable[[], Judge]", maker(settings))
+    judge = made_chat_model(name, maker)
+    if not isinstance(judge, Judge) and answers_chats(judge):
+        return _asked(name, settings)
+    if not isinstance(judge, Judge) or inspect.isclass(judge):
+        fix = "name a class with the methods fit(pairs, labels, seed) and score(pairs), without arguments; or a chat model"
+        raise ConfigError("this makes no judge", where=name, got=repr(judge), fix=fix)
+    return cast("Callable[[], Judge]", maker)
+
+
+def _of_address(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+    from parley.policies.generation.judges.judge import classifier
+    from parley.policies.ranking.encoders import is_causal
+
+    folder = name.removeprefix(HUGGING_FACE)
+    if name.startswith(HUGGING_FACE) and not is_causal(fetched_model(folder)):
+        return classifier(folder, settings.device)
+    return _asked(name, settings)
+
+
+def _asked(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
+
+    return asked_judge(name, settings)
+
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +90,7 @@ REPAIR = "Answer with one word and nothing else: human or machine."
 _ANSWERS = {"human": 1.0, "machine": -1.0}
 
 
-class AskedSides:
+class PromptedSides:
     """What a chat model says of pairs: 1 for a person, -1 for a machine, 0 where it says neither.
 
     Args:
@@ -82,7 +130,7 @@ def side_of(text: str) -> float | None:
     return None if word is None else _ANSWERS[word]
 
 
-class AskedJudge(ThresholdJudge):
+class PromptedJudge(ThresholdJudge):
     """A threshold of what a chat model says.
 
     Args:
@@ -90,7 +138,7 @@ class AskedJudge(ThresholdJudge):
         numbers: the same, kept.
     """
 
-    def __init__(self, sides: AskedSides, numbers: Numbers) -> None:
+    def __init__(self, sides: PromptedSides, numbers: Numbers) -> None:
         super().__init__(numbers)
         self._sides = sides
 
@@ -117,5 +165,5 @@ def asked_judge(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
     """
     chat = dataclasses.replace(settings.chat, device=settings.device)
     model = load_chat_model(name, chat, answers=Path(settings.answers) if settings.answers else None)
-    sides = AskedSides(model, chat.judge_tokens)
-    return partial(AskedJudge, sides, Remembered(sides))
+    sides = PromptedSides(model, chat.judge_tokens)
+    return partial(PromptedJudge, sides, Remembered(sides))

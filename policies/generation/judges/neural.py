@@ -21,20 +21,16 @@ import torch
 
 from parley.envs.core.seeds import derive_seed, stable_hash
 from parley.envs.core.storage.copies import fetched_model
-from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.compiled import RepliedPair
 from parley.envs.corpora.pairs.turns import EOT
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.policies.core.fitting.fit import Fit
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.generation.discriminator.batches import JudgedReplies, ReplyExamples
-from parley.policies.generation.discriminator.judging import Judgements, judge
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.core.fitting.loop import Fit
+from parley.policies.core.settings import FitConfig
+from parley.policies.generation.discriminator.batches import Discriminator, JudgedReplies, Judgements, ReplyExamples, judge
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes
-from parley.policies.generation.judges.judge import Judge, JudgeSettings
-from parley.policies.generation.judges.linear import LinearJudge, together
-from parley.policies.generation.judges.remembered import Numbers, Remembered, ranked
+from parley.policies.generation.judges.judge import Judge, JudgeSettings, LinearJudge, Numbers, Remembered, ranked, together
 from parley.policies.ranking.rankers import RESPONSE_MODEL, load_ranker
-from parley.policies.seq2seq.backward import load_backward
+from parley.policies.seq2seq.scoring import load_backward
 
 _MOST_WORDS = 25_000
 """Words of a vocabulary, as in the paper."""

@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.policies.core.products import Linear, dense, dense_onto, products_onto, rectified, scaled_products
+from parley.policies.core.layers import Linear, dense, dense_onto, products_onto, rectified, scaled_products
 from parley.policies.ranking.matching.batches import Block, Padded, at, buckets, with_zero
 from parley.policies.ranking.matching.matcher import BARRED, Matcher
 from parley.policies.ranking.matching.settings import DamSizes

@@ -10,12 +10,27 @@ Departures of all three:
     because they share the fast recurrence of `policies/core/gru.py`.
 
 Shapes: as in `batches.py`; D width of an encoding, M different (turn, reply), V views.
+
+Word vectors that a matching model starts from: skip-gram with negative sampling, or a text file of vectors.
+
+Source: Mikolov et al. 2013 (arXiv 1310.4546); Li et al. 2019 train 200 dimensions on the training split. Whoever calls hands in
+sentences of that split alone: vectors fitted on test text would know its words.
+
+    loss of a word w and a word c near it = -log sigmoid(v_w . u_c) - sum over negatives n of log sigmoid(-v_w . u_n)
+
+Departures:
+  * # Released tool: one pair at a time, each with negatives of its own. Ours: some hundred pairs a step, which share their
+    negatives, because products of matrices then do the work. These weigh as much as `negatives` of each pair's own would.
+
+Shapes: V words, E width, B pairs of a batch, S shared negatives.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +38,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from parley.envs.corpora.pairs.vocabulary import PAD_ID, PairVocabulary
+from parley.envs.core.config import Configuration, PositiveFloat, PositiveInt
+from parley.envs.core.errors import DataError
+from parley.envs.core.seeds import stream
+from parley.envs.corpora.pairs.vocabulary import PAD_ID, SPECIALS, PairVocabulary
 from parley.policies.ranking.matching.batches import Block, Reader, at, with_zero
 from parley.policies.ranking.matching.settings import MatcherSizes
 
@@ -151,3 +169,162 @@ class Matcher(nn.Module, ABC):
         """How many parameters it has; vectors that training keeps are counted too."""
         total = sum(value.numel() for value in self.parameters())
         return ParameterCount(total, total - self.embedding.weight.numel())
+
+
+_SHARED, _SENTENCES, _MOST_PAIRS, _MOST_OF_A_WORD = 64, 4096, 512, 20
+_SMOOTHING = 0.75
+"""Negatives are drawn by counts to this power."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipGramConfig(Configuration):
+    """How word vectors are trained."""
+
+    window: PositiveInt = 5
+    """Most words between a word and one near it; the distance of each word is drawn from 1 to this."""
+    negatives: PositiveInt = 5
+    """Drawn words that a pair's loss counts."""
+    subsample: PositiveFloat = 1e-4
+    """Share of the text above which a word is left out more often the more frequent it is."""
+    epochs: PositiveInt = 5
+    """Passes over the text."""
+    learning_rate: PositiveFloat = 0.025
+    """At the start; it falls to nothing on a line."""
+
+
+def skip_gram(
+    sentences: Iterable[Sequence[str]], vocabulary: PairVocabulary, width: int, seed: int, config: SkipGramConfig | None = None
+) -> np.ndarray:
+    """Trains word vectors.
+
+    Args:
+        sentences: words of turns, each once, of the training split.
+        vocabulary: what gets a vector; other words are `<unk>`.
+        width: of the vectors.
+        seed: what decides all draws.
+        config: the recipe.
+
+    Returns:
+        Vectors (V, E) float32 in the order of the vocabulary, of the deviation that word vectors start with; those of words
+        that the sentences lack are random.
+    """
+    config = config or SkipGramConfig()
+    ids = [vocabulary.encode(words) for words in sentences]
+    generator = stream(seed, "skip-gram")
+    vectors, near = np.zeros((2, len(vocabulary), width), dtype=np.float32)
+    vectors[:] = generator.uniform(-0.5, 0.5, size=vectors.shape) / width
+    counts = np.bincount(np.concatenate([np.empty(0, dtype=np.int64), *ids]), minlength=len(vocabulary)).astype(np.float64)
+    if counts.sum():
+        likely = np.cumsum(counts**_SMOOTHING)
+        kept = np.minimum(1, np.sqrt(config.subsample * counts.sum() / np.maximum(counts, 1)))
+        share = float((counts * kept).max() / (counts * kept).sum())
+        # A step adds up what all pairs of a word say: too many of one would throw it about.
+        batch = int(np.clip(_MOST_OF_A_WORD / share / (1 + config.negatives), 8, _MOST_PAIRS))
+        tables = torch.from_numpy(vectors), torch.from_numpy(near)
+        for epoch in range(config.epochs):
+            for read, centres, others in _pairs(ids, kept, config.window, batch, generator):
+                rate = config.learning_rate * (1 - (epoch + read) / config.epochs)
+                drawn = np.searchsorted(likely, generator.random(_SHARED) * likely[-1])
+                pairs = tuple(map(torch.from_numpy, (centres, others, drawn)))
+                _learn(tables, pairs, config.negatives / _SHARED, rate)
+    seen = counts > 0
+    unseen = generator.normal(0, EMBEDDING_DEVIATION, size=vectors.shape).astype(np.float32)
+    if seen.any():
+        vectors *= EMBEDDING_DEVIATION / max(float(vectors[seen].std()), 1e-12)
+    found: np.ndarray = np.where(seen[:, None], vectors, unseen)
+    found[PAD_ID] = 0
+    return found
+
+
+def _learn(tables: tuple[Tensor, Tensor], pairs: tuple[Tensor, ...], weight: float, rate: float) -> None:
+    """One step on pairs, each with the same drawn words; both tables (V, E) change in place."""
+    (words, near), (centres_B, others_B, drawn_S) = tables, pairs
+    word_BE, other_BE, drawn_SE = words[centres_B], near[others_B], near[drawn_S]
+    pull_B1 = (word_BE * other_BE).sum(1, keepdim=True).sigmoid() - 1
+    push_BS = (word_BE @ drawn_SE.t()).sigmoid_() * weight
+    # A word is no negative of itself.
+    push_BS[others_B.unsqueeze(1) == drawn_S] = 0
+    words.index_add_(0, centres_B, pull_B1 * other_BE + push_BS @ drawn_SE, alpha=-rate)
+    near.index_add_(0, others_B, pull_B1 * word_BE, alpha=-rate)
+    near.index_add_(0, drawn_S, push_BS.t() @ word_BE, alpha=-rate)
+
+
+def _pairs(
+    ids: Sequence[np.ndarray], kept: np.ndarray, window: int, batch: int, generator: np.random.Generator
+) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
+    """One pass over sentences in random order: the share read before, words, and words near them."""
+    order = generator.permutation(len(ids))
+    for start in range(0, len(order), _SENTENCES):
+        some = [ids[index] for index in order[start : start + _SENTENCES]]
+        words, owner = np.concatenate(some), np.repeat(np.arange(len(some)), [len(each) for each in some])
+        chosen = generator.random(len(words)) < kept[words]
+        words, owner = words[chosen], owner[chosen]
+        reach = generator.integers(1, window + 1, size=len(words))
+        parts = []
+        for distance in range(1, window + 1):
+            left = np.flatnonzero(owner[distance:] == owner[:-distance])
+            for here, there in ((left, left + distance), (left + distance, left)):
+                near = reach[here] >= distance
+                parts.append(np.stack([words[here[near]], words[there[near]]]))
+        pairs = np.concatenate(parts, axis=1)
+        pairs = pairs[:, generator.permutation(pairs.shape[1])]
+        for first in range(0, pairs.shape[1], batch):
+            yield start / len(order), pairs[0, first : first + batch], pairs[1, first : first + batch]
+
+
+class ReadVectors(NamedTuple):
+    """Vectors of a file."""
+
+    vectors_VE: np.ndarray
+    """(V, E) float32; of words that the file lacks random ones of the same deviation."""
+    num_found: int
+    """Words of the vocabulary that the file has, specials not counted."""
+
+
+def read_vectors(path: Path, vocabulary: PairVocabulary, width: int, seed: int) -> ReadVectors:
+    """Reads vectors from a text file: a word and its numbers a line, separated by blanks; a first line of two counts may stand.
+
+    Args:
+        path: of the file, UTF-8.
+        vocabulary: what gets a vector.
+        width: that the model has.
+        seed: draws the vectors of words that the file lacks.
+
+    Raises:
+        DataError: the file is missing, is not UTF-8, or a line has another number of numbers or something that is none.
+    """
+    found: dict[int, np.ndarray] = {}
+    known = vocabulary.index
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                word, *values = line.rstrip().split(" ")
+                if number == 1 and len(values) == 1 and width != 1:
+                    continue
+                if len(values) != width:
+                    got, fix = f"{len(values)} numbers", f"name vectors of {width} numbers, or set embed to theirs"
+                    raise DataError("a vector has another width", where=f"{path}:{number}", got=got, fix=fix)
+                if word in known:
+                    found[known[word]] = _numbers(values, f"{path}:{number}")
+    except OSError as error:
+        fix = "name a text file of word vectors"
+        raise DataError("the word vectors cannot be read", where=path, got=str(error), fix=fix) from None
+    except UnicodeDecodeError as error:
+        raise DataError("the word vectors are no UTF-8 text", where=path, got=str(error), fix="convert the file") from None
+    deviation = float(np.std(list(found.values()))) if found else EMBEDDING_DEVIATION
+    vectors = stream(seed, "vectors").normal(0, deviation, size=(len(vocabulary), width)).astype(np.float32)
+    for index, values_E in found.items():
+        vectors[index] = values_E
+    vectors[PAD_ID] = 0
+    return ReadVectors(vectors, sum(index >= len(SPECIALS) for index in found))
+
+
+def _numbers(values: Sequence[str], where: str) -> np.ndarray:
+    try:
+        found = np.array(values, dtype=np.float32)
+    except ValueError:
+        found = np.full(1, np.nan, dtype=np.float32)
+    if not np.isfinite(found).all():
+        got = " ".join(values)[:80]
+        raise DataError("a vector holds something that is no number", where=where, got=got, fix="mend the line")
+    return found

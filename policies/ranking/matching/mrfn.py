@@ -32,10 +32,9 @@ from torch import Tensor, nn
 
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.policies.core.gru import GRU
-from parley.policies.core.products import Linear
-from parley.policies.ranking.matching.batches import Block, Padded, at, buckets, with_zero
+from parley.policies.core.layers import Linear
+from parley.policies.ranking.matching.batches import Block, Padded, Sequences, at, buckets, with_zero
 from parley.policies.ranking.matching.matcher import BARRED, Matcher
-from parley.policies.ranking.matching.sequences import Sequences
 from parley.policies.ranking.matching.settings import MrfnSizes
 
 LETTERS_WINDOW = 5

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from parley.envs.core.config import check
-from parley.envs.core.ranges import (
+from parley.envs.core.config import (
     AtLeastTwo,
     Configuration,
     NonNegativeFloat,
@@ -20,6 +19,7 @@ from parley.envs.core.ranges import (
     PositiveInt,
     PositiveShare,
     ShareBelowOne,
+    check,
 )
 
 Padding = Literal["masked", "released"]

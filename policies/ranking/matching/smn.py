@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.policies.core.gru import GRU
-from parley.policies.core.products import Linear, dense
+from parley.policies.core.layers import Linear, dense
 from parley.policies.ranking.matching.batches import Block, Padded, at, buckets
 from parley.policies.ranking.matching.matcher import Matcher
 from parley.policies.ranking.matching.settings import SmnSizes

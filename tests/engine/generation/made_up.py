@@ -6,18 +6,16 @@ from typing import NamedTuple
 
 import torch
 
-from parley.engine.generation.rewards.replies import ReplyActions, reply_actions
+from parley.engine.generation.rewards.rewards import ReplyActions, reply_actions
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID, SPECIALS, PairVocabulary
-from parley.policies.core.fitting.predictor import Predictor
-from parley.policies.generation.discriminator.batches import context_batch
-from parley.policies.generation.discriminator.model import Discriminator
-from parley.policies.generation.discriminator.reader import ContextMemory
+from parley.policies.core.fitting.batches import Predictor
+from parley.policies.generation.discriminator.batches import ContextMemory, Discriminator, context_batch
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes
 from parley.policies.seq2seq.decoding import read, sample
 from parley.policies.seq2seq.model import Memory, Seq2Seq
+from parley.policies.seq2seq.scoring import build_seq2seq
 from parley.policies.seq2seq.settings import Seq2SeqSizes
-from parley.policies.seq2seq.stacked import build_seq2seq
 
 
 class Pair(NamedTuple):

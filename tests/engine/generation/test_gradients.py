@@ -19,17 +19,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.engine.generation.rewards.baselines import RunningMean, baseline_values, critic_loss
-from parley.engine.generation.rewards.losses import action_batch, action_nll, forcing_loss, forcing_rewards, policy_loss
-from parley.engine.generation.rewards.replies import ReplyActions, reply_actions
-from parley.engine.generation.rewards.rewards import reply_rewards, rewards
-from parley.engine.generation.rewards.settings import Baseline, RewardSettings
+from parley.engine.generation.rewards.rewards import (
+    ReplyActions,
+    RunningMean,
+    action_batch,
+    action_nll,
+    baseline_values,
+    critic_loss,
+    forcing_loss,
+    forcing_rewards,
+    policy_loss,
+    reply_actions,
+    reply_rewards,
+    rewards,
+)
+from parley.engine.generation.settings import Baseline, RewardSettings
 from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, UNK_ID
-from parley.policies.core.fitting.fit import Fit
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.seq2seq.batches import PairExamples
+from parley.policies.core.fitting.loop import Fit
+from parley.policies.core.settings import FitConfig
 from parley.policies.seq2seq.decoding import sample
+from parley.policies.seq2seq.model import PairExamples
 from tests.engine.generation.made_up import Pair, Said, heard, pair
 from tests.policies.seq2seq.made_up import seq2seq, split
 

@@ -16,9 +16,9 @@ from parley.engine.negotiation.attacks.candidates import ExchangeBatch, Found
 from parley.engine.negotiation.attacks.settings import AttackKind, SearchConfig
 from parley.envs.core.play import play_sessions
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.dealornodeal_rules import random_scenario
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID
 from parley.envs.negotiation.game import NegotiationGame, Rules
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation.speakers import leaning
 from tests.policies.negotiator.made_up import TINY, VOCABULARY

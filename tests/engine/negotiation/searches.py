@@ -13,9 +13,8 @@ from parley.engine.negotiation.attacks import replacement
 from parley.engine.negotiation.attacks.replacement import ExchangeBatch
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.core.seeds import stream
-from parley.envs.negotiation.dealornodeal.rules import complement, random_scenario, selection_table
-from parley.envs.negotiation.scenario import points
-from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID
+from parley.envs.negotiation.dealornodeal_rules import complement, random_scenario, selection_table
+from parley.envs.negotiation.domain import EOS_ID, PAD_ID, SELECTION_ID, points
 from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.policies.negotiator.made_up import VOCABULARY, WORDS, negotiator
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.settings import NegotiatorSizes
 

@@ -11,7 +11,7 @@ from parley.engine.negotiation.attacks.adversary import AttackLog, Attempt
 from parley.engine.negotiation.attacks.candidates import Found, ReplacementStep
 from parley.engine.negotiation.attacks.settings import AttackKind
 from parley.envs.core.play import Utterances
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID
 from tests.engine.negotiation.adversaries import (
     BRIEF,
     COMBINED,

@@ -10,17 +10,15 @@ import pytest
 from parley.engine.negotiation.attacks.candidates import Candidates
 from parley.engine.negotiation.attacks.replacement import preemptive, reactive
 from parley.engine.negotiation.attacks.settings import SearchConfig
-from parley.engine.negotiation.defences import DefendedAgent, HeardView, PerplexityFilter, admissible
+from parley.engine.negotiation.defences import DefendedAgent, FilteredView, PerplexityFilter, admissible
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Utterances, play_sessions
-from parley.envs.negotiation.dealornodeal.rules import selection_index
+from parley.envs.negotiation.dealornodeal_rules import selection_index
 from parley.envs.negotiation.demands import Demand, last_demand
-from parley.envs.negotiation.domain import domain_of
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, UNK_ID, Scenario, Vocabulary, domain_of
 from parley.envs.negotiation.game import NegotiationGame, Rules, SideView
-from parley.envs.negotiation.scenario import Scenario
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
-from parley.policies.negotiator.scoring import token_nll
+from parley.policies.negotiator.model import token_nll
 from tests.engine.negotiation.adversaries import TARGET as SPEAKER
 from tests.engine.negotiation.searches import TARGET, states
 from tests.engine.negotiation.speakers import leaning
@@ -81,7 +79,7 @@ def test_a_stopped_sentence_is_one_unknown_word_to_the_target() -> None:
     assert target.heard[-1] == [
         (False, "i take the hats"), (True, "i want the book"), (False, "<unk>"), (True, "deal"), (False, "deal"),
     ]  # fmt: skip
-    view = HeardView(game.view(1), Dislikes("balls"))
+    view = FilteredView(game.view(1), Dislikes("balls"))
     view.listen(np.array([0]))
     assert view.stopped == [[2]]
     ids = view.tokens[0, : view.num_tokens[0]].tolist()

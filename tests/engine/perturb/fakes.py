@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from parley.engine.perturb.lexicon.ngrams import NGrams
-from parley.engine.perturb.resources import ENOUGH
+from parley.engine.perturb.catalogue import ENOUGH
+from parley.engine.perturb.lexicon.tagger import NGrams
 
 _TAGS = {
     "tried": "VBD",

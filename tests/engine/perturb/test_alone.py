@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.strategies.commands import held_in_one, in_commands
-from parley.engine.perturb.strategies.flat import FlatContexts
 from parley.engine.perturb.strategies.noise import CharacterNoise
 from parley.engine.perturb.strategies.stopwords import StopwordDropout
 from parley.engine.perturb.strategies.swap import RandomSwap
-from parley.engine.perturb.strategy import Strategy
+from parley.engine.perturb.strategies.texts import FlatContexts
+from parley.engine.perturb.strategy import PerturbSettings, Strategy
 from parley.envs.corpora.pairs.turns import Turns, Utterance
 
 WORDS = ["no", "not", "do", "n't", "can", "without", "'s", "disk", "the", "big", "new", "i", "old", "runs", "a", "few", "of"]

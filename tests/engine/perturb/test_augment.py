@@ -7,9 +7,10 @@ from unicodedata import normalize
 
 import pytest
 
-from parley.engine.perturb import augment, perturb_text, perturb_texts
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb import catalogue as augment
+from parley.engine.perturb import perturb_text, perturb_texts
 from parley.engine.perturb.strategies.swap import RandomSwap
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import parse_turns
 

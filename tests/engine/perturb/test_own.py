@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.perturb.augment import perturb_texts
-from parley.engine.perturb.catalogue import build
+from parley.engine.perturb.catalogue import Resources, build, perturb_texts
 from parley.engine.perturb.replies.catalogue import build_rules
-from parley.engine.perturb.replies.resources import RuleResources
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.replies.shapes import RuleResources
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import ConfigError
 
 MINE = """

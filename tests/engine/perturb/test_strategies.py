@@ -14,10 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.perturb.catalogue import ADDED, ENTITY, GROUPS, SHOULD_CHANGE, SHOULD_NOT_CHANGE, build, names, strategies
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.perturb.strategy import Expectation, Strategy
+from parley.engine.perturb.catalogue import (
+    ADDED,
+    ENTITY,
+    GROUPS,
+    SHOULD_CHANGE,
+    SHOULD_NOT_CHANGE,
+    Resources,
+    build,
+    names,
+    strategies,
+)
+from parley.engine.perturb.strategy import Expectation, PerturbSettings, Strategy
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import Turns, parse_turns
 from tests.engine.perturb.fakes import WORDS

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from parley.engine.perturb.replies.settings import SynonymChoice
-from parley.engine.perturb.strategies.flat import FlatContexts
+from parley.engine.perturb.strategies.texts import FlatContexts
 from parley.engine.ranking.attacks.attack import RankAttack
-from parley.engine.ranking.attacks.constraints import Constraint
+from parley.engine.ranking.attacks.cases import Constraint
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind, Context
 from parley.policies.ranking.ranker import Pair

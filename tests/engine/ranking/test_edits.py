@@ -11,20 +11,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.perturb.lexicon.ngrams import NGrams
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.lexicon.tagger import NGrams
 from parley.engine.perturb.replies.catalogue import build_rules
-from parley.engine.perturb.replies.resources import RuleResources
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.ranking.attacks.attack import RankAttack
-from parley.engine.ranking.attacks.case import Case
+from parley.engine.perturb.replies.shapes import RuleResources
+from parley.engine.perturb.strategy import PerturbSettings
+from parley.engine.ranking.attacks.attack import Asked, FixedRule, RankAttack, Steps
+from parley.engine.ranking.attacks.cases import (
+    BY_NAME,
+    NEW,
+    Case,
+    CloseInMeaning,
+    Constraint,
+    Draft,
+    Fluent,
+    KeptTags,
+    KnownWords,
+    MeanVectors,
+)
 from parley.engine.ranking.attacks.catalogue import compose_attack, rank_attacks
-from parley.engine.ranking.attacks.constraints import CloseInMeaning, Constraint, Fluent, KeptTags, KnownWords, MeanVectors
-from parley.engine.ranking.attacks.drafts import NEW, Draft
 from parley.engine.ranking.attacks.goals import RankGoal
-from parley.engine.ranking.attacks.methods import Asked, FixedRule, Steps
-from parley.engine.ranking.attacks.moves import BY_NAME
 from parley.engine.ranking.attacks.settings import AttackSettings
 from parley.envs.core.errors import ConfigError, OutOfRangeError
 from parley.envs.corpora.pairs.turns import Utterance
@@ -272,7 +279,7 @@ def test_settings_out_of_range_are_named(settings: dict[str, Any]) -> None:
 
 
 OWN = """
-from parley.engine.ranking.attacks.methods import Asked
+from parley.engine.ranking.attacks.attack import Asked
 
 class First:
     def steps(self, case):

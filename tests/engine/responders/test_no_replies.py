@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.collect import report_from_run
-from parley.engine.core.runs.layout import SUMMARY
-from parley.engine.core.stats.answers import NO_REPLY, NO_REPLY_KINDS
+from parley.engine.core.page.page import report_from_run
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.stats.statistics import NO_REPLY, NO_REPLY_KINDS
 from parley.engine.core.verbs.job import Silent
 from parley.engine.responders.reply import HUMAN_FILE, MACHINE_FILE, REPLY, ReplyConfig
-from parley.envs.corpora.pairs.replied import read_replied
+from parley.envs.corpora.pairs.compiled import read_replied
 from parley.policies.chat.settings import MAX_REPLY_TOKENS, ChatReplying
 from parley.policies.core.responder import replies_of
 from parley.policies.core.responders import load_responder

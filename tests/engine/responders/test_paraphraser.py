@@ -8,18 +8,17 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import REWRITING, TEXT
+from parley.engine.core.stats.known import REWRITING, TEXT
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.strategies.generative import build
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.responders import paraphraser
 from parley.engine.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.corpora.pairs.paraphrases import helpdesk_paraphrases
+from parley.envs.corpora.pairs.corpora import helpdesk_paraphrases
 from parley.envs.corpora.pairs.turns import parse_turns
-from parley.policies.paraphraser.checkpoints import load_pointer_generator
-from parley.policies.paraphraser.decoding import paraphrases
+from parley.policies.paraphraser.model import load_pointer_generator, paraphrases
 from parley.policies.paraphraser.settings import BeamConfig, PointerFitConfig, PointerSizes
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt
 

@@ -8,19 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from parley.engine.core.runs.layout import SUMMARY
-from parley.engine.core.stats.replies import REPLIES, distinct, reply_metrics
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.stats.statistics import REPLIES, distinct, reply_metrics
 from parley.engine.core.verbs.job import Silent
 from parley.engine.responders.reply import HUMAN_FILE, MACHINE_FILE, NEXT_FILE, REPLY, ReplyConfig, tabbed_line
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
-from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.compiled import RepliedPair, load_pairs, parse_replied
 from parley.envs.corpora.pairs.contexts import examples, with_eot
-from parley.envs.corpora.pairs.replied import RepliedPair, parse_replied
 from parley.envs.corpora.pairs.turns import format_turns, parse_turns, turn_words
-from parley.policies.core.decoders import DecoderSettings
+from parley.policies.core.responder import DecoderSettings
 from parley.policies.core.responders import load_responder
-from parley.policies.seq2seq.checkpoints import save_model
 from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.scoring import save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.core.verbs.made_up import Notes, rows
 

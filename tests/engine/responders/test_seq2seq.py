@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import PREDICTION, READING, TEXT
+from parley.engine.core.stats.known import PREDICTION, READING, TEXT
 from parley.engine.core.verbs.job import Silent
 from parley.engine.generation.verbs.minmax import MINMAX_REPLIES
 from parley.engine.responders import seq2seq
@@ -23,23 +23,22 @@ from parley.envs.corpora.pairs.compiled import Ragged, load_pairs
 from parley.envs.corpora.pairs.contexts import examples
 from parley.envs.corpora.pairs.turns import context_words, turn_words
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.core.fitting.settings import FitConfig
+from parley.policies.core.fitting.batches import evaluate
 from parley.policies.core.responders import load_responder
-from parley.policies.seq2seq.backward import load_backward
-from parley.policies.seq2seq.batches import PairExamples, SentenceExamples
-from parley.policies.seq2seq.checkpoints import (
+from parley.policies.core.settings import FitConfig
+from parley.policies.seq2seq.decoding import Seq2SeqResponder, greedy
+from parley.policies.seq2seq.model import PairExamples, SentenceExamples
+from parley.policies.seq2seq.scoring import (
     LANGUAGE_MODEL,
     SEQ2SEQ,
+    build_seq2seq,
+    load_backward,
     load_language_model,
     load_seq2seq,
     save_model,
     threshold,
 )
-from parley.policies.seq2seq.decoding import greedy
-from parley.policies.seq2seq.responder import Seq2SeqResponder
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
-from parley.policies.seq2seq.stacked import build_seq2seq
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, kill_at
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=3, decay_epochs=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parley.engine.core.stats.training import TEXT
+from parley.engine.core.stats.known import TEXT
 from parley.engine.core.verbs.job import Job, Silent
 from parley.engine.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from parley.engine.responders.vhred import TRAIN_VHRED, TrainVhredConfig
@@ -18,12 +18,11 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.contexts import examples
 from parley.envs.corpora.pairs.vocabulary import UNK, PairVocabulary
-from parley.policies.core.decoders import DecoderSettings
-from parley.policies.core.fitting.evaluation import evaluate, text_sizes
-from parley.policies.core.fitting.settings import FitConfig
+from parley.policies.core.fitting.batches import evaluate, text_sizes
+from parley.policies.core.responder import DecoderSettings
 from parley.policies.core.responders import load_responder
-from parley.policies.seq2seq.checkpoints import load_language_model
-from parley.policies.seq2seq.scoring import WordScores
+from parley.policies.core.settings import FitConfig
+from parley.policies.seq2seq.scoring import WordScores, load_language_model
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 from parley.policies.vhred.settings import VhredSizes
 from tests.engine.core.verbs.made_up import Notes
@@ -111,7 +110,7 @@ def test_a_language_model_scores_words(runs: dict[str, Path]) -> None:
 def test_searches_and_generators_refuse_pieces_before_anything_loads(
     runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parley.policies.seq2seq.checkpoints.load_seq2seq", None)
+    monkeypatch.setattr("parley.policies.seq2seq.scoring.load_seq2seq", None)
     for lm in ("", str(runs["lm"])):
         with pytest.raises(ConfigError, match="--model needs a model that reads words") as error:
             open_models(TriggerConfig(model=str(runs["seq2seq"]), lm=lm))

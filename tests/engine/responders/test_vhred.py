@@ -14,8 +14,8 @@ from parley.engine.core.verbs.job import Silent
 from parley.engine.responders.vhred import TRAIN_VHRED, TrainVhredConfig
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.vhred.checkpoints import load_model
+from parley.policies.core.settings import FitConfig
+from parley.policies.vhred.decoding import load_model
 from parley.policies.vhred.settings import VhredSizes
 from tests.engine.core.verbs.made_up import Notes
 

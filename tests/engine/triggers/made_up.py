@@ -22,7 +22,7 @@ from parley.engine.triggers.methods.method import Method, WordMethod
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.scorers.scorer import PlainScorer, Scorer
-from parley.engine.triggers.search.batch import Outcome, Stepwise, Task
+from parley.engine.triggers.search.batch import Outcome, Stepper, Task
 from parley.engine.triggers.search.batch_finder import BatchFinder
 from parley.engine.triggers.search.side_by_side import run_searches
 
@@ -135,7 +135,7 @@ def tasks(restarts: int, seed: int = 3) -> list[Task]:
 
 
 def searched(
-    method: Method | Stepwise[Any],
+    method: Method | Stepper[Any],
     todo: Iterable[Task],
     size: int,
     on_step: Callable[[int], None] | None = None,

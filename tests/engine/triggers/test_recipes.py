@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from parley.engine.triggers.methods.arca import Arca
-from parley.engine.triggers.methods.autoprompt import AutoPrompt
-from parley.engine.triggers.methods.beast import Beast
+from parley.engine.triggers.methods.beam import Beast
+from parley.engine.triggers.methods.hotflip import AutoPrompt
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.pez import Pez
 from parley.engine.triggers.methods.settings import PezSettings, SearchSettings, arca, autoprompt, beast, pez

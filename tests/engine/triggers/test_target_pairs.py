@@ -11,8 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from parley.engine.triggers.success import Success, SuccessSettings
-from parley.engine.triggers.target_pairs import has_prompts, read_pairs
-from parley.engine.triggers.targets import Skipped
+from parley.engine.triggers.targets import Skipped, has_prompts, read_pairs
 from parley.envs.core.errors import ConfigError, DataError
 from parley.policies.chat.model import Answer
 from parley.policies.chat.verdicts import ReplyVerdict

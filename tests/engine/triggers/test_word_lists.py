@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from parley.engine.triggers.targets import prototypes
-from parley.engine.triggers.word_lists import MAL, NORM, RANDOM, REV, Find, WordLists, tally, word_lists
+from parley.engine.triggers.victims import MAL, NORM, RANDOM, REV, Find, WordLists, tally, word_lists
 
 CORPUS = ["on", "no", "star", "level", "you", "are", "on"]
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from parley.envs.core import own_code
+from parley.envs.core import registry as own_code
 from parley.envs.core.errors import ConfigError, ModelError
-from parley.envs.core.own_code import MAX_HANGS, TimedCalls, own_start
-from parley.envs.core.registry import Registry
+from parley.envs.core.registry import MAX_HANGS, Registry, TimedCalls, own_start
 
 
 def test_an_exit_of_the_code_is_an_error_of_its_file() -> None:

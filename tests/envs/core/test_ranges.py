@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from parley.envs.core.errors import OutOfRangeError
-from parley.envs.core.ranges import (
+from parley.envs.core.config import (
     AtLeastTwo,
     Configuration,
     NonNegativeFloat,
@@ -21,6 +20,7 @@ from parley.envs.core.ranges import (
     Share,
     ShareBelowOne,
 )
+from parley.envs.core.errors import OutOfRangeError
 
 MOST = 10_000_000
 

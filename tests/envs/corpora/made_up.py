@@ -7,8 +7,8 @@ from pathlib import Path
 from parley.envs.core.seeds import stream
 from parley.envs.negotiation.corpora.catalogue import FileCorpus
 from parley.envs.negotiation.corpora.dealornodeal import DialogueRecord, Turn, format_line
-from parley.envs.negotiation.dealornodeal.rules import DISAGREE_ID, random_scenario, selection_table
-from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.dealornodeal_rules import DISAGREE_ID, random_scenario, selection_table
+from parley.envs.negotiation.domain import Scenario
 
 SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))
 LINE = (

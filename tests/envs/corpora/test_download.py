@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import DataError
-from parley.envs.corpora.download import DownloadError, download, replacing
+from parley.envs.corpora.arrow import DownloadError, download, replacing
 
 
 def accept(_: Path) -> str:

@@ -12,14 +12,14 @@ import pytest
 from pyarrow import parquet
 
 from parley.envs.core.errors import ConfigError, DataError
+from parley.envs.corpora.arrow import UnwholeCorpusError
 from parley.envs.corpora.own_files import EVEN_SHARES, own_file
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.corpora import find_pairs
-from parley.envs.corpora.pairs.text import PairText, split_of
-from parley.envs.corpora.root import UnwholeCorpusError
+from parley.envs.corpora.pairs.tokens import PairText, split_of
 from parley.envs.ranking.compiled import load_candidates
 from parley.envs.ranking.corpora import find_candidates
-from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.groups import CandidateOptions
 from parley.envs.ranking.sources import FileCandidates, PairCandidates
 
 ROWS = [("how do i log in ?", "type your name"), ("can i leave ?", "yes , you can"), ("who are you ?", "a bot")]

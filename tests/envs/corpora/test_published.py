@@ -9,14 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parley.engine.responders.corpora.data import CorpusInfo, check_corpus, describe_corpus, get_corpus
-from parley.envs.corpora.lines import read_lines
-from parley.envs.corpora.root import data_root
-from parley.envs.corpora.sources import SPLITS
-from parley.envs.negotiation.corpora.catalogue import corpora
-from parley.envs.negotiation.corpora.compiled import Corpus, load_corpus
+from parley.engine.responders.corpora import CorpusInfo, check_corpus, describe_corpus, get_corpus
+from parley.envs.corpora.arrow import data_root
+from parley.envs.corpora.lines import SPLITS, read_lines
+from parley.envs.negotiation.corpora.catalogue import Corpus, corpora, load_corpus
 from parley.envs.negotiation.corpora.dealornodeal import format_line, parse_lines
-from parley.envs.negotiation.dealornodeal.rules import selection_table
+from parley.envs.negotiation.dealornodeal_rules import selection_table
 
 DATA = os.environ.get("PARLEY_DATA")
 pytestmark = pytest.mark.data

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import DataError
-from parley.envs.corpora.root import cache_root, data_root, missing_files, read_file, require_files
+from parley.envs.corpora.arrow import cache_root, data_root, missing_files, read_file, require_files
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs
 from parley.envs.corpora.pairs.contexts import examples, with_eot
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.envs.generation.pairs import pairs_in_words
+from parley.envs.generation.game import pairs_in_words
 
 LINES = {
     "train": ["hello\tgood morning", "who is rare ?\tit is me", "it is me\tthen come in"],

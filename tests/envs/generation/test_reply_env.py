@@ -11,12 +11,11 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.core.verbs.conformance import check_part
+from parley.engine.core.verbs.api import check_part
 from parley.envs.core.errors import ConfigError, JudgeError, ScenarioError
 from parley.envs.corpora.pairs.turns import Turn
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from parley.envs.generation.game import MACHINE, PERSON, ReplyGame
-from parley.envs.generation.judge import RecordedOverlap
+from parley.envs.generation.game import MACHINE, PERSON, RecordedOverlap, ReplyGame
 from parley.envs.generation.reply_env import ReplyEnv, reply_action, words_of
 from tests.envs.generation.made_up import EXAMPLES, RULES, Asks
 

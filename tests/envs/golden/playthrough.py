@@ -15,16 +15,15 @@ import gymnasium
 import numpy as np
 
 from parley.envs.generation.reply_env import reply_action, words_of
+from parley.envs.mutual_friends.env import ChatTask
 from parley.envs.mutual_friends.game import FriendsRules
 from parley.envs.mutual_friends.linker import EntityLinker
 from parley.envs.mutual_friends.scenario import ScenarioOptions
-from parley.envs.mutual_friends.task import ChatTask
-from parley.envs.negotiation.dealornodeal.rules import complement, selection_index
+from parley.envs.negotiation.dealornodeal_rules import complement, selection_index
+from parley.envs.negotiation.domain import Scenario
 from parley.envs.negotiation.env import choose_action, speak_action
 from parley.envs.negotiation.game import SPEAK, Rules
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.ranking.edit_game import EditRules
-from parley.envs.ranking.goals import RankGoal
+from parley.envs.ranking.edit_game import EditRules, RankGoal
 from tests.envs.generation.made_up import EXAMPLES, Asks
 from tests.envs.generation.made_up import RULES as OF_REPLIES
 from tests.envs.mutual_friends.made_up import SCENARIO as FRIENDLY

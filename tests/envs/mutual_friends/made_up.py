@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from parley.envs.mutual_friends.events import ChatEvent
-from parley.envs.mutual_friends.game import Act, FriendsView
-from parley.envs.mutual_friends.scenario import FriendsScenario
-from parley.envs.mutual_friends.schema import Attribute, FriendsSchema
+from parley.envs.mutual_friends.game import Act, ChatEvent, FriendsView
+from parley.envs.mutual_friends.scenario import Attribute, FriendsScenario, FriendsSchema
 
 NAME, TOWN, HOBBY = Attribute("Name", "name"), Attribute("Town", "town"), Attribute("Hobby", "hobby")
 SCHEMA = FriendsSchema(

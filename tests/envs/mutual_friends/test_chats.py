@@ -11,11 +11,10 @@ import pytest
 
 from parley.envs.core.errors import DataError
 from parley.envs.core.seeds import stream
-from parley.envs.mutual_friends.chats import read_chats, write_chats
-from parley.envs.mutual_friends.events import ChatEvent, Mention
+from parley.envs.mutual_friends.compiled import read_chats, write_chats
+from parley.envs.mutual_friends.game import ChatEvent, Mention
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.scenario import ScenarioOptions, random_friends
-from parley.envs.mutual_friends.schema import Entity
+from parley.envs.mutual_friends.scenario import Entity, ScenarioOptions, random_friends
 from tests.envs.mutual_friends.made_up import SCHEMA
 
 LINKER = EntityLinker(SCHEMA, [(Entity("rock climbing", "hobby"), ("climbing",))] * 3)

@@ -10,14 +10,19 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.mutual_friends.chats import write_chats
-from parley.envs.mutual_friends.compiled import FriendsCorpus, load_friends, open_friends
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS, friend_corpora
-from parley.envs.mutual_friends.events import Mention
+from parley.envs.mutual_friends.compiled import (
+    EMBEDDED_FRIENDS,
+    FileChats,
+    FriendsCorpus,
+    ScriptedChats,
+    friend_corpora,
+    load_friends,
+    open_friends,
+    write_chats,
+)
+from parley.envs.mutual_friends.game import Mention
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.scripted.corpus import scripted_chats
-from parley.envs.mutual_friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
-from parley.envs.mutual_friends.sources import FileChats, ScriptedChats
+from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, friends_forms, scripted_chats
 
 SMALL: ScriptedChats = replace(friend_corpora.get(EMBEDDED_FRIENDS), sizes=(20, 5, 5))
 REAL = Path(os.environ.get("PARLEY_DATA", "nowhere")) / "mutualfriends"

@@ -6,8 +6,7 @@ from parley.envs.core.conformance import promises
 from parley.envs.mutual_friends.conformance import FRIEND
 from parley.envs.mutual_friends.game import Act, FriendsView
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.scripted.bots import FriendsBot
-from parley.envs.mutual_friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, FriendsBot, friends_forms
 from tests.envs.mutual_friends.made_up import Told, Wanderer
 
 

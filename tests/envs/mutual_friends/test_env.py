@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 
 from parley.envs.core.errors import ConfigError, DataError, ScenarioError
-from parley.envs.mutual_friends.env import MutualFriendsEnv
+from parley.envs.mutual_friends.env import ChatVocabulary, MutualFriendsEnv
 from parley.envs.mutual_friends.game import FriendsRules
 from parley.envs.mutual_friends.linker import EntityLinker
 from parley.envs.mutual_friends.scenario import ScenarioOptions
-from parley.envs.mutual_friends.scripted.bots import FriendsBot
-from parley.envs.mutual_friends.scripted.corpus import draw_scenarios
-from parley.envs.mutual_friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
-from parley.envs.mutual_friends.task import ChatVocabulary
+from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, FriendsBot, draw_scenarios, friends_forms
 from tests.envs.mutual_friends.made_up import SCENARIO, SCHEMA, Reciter, Told
 
 TASK: dict[str, Any] = {

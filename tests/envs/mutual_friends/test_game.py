@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parley.envs.core.errors import ScenarioError
-from parley.envs.mutual_friends.events import Mention
-from parley.envs.mutual_friends.game import Act, FriendsGame, FriendsRules
-from parley.envs.mutual_friends.schema import Entity
+from parley.envs.mutual_friends.game import Act, FriendsGame, FriendsRules, Mention
+from parley.envs.mutual_friends.scenario import Entity
 from tests.envs.mutual_friends.made_up import SCENARIO
 
 

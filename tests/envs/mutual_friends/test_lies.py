@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 
 from parley.envs.core.errors import OutOfRangeError
-from parley.envs.mutual_friends.events import ChatEvent, Mention
-from parley.envs.mutual_friends.game import FriendsGame
-from parley.envs.mutual_friends.lies import FEATURES, Choice, Decisions, LieRules, LyingGame, LyingHearing, by_chance, num_lies
+from parley.envs.mutual_friends.game import ChatEvent, FriendsGame, Mention, play_friends
+from parley.envs.mutual_friends.lies import FEATURES, Choice, Decisions, LieRules, LyingChannel, LyingGame, by_chance, num_lies
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.play import play_friends
-from parley.envs.mutual_friends.schema import Entity
-from parley.envs.mutual_friends.scripted.bots import FriendsBot
-from parley.envs.mutual_friends.scripted.corpus import draw_scenarios
-from parley.envs.mutual_friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.mutual_friends.scenario import Entity
+from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, FriendsBot, draw_scenarios, friends_forms
 from tests.envs.mutual_friends.made_up import SCENARIO, SCHEMA, Told
 
 LINKER = EntityLinker(FRIENDS_SCHEMA, friends_forms())
@@ -55,7 +51,7 @@ def test_who_never_lies_changes_nothing_and_chats_do_not_depend_on_company() -> 
 def lied_to(*acts: tuple[str, ...] | int, choose: Choice = first, meant: tuple[str, ...] = ("ok",)) -> list[Decisions]:
     """The decisions of a liar whose partner does that, in a chat that the partner begins."""
     noted: list[Decisions] = []
-    channel = LyingHearing("liar", EntityLinker(SCHEMA), LieRules(lies=2, claims=4), choose, noted.append)
+    channel = LyingChannel("liar", EntityLinker(SCHEMA), LieRules(lies=2, claims=4), choose, noted.append)
     seed = next(seed for seed in range(9) if _begins(seed) == 1)
     play_friends([(SCENARIO, seed)], (Told([meant]), Told(acts)), channels=(channel, None))
     return noted
@@ -89,7 +85,7 @@ def test_a_question_is_answered_by_a_yes() -> None:
     game.enter([0], [SCENARIO], [next(seed for seed in range(9) if _begins(seed) == 1)])
     asked = game.event(0, 1, ("anyone", "in", "port", "rosa", "?"))
     game.add(0, asked)
-    channel = LyingHearing("liar", EntityLinker(SCHEMA), LieRules(), first)
+    channel = LyingChannel("liar", EntityLinker(SCHEMA), LieRules(), first)
     (heard,) = channel(game, [0], [ChatEvent(0, ("no",))])
     assert heard.words[0] in {"yes", "yeah", "yep", "sure"}
     assert [token.entity for token in heard.tokens if isinstance(token, Mention)] == [Entity("port rosa", "town")]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import DataError
-from parley.envs.mutual_friends.events import ChatEvent, Mention, plain_words
+from parley.envs.mutual_friends.game import ChatEvent, Mention, plain_words
 from parley.envs.mutual_friends.linker import EntityLinker, read_lexicon
-from parley.envs.mutual_friends.schema import Entity, FriendsSchema, chat_words
-from parley.envs.mutual_friends.scripted.schema import friends_forms
+from parley.envs.mutual_friends.scenario import Entity, FriendsSchema, chat_words
+from parley.envs.mutual_friends.scripted.bots import friends_forms
 from tests.envs.mutual_friends.made_up import HOBBY, SCHEMA
 
 CLIMB = Entity("rock climbing", "hobby")

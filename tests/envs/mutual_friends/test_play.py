@@ -7,10 +7,8 @@ from itertools import pairwise
 import pytest
 
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.mutual_friends.events import ChatEvent, Mention
-from parley.envs.mutual_friends.game import FriendsGame, FriendsRules
-from parley.envs.mutual_friends.play import Remembers, play_friends
-from parley.envs.mutual_friends.schema import Entity
+from parley.envs.mutual_friends.game import ChatEvent, FriendsGame, FriendsRules, Mention, Remembers, play_friends
+from parley.envs.mutual_friends.scenario import Entity
 from tests.envs.mutual_friends.made_up import SCENARIO, Told, Wanderer
 
 CHATS = [(SCENARIO, seed) for seed in range(30)]

@@ -15,8 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.envs.core.errors import ConfigError, DataError, ScenarioError
-from parley.envs.mutual_friends.scenario import FriendsScenario, ScenarioOptions, check_schema, random_friends
-from parley.envs.mutual_friends.schema import Attribute, Entity, FriendsSchema, chat_words, entities_of, read_schema
+from parley.envs.mutual_friends.scenario import (
+    Attribute,
+    Entity,
+    FriendsScenario,
+    FriendsSchema,
+    ScenarioOptions,
+    chat_words,
+    check_schema,
+    entities_of,
+    random_friends,
+    read_schema,
+)
 from tests.envs.mutual_friends.made_up import HOBBY, NAME, SCENARIO, SCHEMA, TOWN
 
 SMALL = ScenarioOptions(max_attributes=3)

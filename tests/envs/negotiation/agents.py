@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from parley.envs.core.play import Utterances
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, SPECIALS, Vocabulary
 from parley.envs.negotiation.game import SideView
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, SPECIALS, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIALS, "YOU:", "THEM:", "i", "want", "the", "book", "hat", "ball", "no", "deal", "."))
 

@@ -11,14 +11,12 @@ import pytest
 import parley.envs
 from parley.envs.core.errors import ConfigError, DataError, ScenarioError
 from parley.envs.negotiation.acts import DialogueActs
-from parley.envs.negotiation.domain import Domain, domain_of, domains
+from parley.envs.negotiation.domain import Domain, Scenario, domain_of, domains
 from parley.envs.negotiation.env import NegotiationEnv
 from parley.envs.negotiation.game import Rules
-from parley.envs.negotiation.interview import acts as interview
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.scripted.acts import NUM_ALLOCATIONS, OTHER_ACTS, DivisionActs
-from parley.envs.negotiation.scripted.bargainers import worth
-from parley.envs.negotiation.scripted.phrasing import Act
+from parley.envs.negotiation.interview import bargainers as interview
+from parley.envs.negotiation.scripted.bargainers import NUM_ALLOCATIONS, OTHER_ACTS, DivisionActs, worth
+from parley.envs.negotiation.scripted.wording import Act
 from tests.envs.negotiation.agents import VOCABULARY, Reader
 
 ACCEPT, ASK, PART, END = range(NUM_ALLOCATIONS, NUM_ALLOCATIONS + len(OTHER_ACTS))

@@ -12,13 +12,21 @@ from hypothesis import strategies as st
 
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.core.seeds import stream
-from parley.envs.negotiation.dealornodeal.domain import DIVISION
-from parley.envs.negotiation.domain import REFUSALS, Domain, domain_of, domain_recorded, domains
+from parley.envs.negotiation.dealornodeal import DIVISION
+from parley.envs.negotiation.domain import (
+    REFUSALS,
+    Domain,
+    Scenario,
+    Vocabulary,
+    domain_of,
+    domain_recorded,
+    domains,
+    is_pareto_optimal,
+    points,
+)
 from parley.envs.negotiation.game import NegotiationGame
+from parley.envs.negotiation.interview.bargainers import BEST, STARTS
 from parley.envs.negotiation.interview.domain import INTERVIEW, Interview
-from parley.envs.negotiation.interview.rules import BEST, STARTS
-from parley.envs.negotiation.scenario import Scenario, is_pareto_optimal, points
-from parley.envs.negotiation.vocabulary import Vocabulary
 
 games = st.sampled_from([domain_of(name) for name in domains])
 SEEDS = st.integers(0, 2**32)

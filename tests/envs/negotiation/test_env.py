@@ -15,12 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.negotiation.dealornodeal.rules import complement, selection_index, selection_table
-from parley.envs.negotiation.domain import domain_of
+from parley.envs.negotiation.dealornodeal_rules import complement, selection_index, selection_table
+from parley.envs.negotiation.domain import PAD_ID, Scenario, Vocabulary, domain_of
 from parley.envs.negotiation.env import NegotiationEnv, choose_action, speak_action
 from parley.envs.negotiation.game import OVER, SELECT, SPEAK, Rules
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.vocabulary import PAD_ID, Vocabulary
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
 
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from parley.envs.core.errors import ScenarioError
 from parley.envs.core.play import Utterances
-from parley.envs.negotiation.dealornodeal.rules import (
+from parley.envs.negotiation.dealornodeal_rules import (
     MAX_SELECTIONS,
     complement,
     legal_selections,
@@ -21,11 +21,8 @@ from parley.envs.negotiation.dealornodeal.rules import (
     selection_index,
     selection_table,
 )
-from parley.envs.negotiation.domain import Selections
-from parley.envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, play
-from parley.envs.negotiation.render import render_dialogue
-from parley.envs.negotiation.scenario import Scenario, is_pareto_optimal, points
-from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
+from parley.envs.negotiation.domain import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID, Scenario, Selections, is_pareto_optimal, points
+from parley.envs.negotiation.game import NOBODY, OVER, SELECT, SPEAK, NegotiationGame, Rules, play, render_dialogue
 from tests.envs.negotiation.agents import VOCABULARY, Babbler, Reader
 
 SHORT = Rules(max_turns=5, max_words=6, max_tokens=64)

@@ -7,11 +7,11 @@ import pytest
 from pettingzoo.test import api_test, seed_test
 
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.negotiation.dealornodeal.rules import complement, selection_index
+from parley.envs.negotiation.dealornodeal_rules import complement, selection_index
+from parley.envs.negotiation.domain import Scenario
 from parley.envs.negotiation.env import choose_action, speak_action
 from parley.envs.negotiation.game import Rules
 from parley.envs.negotiation.pettingzoo_env import PLAYERS, NegotiationAEC
-from parley.envs.negotiation.scenario import Scenario
 from tests.envs.negotiation.agents import VOCABULARY
 
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parley.envs.negotiation.domain import SPECIALS, Scenario, Vocabulary
 from parley.envs.negotiation.game import SELECT, SPEAK, NegotiationGame, play
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.vocabulary import SPECIALS, Vocabulary
 from tests.envs.negotiation.agents import VOCABULARY, Reader
 from tests.envs.negotiation.test_game import PER_DIALOGUE, SHORT, one_dialogue, say, scenarios, seeds, unhurried
 

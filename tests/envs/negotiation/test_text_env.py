@@ -8,9 +8,8 @@ import gymnasium
 import pytest
 
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.negotiation.domain import domain_of
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.text_env import NegotiationTextEnv
+from parley.envs.negotiation.domain import Scenario, domain_of
+from parley.envs.negotiation.env import NegotiationTextEnv
 from tests.envs.negotiation.agents import Reader
 
 SCENARIO = Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2)))

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from parley.envs.corpora.pairs.text import PairText
+from parley.envs.corpora.pairs.tokens import PairText
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind, Context
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.envs.corpora.pairs.compiled import Ragged
-from parley.envs.ranking.bm25 import LENGTH_SHARE, SATURATION, ReplyIndex, ReplyStatistics
+from parley.envs.ranking.groups import LENGTH_SHARE, SATURATION, ReplyIndex, ReplyStatistics
 
 NUM_WORDS = 9
 replies = st.lists(st.lists(st.integers(0, NUM_WORDS - 1), min_size=1, max_size=6), min_size=1, max_size=12)

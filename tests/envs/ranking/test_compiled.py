@@ -19,8 +19,7 @@ from parley.envs.corpora.pairs.corpora import pair_corpora
 from parley.envs.ranking import compiled, sources
 from parley.envs.ranking.compiled import CandidateCorpus, load_candidates
 from parley.envs.ranking.corpora import candidate_corpora, find_candidates, own_candidates
-from parley.envs.ranking.groups import order_of
-from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.groups import CandidateOptions, order_of
 from parley.envs.ranking.sources import FileCandidates, PairCandidates
 from tests.envs.corpora.pairs.made_up import write_lines
 from tests.envs.ranking.made_up import ROWS, listed
@@ -184,7 +183,7 @@ def test_names_and_paths_are_told_apart(own: Path, tmp_path: Path) -> None:
     code = tmp_path / "mine.py"
     code.write_text(
         "from pathlib import Path\nfrom parley.envs.ranking.corpora import own_candidates\n"
-        "from parley.envs.corpora.pairs.tabbed import tabbed_pairs\n"
+        "from parley.envs.corpora.pairs.turns import tabbed_pairs\n"
         f"PAIRS = tabbed_pairs(Path({str(pairs)!r}))\nROWS = own_candidates(Path({str(own)!r}))\n"
     )
     assert isinstance(find_candidates(f"{code}:PAIRS"), PairCandidates)

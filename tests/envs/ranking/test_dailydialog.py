@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from parley.envs.ranking.compiled import CandidateCorpus, open_candidates
-from parley.envs.ranking.corpora import find_candidates
-from parley.envs.ranking.dailydialog import FILES, read_dailydialog
-from parley.envs.ranking.groups import CandidateKind
-from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.corpora import FILES, find_candidates, read_dailydialog
+from parley.envs.ranking.groups import CandidateKind, CandidateOptions
 from tests.envs.corpora.pairs.made_up import write_lines
 from tests.envs.ranking.made_up import listed
 

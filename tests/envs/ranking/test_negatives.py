@@ -8,12 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.envs.core.errors import DataError
-from parley.envs.corpora.words import WordList
-from parley.envs.ranking.dialogues import groups_of_pairs
-from parley.envs.ranking.groups import CandidateKind
-from parley.envs.ranking.negatives import ReplyPool, reply_statistics, with_negatives
-from parley.envs.ranking.options import CandidateOptions
-from parley.envs.ranking.split import CandidateSplit
+from parley.envs.corpora.lines import WordList
+from parley.envs.ranking.groups import (
+    CandidateKind,
+    CandidateOptions,
+    CandidateSplit,
+    ReplyPool,
+    reply_statistics,
+    with_negatives,
+)
+from parley.envs.ranking.sources import groups_of_pairs
 from tests.envs.ranking.made_up import pair_text
 
 WORDS = ("a", "b", "c", "d")

@@ -10,8 +10,7 @@ import pytest
 
 from parley.envs.ranking.compiled import CandidateCorpus, load_candidates
 from parley.envs.ranking.corpora import find_candidates
-from parley.envs.ranking.groups import CandidateKind
-from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.groups import CandidateKind, CandidateOptions
 
 DATA = os.environ.get("PARLEY_DATA")
 pytestmark = pytest.mark.data

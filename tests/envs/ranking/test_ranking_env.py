@@ -13,11 +13,9 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.core.verbs.conformance import check_part
+from parley.engine.core.verbs.api import check_part
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.ranking.edit_game import EditGame, EditRules
-from parley.envs.ranking.edit_words import AlikeWords, TermOverlap
-from parley.envs.ranking.goals import RankGoal
+from parley.envs.ranking.edit_game import AlikeWords, EditGame, EditRules, RankGoal, TermOverlap
 from parley.envs.ranking.groups import CandidateGroup
 from parley.envs.ranking.ranking_env import ResponseRankingEnv
 from tests.envs.ranking.made_up import DESK, Listed

@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.corpora.lines import split_lines
-from parley.envs.corpora.pairs import chinese
-from parley.envs.corpora.words import WordList
+from parley.envs.corpora.lines import WordList, split_lines
+from parley.envs.corpora.pairs import tokens as chinese
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind
-from parley.envs.ranking.rows import read_rows
-from parley.envs.ranking.text import MAX_WORDS, CandidateText
+from parley.envs.ranking.sources import MAX_WORDS, CandidateText, read_rows
 from tests.envs.corpora.pairs.made_up import write_lines
 from tests.envs.ranking.made_up import ROWS, listed
 

@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.core.verbs.weights import weights_digests
+from parley.engine.core.verbs.checkpoints import weights_digests
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.policies.chat.local import LocalChatModel
-from parley.policies.chat.lora import adapted, merged
-from parley.policies.chat.lora_settings import LoraSettings
+from parley.policies.chat.local import LocalChatModel, load_local
 from parley.policies.chat.model import ChatDecoding, Message
-from parley.policies.chat.reading import load_local
-from parley.policies.chat.settings import DEFAULT, ChatModelSettings
-from parley.policies.hugging_face import adapter_folders
+from parley.policies.chat.predictor import adapted, merged
+from parley.policies.chat.settings import DEFAULT, ChatModelSettings, LoraSettings
+from parley.policies.hugging_face import gguf as adapter_folders
 from parley.policies.hugging_face.models import read_model
 from tests.policies.chat.architectures import drawn_model
 
@@ -164,7 +162,7 @@ def test_an_adapter_beside_full_weights_is_said_and_not_applied(
     wanted = logits_of(load_local(f"hf:{base}", ChatModelSettings(dtype=dtype)).model)
     saved_adapter(base, base)
     assert (base / "adapter_config.json").is_file()
-    with caplog.at_level(logging.WARNING, "parley.policies.hugging_face.adapter_folders"):
+    with caplog.at_level(logging.WARNING, "parley.policies.hugging_face.gguf"):
         found = [logits_of(load_local(f"hf:{base}", ChatModelSettings(dtype=dtype)).model) for _ in range(2)]
     assert torch.equal(found[0], wanted)
     assert torch.equal(found[1], wanted)

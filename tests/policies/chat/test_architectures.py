@@ -13,12 +13,11 @@ from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer, is_causal
 from parley.engine.triggers.scorers.scorer import PlainScorer
 from parley.envs.corpora.pairs.tokens import tokenise
-from parley.policies.chat.local import LocalChatModel
+from parley.policies.chat.local import LocalChatModel, load_local
 from parley.policies.chat.model import Chat, ChatDecoding, Message
 from parley.policies.chat.predictor import greedy_replies
-from parley.policies.chat.reading import load_local
 from parley.policies.chat.settings import DEFAULT, MAX_REPLY_TOKENS
-from parley.policies.core.decoders import DecoderSettings
+from parley.policies.core.responder import DecoderSettings
 from parley.policies.hugging_face.caches import continues_reading, pads_left, shares_reading
 from parley.policies.hugging_face.judges import HuggingFaceInputModel, reply_nats
 from parley.policies.hugging_face.responder import HuggingFaceResponder

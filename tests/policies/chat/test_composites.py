@@ -13,8 +13,8 @@ from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer, is_causal
 from parley.engine.triggers.scorers.scorer import PlainScorer
 from parley.envs.core.errors import CheckpointError
+from parley.policies.chat.local import load_local
 from parley.policies.chat.model import ChatDecoding, Message
-from parley.policies.chat.reading import load_local
 from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.hugging_face.models import load_hugging_face
 from parley.policies.hugging_face.victims import HuggingFaceCausal

@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from parley.envs.core.seeds import stream
-from parley.envs.mutual_friends.compiled import load_friends
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
-from parley.envs.mutual_friends.events import FriendsChat, Slips
-from parley.envs.mutual_friends.play import play_friends
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, load_friends
+from parley.envs.mutual_friends.game import FriendsChat, Slips, play_friends
 from parley.envs.mutual_friends.scenario import FriendsScenario, random_friends
 from parley.envs.mutual_friends.scripted.bots import FriendsBot
 from parley.policies.chat.friend import SELECT, ChatFriend

@@ -8,13 +8,11 @@ import pytest
 
 from parley.envs.core.errors import ModelError
 from parley.envs.core.play import AgentError
-from parley.envs.mutual_friends.compiled import load_friends
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
-from parley.envs.mutual_friends.events import FriendsChat, Lying, Mention
-from parley.envs.mutual_friends.lies import LieRules, LyingHearing, by_chance
-from parley.envs.mutual_friends.play import Channel, play_friends
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, load_friends
+from parley.envs.mutual_friends.game import Channel, FriendsChat, Lying, Mention, play_friends
+from parley.envs.mutual_friends.lies import LieRules, LyingChannel, by_chance
 from parley.envs.mutual_friends.scripted.bots import FriendsBot
-from parley.policies.chat.liar import ChatLies, read_choice
+from parley.policies.chat.friend import ChatLies, read_choice
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, ChatModel, ReplyScore
 from tests.policies.chat.test_friend import scenario
 
@@ -69,7 +67,7 @@ def told(chat: FriendsChat, side: int = 0) -> list[int]:
 def test_it_lies_as_often_as_it_may_among_the_claims_of_any_liar() -> None:
     model = Says(lambda text: "2")
     chats = played(lies_of(model))
-    second = played(LyingHearing("liar", CORPUS.linker, RULES, lambda seen, masks, uniforms: masks[:, 0] * 2))
+    second = played(LyingChannel("liar", CORPUS.linker, RULES, lambda seen, masks, uniforms: masks[:, 0] * 2))
     assert chats == second, "the same claims in the same words"
     assert all(len(told(chat)) <= 2 for chat in chats)
     assert sum(len(told(chat)) for chat in chats) > NUM
@@ -164,7 +162,7 @@ def test_a_chat_depends_neither_on_its_company_nor_on_the_side() -> None:
 
 
 def test_lies_by_chance_are_counted_too() -> None:
-    chats = played(LyingHearing("random", CORPUS.linker, RULES, by_chance(0.5)))
+    chats = played(LyingChannel("random", CORPUS.linker, RULES, by_chance(0.5)))
     for chat in chats:
         lying = chat.lying[0]
         assert (lying.told if lying else 0) == len(told(chat))

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from parley.policies.chat.local import LocalChatModel
+from parley.policies.chat.local import LocalChatModel, load_local
 from parley.policies.chat.model import AnswerKind, ChatDecoding, Message
-from parley.policies.chat.reading import load_local
 from parley.policies.chat.settings import ChatModelSettings
 from parley.policies.hugging_face.caches import continues_reading
 from parley.policies.hugging_face.responder import HuggingFaceResponder

@@ -11,11 +11,10 @@ import pytest
 
 from parley.envs.core.errors import ModelError
 from parley.envs.core.play import AgentError, Utterances
-from parley.envs.negotiation.domain import domain_of, domains
+from parley.envs.negotiation.domain import Scenario, domain_of, domains
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
-from parley.envs.negotiation.scenario import Scenario
 from parley.envs.negotiation.scripted.bargainers import scripted
-from parley.policies.chat import bargaining
+from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, NoReplyError, ReplyScore
 from parley.policies.chat.negotiator import ChatMoves, ChatNegotiator, ChatSession
 

@@ -11,19 +11,27 @@ import numpy as np
 import pytest
 
 from parley.envs.core.play import AgentError
-from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.compiled import RepliedPair
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
 from parley.policies.chat.answers import kept_answers, usage_of
-from parley.policies.chat.choosing import nats_by_chat
-from parley.policies.chat.model import Access, Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message, ReplyScore
-from parley.policies.chat.newest import LEFT_OUT, NewestTurns, Questions, newest_forms
-from parley.policies.chat.responder import ChatResponder
-from parley.policies.chat.seated import SeatedChatModel
-from parley.policies.chat.strict import StrictQuestion
-from parley.policies.chat.usage import ChatUsage
+from parley.policies.chat.local import ChatResponder
+from parley.policies.chat.model import (
+    Access,
+    Answer,
+    AnswerKind,
+    Chat,
+    ChatDecoding,
+    ChatTooLongError,
+    ChatUsage,
+    Message,
+    ReplyScore,
+)
+from parley.policies.chat.negotiator import nats_by_chat
+from parley.policies.chat.newest import LEFT_OUT, NewestTurns, Questions, SeatedChatModel, newest_forms
+from parley.policies.chat.request_shape import StrictQuestion
 from parley.policies.core.responder import replies_of
-from parley.policies.generation.judges.asked import REPAIR, AskedSides
+from parley.policies.generation.judges.asked import REPAIR, PromptedSides
 from parley.policies.ranking.ranker import Unread, outcomes_of, scores_of, unread_of
 from parley.policies.ranking.rankers import load_ranker
 from tests.policies.chat.fake_server import Said, completion, serving
@@ -187,7 +195,7 @@ def test_a_strict_question_reads_a_shorter_form_and_has_no_room_for_a_repair() -
 
 def test_a_judge_reads_the_newest_turns_and_a_pair_that_is_too_long_is_counted() -> None:
     model = Short(36, "human")
-    sides = AskedSides(model)
+    sides = PromptedSides(model)
     pairs = [RepliedPair(LONG, ("hi",)), RepliedPair(SHORT, ("oh",) * 30)]
     assert sides(pairs).tolist() == [1.0, 0.0]
     assert REPAIR not in [message.content for chat in model.chats for message in chat]

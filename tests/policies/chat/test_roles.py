@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.policies.chat.model import Message
-from parley.policies.chat.roles import fold_system, merged, refuses_order, refuses_system
+from parley.policies.chat.model import Message, fold_system, merged, refuses_order, refuses_system
 
 S, U, A = "system", "user", "assistant"
 

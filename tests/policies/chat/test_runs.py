@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.envs.corpora.pairs.written import detokenise
+from parley.envs.corpora.pairs.turns import detokenise
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import Access, ChatDecoding, Message
 from parley.policies.core.responders import load_responder
-from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.scoring import save_model
 from tests.policies.chat.tiny import saved
 from tests.policies.seq2seq.made_up import language_model, seq2seq
 

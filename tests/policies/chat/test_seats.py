@@ -10,22 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.core.verbs.conformance import check_part
+from parley.engine.core.verbs.api import check_part
 from parley.envs.core.errors import ConfigError
-from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.compiled import RepliedPair
 from parley.envs.corpora.pairs.turns import parse_turns
+from parley.policies.chat.local import ChatResponder, chat_of_turns
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, Message
 from parley.policies.chat.rating import REPAIR as RATE_AGAIN
 from parley.policies.chat.rating import UNRATED, RatingRanker
-from parley.policies.chat.responder import ChatResponder, chat_of_turns
 from parley.policies.chat.seat import chat_model
 from parley.policies.chat.settings import DEFAULT
-from parley.policies.core.decoders import DecoderSettings
+from parley.policies.core.responder import DecoderSettings
 from parley.policies.core.responders import load_responder
-from parley.policies.generation.judges.asked import REPAIR, AskedJudge, AskedSides, question_of, side_of
-from parley.policies.generation.judges.judge import Answering, JudgeSettings, Parsing, scores_by
-from parley.policies.generation.judges.makers import judge_maker
-from parley.policies.generation.judges.remembered import Remembered
+from parley.policies.generation.judges.asked import REPAIR, PromptedJudge, PromptedSides, judge_maker, question_of, side_of
+from parley.policies.generation.judges.judge import Answering, JudgeSettings, Parsing, Remembered, scores_by
 from parley.policies.ranking.ranker import UnscoredError, outcomes_of, scores_of
 from parley.policies.ranking.rankers import load_ranker
 from tests.policies.chat.fake_server import Said, completion, serving
@@ -221,8 +219,8 @@ def test_a_chat_judge_asks_once_more_and_counts_what_it_cannot_read(tmp_path: Pa
 
 
 def test_a_chat_judge_counts_what_is_no_reply_apart() -> None:
-    sides = AskedSides(Thinks("human"), 1000)
-    judge = AskedJudge(sides, Remembered(sides))
+    sides = PromptedSides(Thinks("human"), 1000)
+    judge = PromptedJudge(sides, Remembered(sides))
     asked = [*pairs(2, "person"), *pairs(3, "blocked"), *pairs(1, "mumble")]
     assert isinstance(judge, Parsing)
     assert isinstance(judge, Answering)

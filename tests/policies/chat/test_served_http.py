@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
-from parley.policies.chat import timed_http
+from parley.policies.chat import server as timed_http
 from parley.policies.chat.answers import ANSWERS
-from parley.policies.chat.keys import api_key, blotted, key_variables, without_keys
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import Chat, ChatDecoding, Message
-from parley.policies.chat.server import MAX_UNREACHED
+from parley.policies.chat.refusals import api_key, blotted, key_variables, without_keys
+from parley.policies.chat.server import MAX_UNREACHED, is_loopback, opener_of
 from parley.policies.chat.settings import ChatModelSettings
-from parley.policies.chat.timed_http import is_loopback, opener_of
 from tests.policies.chat.fake_server import Said, completion, serving
 
 KEY, OTHER = "sk-verysecretkey0123456789", "tok_another/key+0987"

@@ -17,10 +17,20 @@ import pytest
 from parley.envs.core.errors import ConfigError, ModelError, OutOfRangeError
 from parley.policies.chat.answers import ANSWERS, ChatAnswers, usage_of
 from parley.policies.chat.loading import load_chat_model
-from parley.policies.chat.model import MODERATED, Access, Answer, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
+from parley.policies.chat.model import (
+    MODERATED,
+    Access,
+    Answer,
+    Chat,
+    ChatDecoding,
+    ChatModel,
+    ChatTooLongError,
+    ChatUsage,
+    Message,
+    RunUsage,
+)
 from parley.policies.chat.server import MAX_FAILED
 from parley.policies.chat.settings import ChatAsking, ChatModelSettings
-from parley.policies.chat.usage import ChatUsage, RunUsage
 from tests.policies.chat.fake_server import Said, completion, serving
 
 KEY = "sk-verysecretkey0123456789"

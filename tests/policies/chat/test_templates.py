@@ -11,8 +11,7 @@ import pytest
 
 from parley.envs.core.errors import ConfigError
 from parley.policies.chat import templates
-from parley.policies.chat.model import Chat, ChatDecoding, Message
-from parley.policies.chat.roles import FOLDED
+from parley.policies.chat.model import FOLDED, Chat, ChatDecoding, Message
 from parley.policies.chat.templates import options_of, prints_date, use_options, write_prompt
 from tests.policies.byte_pairs import CHAT, byte_model
 from tests.policies.chat.tiny import tiny_chat

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from parley.policies.chat.answers import OwnChatModel
+from parley.policies.chat.completions import MARKS, PartedText, before_end_mark, is_tool_call, opens_thinking, part_thinking
 from parley.policies.chat.model import Answer, AnswerKind, ChatDecoding, Message
-from parley.policies.chat.own import OwnChatModel
-from parley.policies.chat.thinking import MARKS, PartedText, before_end_mark, is_tool_call, opens_thinking, part_thinking
 
 
 @pytest.mark.parametrize(("start", "end"), MARKS)

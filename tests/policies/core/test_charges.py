@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from parley.envs.corpora.pairs.subwords import learn_pieces
+from parley.envs.corpora.pairs.compiled import learn_pieces
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, UNK, UNK_ID
-from parley.policies.core.charges import charges_on_words
+from parley.policies.core.decoding import charges_on_words
 
 PIECES = learn_pieces({"install": 9, "stall": 4, "tall": 4, "the": 9}, 12)
 

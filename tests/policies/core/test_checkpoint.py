@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from parley.envs.core.errors import CheckpointError, DataError
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.core.checkpoint import (
     FORMAT_VERSION,
     Checkpoint,
@@ -29,7 +29,7 @@ from parley.policies.core.checkpoint import (
     restore_optimiser,
     save_state,
 )
-from parley.policies.core.stored import reading
+from parley.policies.core.responder import reading
 from tests.envs.negotiation.agents import VOCABULARY
 
 PARTS = {"weights.safetensors", "config.json", "vocabulary.json"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.envs.core.errors import ConfigError
-from parley.policies.core.decoders import GREEDY, DecoderSettings
+from parley.policies.core.responder import GREEDY, DecoderSettings
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from parley.policies.core.drawing import drawn
+from parley.policies.core.decoding import drawn
 
 
 @pytest.mark.parametrize("size", [5, 512, 513, 700])

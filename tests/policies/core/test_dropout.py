@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from parley.policies.core.dropout import Dropout
+from parley.policies.core.layers import Dropout
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])

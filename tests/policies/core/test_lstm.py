@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from parley.policies.core.lstm import LSTM, LSTMCell
+from parley.policies.core.layers import LSTM, LSTMCell
 
 B, T, E, H = 3, 5, 4, 6
 
@@ -64,7 +64,7 @@ def test_inputs_have_gradients_when_the_weights_are_frozen() -> None:
 
 
 def test_the_input_products_are_left_as_they_were() -> None:
-    from parley.policies.core.lstm import recur
+    from parley.policies.core.layers import recur
 
     gates = torch.randn(T, B, 4 * H)
     before = gates.clone()

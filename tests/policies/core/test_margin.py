@@ -13,16 +13,15 @@ import torch
 from torch import Tensor
 
 from parley.envs.corpora.pairs.turns import Turn, Turns
-from parley.policies.core.decoders import DecoderSettings
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.core.fitting.fit import Fit
-from parley.policies.core.fitting.loss import OutputLoss
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.core.margin import Lesson, Lessons, MarginObjective
+from parley.policies.core.fitting.batches import OutputLoss, evaluate
+from parley.policies.core.fitting.loop import Fit
+from parley.policies.core.margin import AdversarialExample, AdversarialExamples, MarginObjective
+from parley.policies.core.responder import DecoderSettings
+from parley.policies.core.settings import FitConfig
+from parley.policies.seq2seq.decoding import Seq2SeqResponder
 from parley.policies.seq2seq.model import Seq2Seq
-from parley.policies.seq2seq.responder import Seq2SeqResponder
+from parley.policies.vhred.decoding import VhredResponder
 from parley.policies.vhred.model import VHRED
-from parley.policies.vhred.responder import VhredResponder
 from tests.policies.core.fitting.killed import goes_on, ignore
 from tests.policies.seq2seq.made_up import VOCABULARY, seq2seq, sizes
 from tests.policies.vhred.made_up import SIZES
@@ -39,10 +38,10 @@ def tuple_of(*words: int) -> Turn:
 
 
 LESSONS = (
-    Lesson(turns(1, 2, 3), tuple_of(4, 5), turns(1, 6, 3)),
-    Lesson(turns(7), tuple_of(8, 9, 10, 11), turns(12)),
-    Lesson(turns(13, 14), tuple_of(15)),
-    Lesson(turns(1), tuple_of(16, 17), turns(18, 19, 20)),
+    AdversarialExample(turns(1, 2, 3), tuple_of(4, 5), turns(1, 6, 3)),
+    AdversarialExample(turns(7), tuple_of(8, 9, 10, 11), turns(12)),
+    AdversarialExample(turns(13, 14), tuple_of(15)),
+    AdversarialExample(turns(1), tuple_of(16, 17), turns(18, 19, 20)),
 )
 
 
@@ -53,21 +52,21 @@ def likelihood(responder: Seq2SeqResponder, context: Turns, reply: Turn) -> floa
 
 def objective(
     responder: Seq2SeqResponder,
-    lessons: Sequence[Lesson] = LESSONS,
+    lessons: Sequence[AdversarialExample] = LESSONS,
     *,
     greedy: bool = False,
     margin: float = 0.1,
     alpha: float = 1.0,
-) -> tuple[MarginObjective, Lessons]:
-    train = Lessons(responder, lessons)
+) -> tuple[MarginObjective, AdversarialExamples]:
+    train = AdversarialExamples(responder, lessons)
     return MarginObjective(responder, train, alpha=alpha, margin=margin, targets="greedy" if greedy else "truth"), train
 
 
-def total(made: MarginObjective, train: Lessons) -> Tensor:
+def total(made: MarginObjective, train: AdversarialExamples) -> Tensor:
     return made.loss(train.batch(np.arange(len(train))), OutputLoss(made.model.output)).total
 
 
-def margin_part(made: MarginObjective, train: Lessons) -> Tensor:
+def margin_part(made: MarginObjective, train: AdversarialExamples) -> Tensor:
     """The loss without what is learned by likelihood."""
     plain = made.model.loss(train.learned.batch(np.arange(len(train))), OutputLoss(made.model.output)).total
     return (total(made, train) - plain) / train.num_targets.mean()
@@ -124,7 +123,7 @@ def test_a_margin_that_is_met_asks_for_nothing() -> None:
     part = margin_part(made, train)
     assert part.item() == 0.0
     gradients = torch.autograd.grad(total(made, train), list(made.model.parameters()))
-    made, train = objective(responder, [Lesson(each.context, each.reply) for each in met])
+    made, train = objective(responder, [AdversarialExample(each.context, each.reply) for each in met])
     plain = torch.autograd.grad(total(made, train), list(made.model.parameters()))
     assert all(torch.equal(found, wanted) for found, wanted in zip(gradients, plain, strict=True))
 
@@ -135,7 +134,9 @@ def test_greedy_targets_are_what_the_model_says_itself() -> None:
     contrasted = [lesson for lesson in LESSONS if lesson.contrast]
     said = responder.respond([lesson.context for lesson in contrasted])
     assert said != [lesson.reply for lesson in contrasted], "the model says what was recorded: nothing tells them apart"
-    as_truth = [Lesson(lesson.context, reply, lesson.contrast) for lesson, reply in zip(contrasted, said, strict=True)]
+    as_truth = [
+        AdversarialExample(lesson.context, reply, lesson.contrast) for lesson, reply in zip(contrasted, said, strict=True)
+    ]
     np.testing.assert_allclose(made.gaps(LESSONS), objective(responder, as_truth)[0].gaps(as_truth))
     made.model.train()
     total(made, train)
@@ -144,7 +145,7 @@ def test_greedy_targets_are_what_the_model_says_itself() -> None:
 
 def test_what_has_no_contrast_is_learned_by_likelihood_alone() -> None:
     responder = Seq2SeqResponder(seq2seq())
-    lessons = [Lesson(lesson.context, lesson.reply) for lesson in LESSONS]
+    lessons = [AdversarialExample(lesson.context, lesson.reply) for lesson in LESSONS]
     made, train = objective(responder, lessons)
     assert margin_part(made, train).item() == 0.0
     assert made.gaps(lessons).shape == (0,)
@@ -187,7 +188,7 @@ def test_another_kind_of_model_is_trained_alike(tmp_path: Path) -> None:
     model.initialise(torch.Generator().manual_seed(2))
     responder = VhredResponder(model.eval())
     lessons = [replace(lesson, contrast=turns(21, 22)) for lesson in LESSONS]
-    train = Lessons(responder, lessons)
+    train = AdversarialExamples(responder, lessons)
     made = MarginObjective(responder, train, alpha=20.0, margin=0.5, targets="truth")
     before = made.gaps(lessons)
     config = replace(FIT, max_epochs=10, patience=10, keep="last")

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import resource, sys, torch
-from parley.policies.core.memory import keep_freed
+from parley.policies.core.checkpoint import keep_freed
 
 def taken():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

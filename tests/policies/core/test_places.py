@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.policies.core.packing import TokenPlaces
+from parley.policies.core.layers import TokenPlaces
 
 
 @settings(deadline=None)

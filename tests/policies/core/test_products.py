@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.policies.core import products
-from parley.policies.core.products import (
+from parley.policies.core import layers as products
+from parley.policies.core.layers import (
     Adder,
     Linear,
     Weight,
@@ -148,7 +148,7 @@ def test_bfloat16_is_near() -> None:
 
 WITHOUT = """
 import torch
-from parley.policies.core.products import Adder, Weight, product
+from parley.policies.core.layers import Adder, Weight, product
 rows_nI, weight_JI, sums_nJ = torch.ones(9, 64).bfloat16(), torch.ones(24, 64).bfloat16(), torch.zeros(9, 24)
 Adder(weight_JI, torch.float32)(sums_nJ, rows_nI)
 for found in (Weight(weight_JI, torch.bfloat16)(rows_nI), product(rows_nI, weight_JI), sums_nJ):

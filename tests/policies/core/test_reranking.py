@@ -17,18 +17,26 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import Turn, Turns
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from parley.policies.core.fitting import loop
-from parley.policies.core.fitting.fit import Fit
-from parley.policies.core.fitting.loss import OutputLoss
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.core.margin import Lesson, Lessons, MarginObjective
-from parley.policies.core.reranking import ExamplesByContext, Overheard, RerankingObjective, rotated_others
-from parley.policies.core.reranking_settings import RerankingSettings
+from parley.policies.core.fitting.batches import OutputLoss
+from parley.policies.core.fitting.loop import Fit
+from parley.policies.core.margin import (
+    GREEDY_DRAW,
+    AdversarialExample,
+    AdversarialExamples,
+    ExamplesByContext,
+    MarginObjective,
+    Overheard,
+    RerankingObjective,
+    Spoken,
+    rotated_others,
+    say,
+)
 from parley.policies.core.responder import TrainableResponder
-from parley.policies.core.speaking import GREEDY_DRAW, Spoken, say
+from parley.policies.core.settings import FitConfig, RerankingSettings
+from parley.policies.seq2seq.decoding import Seq2SeqResponder
 from parley.policies.seq2seq.model import Seq2Seq
-from parley.policies.seq2seq.responder import Seq2SeqResponder
-from parley.policies.seq2seq.stacked import build_seq2seq
-from parley.policies.vhred.responder import VhredResponder
+from parley.policies.seq2seq.scoring import build_seq2seq
+from parley.policies.vhred.decoding import VhredResponder
 from tests.policies.core.fitting.killed import goes_on, ignore
 from tests.policies.seq2seq.made_up import VOCABULARY, seq2seq, sizes
 from tests.policies.three_words import ThreeWords, along, by_teacher
@@ -350,10 +358,13 @@ def test_half_precision_leaves_replies_and_rewards_alone() -> None:
 @pytest.mark.parametrize("kind", ["general", "vhred"])
 def test_a_mixed_margin_is_the_mean_of_those_of_sampled_and_recorded_replies(kind: str) -> None:
     responder = KINDS[kind]()
-    lessons = [Lesson(CONTEXTS[0], REPLIES[0], CONTEXTS[1]), Lesson(CONTEXTS[2], REPLIES[2], CONTEXTS[3])]
+    lessons = [
+        AdversarialExample(CONTEXTS[0], REPLIES[0], CONTEXTS[1]),
+        AdversarialExample(CONTEXTS[2], REPLIES[2], CONTEXTS[3]),
+    ]
 
-    def margin(targets: Any, own: list[Lesson]) -> MarginObjective:
-        return MarginObjective(responder, Lessons(responder, own), alpha=2.0, margin=5.0, targets=targets)
+    def margin(targets: Any, own: list[AdversarialExample]) -> MarginObjective:
+        return MarginObjective(responder, AdversarialExamples(responder, own), alpha=2.0, margin=5.0, targets=targets)
 
     mixed, truth = margin("mixed", lessons), margin("truth", lessons)
     torch.manual_seed(7)
@@ -364,7 +375,7 @@ def test_a_mixed_margin_is_the_mean_of_those_of_sampled_and_recorded_replies(kin
     wanted = torch.cat([margin("truth", as_recorded)._gaps(as_recorded), truth._gaps(lessons)])
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(mixed.gaps(lessons), mixed.gaps(lessons))
-    train, loss = Lessons(responder, lessons), OutputLoss(responder.model.output)
+    train, loss = AdversarialExamples(responder, lessons), OutputLoss(responder.model.output)
     torch.manual_seed(7)
     plain = responder.model.loss(train.learned.batch(np.arange(2)), loss).total
     hinges = (5.0 - mixed._gaps(lessons)).relu().mean(0).sum()

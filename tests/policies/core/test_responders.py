@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.policies.core.decoders import DecoderSettings
-from parley.policies.core.responder import answer
+from parley.policies.core.responder import DecoderSettings, answer
 from parley.policies.core.responders import load_responder
-from parley.policies.seq2seq.checkpoints import save_model
-from parley.policies.seq2seq.responder import Seq2SeqResponder
+from parley.policies.seq2seq.decoding import Seq2SeqResponder
+from parley.policies.seq2seq.scoring import save_model
 from tests.policies.seq2seq.made_up import language_model, seq2seq
 
 CONTEXT = ((("hello",),),)

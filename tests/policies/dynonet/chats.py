@@ -6,12 +6,12 @@ import numpy as np
 import torch
 
 from parley.envs.core.seeds import stream
-from parley.envs.mutual_friends.events import ChatEvent, FriendsChat, Token
+from parley.envs.mutual_friends.game import ChatEvent, FriendsChat, Token
 from parley.envs.mutual_friends.linker import EntityLinker
 from parley.envs.mutual_friends.scenario import FriendsScenario, ScenarioOptions, random_friends
+from parley.policies.dynonet.graphs import FriendsVocabulary
 from parley.policies.dynonet.model import DynoNet
 from parley.policies.dynonet.settings import DynoNetSizes
-from parley.policies.dynonet.vocabulary import FriendsVocabulary
 from tests.envs.mutual_friends.made_up import SCHEMA
 
 WORDS = ("i", "have", "two", "friends", "from", "who", "like", "?", "no", "yes")

@@ -6,15 +6,12 @@ import torch
 
 from benchmarks.plain_collaboration import PlainDynoNetAgent
 from parley.envs.core.errors import DataError
-from parley.envs.mutual_friends.events import ChatEvent, Mention
-from parley.envs.mutual_friends.game import FriendsGame
-from parley.envs.mutual_friends.play import play_friends
-from parley.envs.mutual_friends.scenario import FriendsScenario
-from parley.envs.mutual_friends.schema import Attribute
+from parley.envs.mutual_friends.game import ChatEvent, FriendsGame, Mention, play_friends
+from parley.envs.mutual_friends.scenario import Attribute, FriendsScenario
 from parley.policies.dynonet.agent import DynoNetAgent
 from parley.policies.dynonet.batches import SideExamples
+from parley.policies.dynonet.graphs import SELECT_ID
 from parley.policies.dynonet.settings import DynoNetSizes, FriendsDecoding
-from parley.policies.dynonet.vocabulary import SELECT_ID
 from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, scenario, tiny
 
 

@@ -6,13 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parley.policies.core.fitting.evaluation import evaluate
+from parley.policies.core.fitting.batches import evaluate
 from parley.policies.dynonet.batches import SideExamples
-from parley.policies.dynonet.fit import DynoNetFit
-from parley.policies.dynonet.measuring import by_kind, linked, whose
-from parley.policies.dynonet.model import DynoNet
+from parley.policies.dynonet.graphs import UNK_ID
+from parley.policies.dynonet.model import DynoNet, DynoNetFit, by_kind, linked, whose
 from parley.policies.dynonet.settings import dynonet_fit
-from parley.policies.dynonet.vocabulary import UNK_ID
 from tests.policies.core.fitting.killed import goes_on, ignore
 from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, tiny
 

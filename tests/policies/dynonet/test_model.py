@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from benchmarks.plain_dynonet import PlainSide, plain_turn_loss
-from parley.envs.mutual_friends.play import play_friends
+from parley.envs.mutual_friends.game import play_friends
 from parley.policies.dynonet.agent import DynoNetAgent
 from parley.policies.dynonet.batches import SideExamples
-from parley.policies.dynonet.fit import turn_loss
+from parley.policies.dynonet.model import turn_loss
 from parley.policies.dynonet.settings import DynoNetSizes
 from tests.devices import CLOSE, SHARE, on_each_device
 from tests.policies.dynonet.chats import LINKER, SIZES, VOCABULARY, chats, scenario, tiny

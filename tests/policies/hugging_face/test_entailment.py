@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from parley.envs.core.errors import CheckpointError
-from parley.policies.hugging_face.entailment import Entailment, load_entailment
+from parley.policies.hugging_face.judges import Entailment, load_entailment
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra hugging-face is not installed")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from parley.envs.core.errors import CheckpointError, StorageError
-from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import ChatDecoding, Message
 from parley.policies.hugging_face import gguf

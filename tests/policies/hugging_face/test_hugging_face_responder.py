@@ -15,12 +15,15 @@ transformers = pytest.importorskip("transformers", reason="the extra hugging-fac
 
 from parley.policies.chat.answers import ANSWERS  # noqa: E402  # needs the extra
 from parley.policies.chat.loading import load_chat_model  # noqa: E402  # needs the extra
+from parley.policies.chat.local import ChatResponder  # noqa: E402  # needs the extra
 from parley.policies.chat.model import AnswerKind  # noqa: E402  # needs the extra
 from parley.policies.chat.newest import LEFT_OUT  # noqa: E402  # needs the extra
-from parley.policies.chat.responder import ChatResponder  # noqa: E402  # needs the extra
 from parley.policies.chat.settings import ChatModelSettings  # noqa: E402  # needs the extra
-from parley.policies.core.decoders import GREEDY, DecoderSettings  # noqa: E402  # needs the extra
-from parley.policies.core.responder import replies_of  # noqa: E402  # needs the extra
+from parley.policies.core.responder import (  # noqa: E402  # needs the extra
+    GREEDY,
+    DecoderSettings,
+    replies_of,  # needs the extra
+)
 from parley.policies.core.responders import load_responder  # noqa: E402  # needs the extra
 from parley.policies.hugging_face.responder import HuggingFaceResponder, LocalChatResponder  # noqa: E402  # needs the extra
 from tests.policies.chat.tiny import saved  # noqa: E402  # needs the extra

@@ -11,7 +11,7 @@ from parley.policies.chat.model import Chat, Message
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from parley.policies.hugging_face.leading_blanks import leading_blanks
+from parley.policies.hugging_face.tokens import leading_blanks
 from parley.policies.hugging_face.victims import HuggingFaceCausal
 from tests.policies.byte_pairs import byte_tokenizer
 from tests.policies.sentence_pieces import piece_model

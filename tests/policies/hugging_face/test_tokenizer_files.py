@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parley.policies.hugging_face.models import read_config, read_model
-from parley.policies.hugging_face.tokenizer_files import load_tokenizer
+from parley.policies.hugging_face.tokens import load_tokenizer
 from tests.policies.byte_pairs import byte_model
 from tests.policies.small_hugging_face import gpt2, tokenizers, transformers
 
@@ -49,7 +49,7 @@ def test_a_class_that_replaces_the_pre_tokenizer_is_overruled_by_the_file_and_sa
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     inner = saved_as(tmp_path, name)
-    with caplog.at_level(logging.WARNING, "parley.policies.hugging_face.tokenizer_files"):
+    with caplog.at_level(logging.WARNING, "parley.policies.hugging_face.tokens"):
         tokenizer = load_tokenizer(tmp_path, **LOCAL)
         load_tokenizer(tmp_path, **LOCAL)
     text = "In 12345 they've\n\n<e> 67890"
@@ -66,7 +66,7 @@ def test_a_class_that_replaces_the_pre_tokenizer_is_overruled_by_the_file_and_sa
 def test_transformers_itself_still_reads_such_a_folder_otherwise(tmp_path: Path) -> None:
     inner = saved_as(tmp_path, "Qwen2Tokenizer")
     ids = transformers.AutoTokenizer.from_pretrained(tmp_path, **LOCAL)("12345", add_special_tokens=False).input_ids
-    assert len(ids) == 5, "transformers was mended: policies/hugging_face/tokenizer_files.py may go"
+    assert len(ids) == 5, "transformers was mended: policies/hugging_face/tokens.py may go"
     assert len(inner.encode("12345").ids) < 5
 
 
@@ -77,7 +77,7 @@ def test_a_class_that_agrees_with_the_file_is_kept(tmp_path: Path, caplog: pytes
     path = tmp_path / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(config | {"tokenizer_class": "GPT2Tokenizer"}), encoding="utf-8")
-    with caplog.at_level(logging.WARNING, "parley.policies.hugging_face.tokenizer_files"):
+    with caplog.at_level(logging.WARNING, "parley.policies.hugging_face.tokens"):
         found = load_tokenizer(tmp_path, **LOCAL)
     assert type(found) is transformers.GPT2Tokenizer
     assert not caplog.records

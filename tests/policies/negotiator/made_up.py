@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from parley.envs.core.seeds import derive_seed
-from parley.envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, random_scenario, selection_table
+from parley.envs.negotiation.dealornodeal_rules import DISAGREE_ID, DISCONNECT_ID, random_scenario, selection_table
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, Scenario
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
+from parley.policies.negotiator.inference import Screening
 from parley.policies.negotiator.model import Negotiator
-from parley.policies.negotiator.screening import Screening
 from parley.policies.negotiator.settings import NegotiatorSizes
 from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.envs.negotiation.agents import VOCABULARY
@@ -39,7 +38,7 @@ def never_screened() -> Screening:
 
 @dataclass(frozen=True)
 class MadeUp:
-    """Dialogues in memory (as `parley.envs.negotiation.corpora.compiled.Split`)."""
+    """Dialogues in memory (as `parley.envs.negotiation.corpora.catalogue.Split`)."""
 
     contexts: np.ndarray
     outputs: np.ndarray

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from parley.policies.core import products
+from parley.policies.core import layers as products
 from parley.policies.core.gru import GRU
-from parley.policies.negotiator.cells import CELL_ROWS, Cell, Products
+from parley.policies.negotiator.model import CELL_ROWS, Cell, Products
 
 WORDS, EMBED, READ, HIDDEN, ROWS = 7, 5, 3, 4, CELL_ROWS + 9
 CPU = torch.device("cpu")

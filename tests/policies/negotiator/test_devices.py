@@ -9,11 +9,8 @@ import pytest
 import torch
 
 from parley.envs.negotiation.game import NegotiationGame, play
-from parley.policies.negotiator.evaluation import evaluate
-from parley.policies.negotiator.inference import Tables
-from parley.policies.negotiator.model import Negotiator
-from parley.policies.negotiator.prefix import Endings, Prefixes
-from parley.policies.negotiator.scoring import utterance_nll
+from parley.policies.negotiator.inference import Endings, Prefixes, Tables
+from parley.policies.negotiator.model import Negotiator, evaluate, utterance_nll
 from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.devices import CLOSE, SHARE, on_each_device
 from tests.policies.negotiator.made_up import VOCABULARY, deal, dialogues, negotiator, played

@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID
-from parley.envs.negotiation.vocabulary import PAD_ID
-from parley.policies.negotiator.evaluation import evaluate
-from parley.policies.negotiator.model import Negotiator
+from parley.envs.negotiation.dealornodeal_rules import DISAGREE_ID, DISCONNECT_ID
+from parley.envs.negotiation.domain import PAD_ID
+from parley.policies.negotiator.model import Negotiator, evaluate
 from tests.policies.negotiator.made_up import MadeUp, dialogues, negotiator
 
 

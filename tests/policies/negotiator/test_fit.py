@@ -14,11 +14,9 @@ import torch
 from torch import Tensor
 
 from parley.envs.core.errors import ConfigError
-from parley.policies.negotiator.batches import by_length, make_batch
-from parley.policies.negotiator.evaluation import evaluate
-from parley.policies.negotiator.fit import NegotiatorEpoch, NegotiatorFit
-from parley.policies.negotiator.model import Negotiator, word_nll
+from parley.policies.negotiator.model import Negotiator, by_length, evaluate, make_batch, word_nll
 from parley.policies.negotiator.settings import NegotiatorFitConfig
+from parley.policies.negotiator.speaker import NegotiatorEpoch, NegotiatorFit
 from tests.policies.core.fitting.killed import assert_equal, goes_on, ignore, weights
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues
 

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from parley.engine.negotiation.attacks.objective import Values
+from parley.engine.negotiation.attacks.choices import Values
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.seeds import stream
-from parley.envs.negotiation.dealornodeal.domain import DIVISION
-from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.dealornodeal import DIVISION
+from parley.envs.negotiation.dealornodeal_rules import random_scenario
+from parley.envs.negotiation.domain import points
 from parley.envs.negotiation.game import NegotiationGame, play
 from parley.envs.negotiation.interview.domain import INTERVIEW
-from parley.envs.negotiation.scenario import points
-from parley.policies.negotiator.checkpoints import load_model, save_model
 from parley.policies.negotiator.model import Negotiator
-from parley.policies.negotiator.speaker import NegotiatorAgent, selection_scores
+from parley.policies.negotiator.speaker import NegotiatorAgent, load_model, save_model, selection_scores
 from tests.policies.negotiator.made_up import SHORT, TINY
 
 

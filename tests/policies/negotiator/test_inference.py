@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from parley.envs.negotiation.vocabulary import PAD_ID
-from parley.policies.core.packing import by_step
-from parley.policies.negotiator.batches import make_batch
-from parley.policies.negotiator.cells import ROWS
+from parley.envs.negotiation.domain import PAD_ID
+from parley.policies.core.layers import by_step
 from parley.policies.negotiator.inference import Tables
-from parley.policies.negotiator.model import Negotiator
+from parley.policies.negotiator.model import ROWS, Negotiator, make_batch
 from parley.policies.negotiator.settings import NegotiatorSizes
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, MadeUp, dialogues, negotiator
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.dealornodeal_rules import random_scenario
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID
 from parley.envs.negotiation.game import play
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from parley.policies.negotiator.speaker import LOOK_EVERY, NegotiatorAgent
 from tests.policies.negotiator.made_up import SHORT, TINY, deal, negotiator
 

@@ -11,12 +11,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.negotiation.dealornodeal.rules import DISAGREE_ID, DISCONNECT_ID, NO_AGREEMENT_ID
-from parley.envs.negotiation.domain import domain_of, domains
-from parley.envs.negotiation.vocabulary import PAD_ID, SPECIALS, Vocabulary
-from parley.policies.core.packing import TokenPlaces
-from parley.policies.negotiator.batches import NegotiationBatch, by_length, make_batch, shuffled
-from parley.policies.negotiator.model import Negotiator, num_weighing, selection_loss, supervised_loss, word_nll
+from parley.envs.negotiation.dealornodeal_rules import DISAGREE_ID, DISCONNECT_ID, NO_AGREEMENT_ID
+from parley.envs.negotiation.domain import PAD_ID, SPECIALS, Vocabulary, domain_of, domains
+from parley.policies.core.layers import TokenPlaces
+from parley.policies.negotiator.model import (
+    NegotiationBatch,
+    Negotiator,
+    by_length,
+    make_batch,
+    num_weighing,
+    selection_loss,
+    shuffled,
+    supervised_loss,
+    word_nll,
+)
 from parley.policies.negotiator.settings import NegotiatorSizes
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues, negotiator, row
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from parley.policies.negotiator.cells import ROWS, padded
-from parley.policies.negotiator.inference import Tables
-from parley.policies.negotiator.prefix import Endings, Prefixes
+from parley.policies.negotiator.inference import Endings, Prefixes, Tables
+from parley.policies.negotiator.model import ROWS, padded
 from tests.policies.negotiator.made_up import VOCABULARY, dialogues, negotiator
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}

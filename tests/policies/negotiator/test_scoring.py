@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from parley.envs.negotiation.domain import EOS_ID, UNK_ID
 from parley.envs.negotiation.game import NOBODY, NegotiationGame, Rules
-from parley.envs.negotiation.vocabulary import EOS_ID, UNK_ID
-from parley.policies.negotiator.model import Negotiator
-from parley.policies.negotiator.scoring import ROWS_PER_PASS, sentence_nll, token_nll, utterance_nll
+from parley.policies.negotiator.model import ROWS_PER_PASS, Negotiator, sentence_nll, token_nll, utterance_nll
 from tests.policies.negotiator.made_up import SHORT, WORDS, negotiator, played
 
 FORCED = Rules(max_turns=2, max_words=8, max_tokens=64)

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from parley.envs.corpora.root import CACHE_VARIABLE
-from parley.policies.core import bfloat16
-from parley.policies.core.bfloat16 import shortest_share, total_share
-from parley.policies.negotiator.inference import Tables
-from parley.policies.negotiator.screening import FIRST, Screening, of_machine
+from parley.envs.corpora.arrow import CACHE_VARIABLE
+from parley.policies.core import layers as bfloat16
+from parley.policies.core.layers import shortest_share, total_share
+from parley.policies.negotiator.inference import FIRST, Screening, Tables, of_machine
 from tests.policies.negotiator.made_up import TINY, negotiator
 
 CPU = torch.device("cpu")

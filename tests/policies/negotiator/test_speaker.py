@@ -18,15 +18,20 @@ from torch import Tensor
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.play import Utterances
 from parley.envs.core.seeds import derive_seed
-from parley.envs.negotiation.dealornodeal.domain import DIVISION
-from parley.envs.negotiation.dealornodeal.rules import random_scenario, selection_table
+from parley.envs.negotiation.dealornodeal import DIVISION
+from parley.envs.negotiation.dealornodeal_rules import random_scenario, selection_table
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
 from parley.envs.negotiation.game import NOBODY, SPEAK, NegotiationGame, Rules, play
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK_ID, Vocabulary
-from parley.policies.negotiator.checkpoints import save_model
-from parley.policies.negotiator.inference import Tables
+from parley.policies.negotiator.inference import Screening, Tables
 from parley.policies.negotiator.model import Negotiator
-from parley.policies.negotiator.screening import Screening
-from parley.policies.negotiator.speaker import NegotiatorAgent, best_selection, load_agent, selection_scores, shortfalls
+from parley.policies.negotiator.speaker import (
+    NegotiatorAgent,
+    best_selection,
+    load_agent,
+    save_model,
+    selection_scores,
+    shortfalls,
+)
 from tests.policies.negotiator.made_up import SHORT, TINY, VOCABULARY, always_screened, deal, negotiator, never_screened, played
 
 PER_DIALOGUE = ("authors", "num_tokens", "num_turns", "to_move", "forced", "selections", "num_illegal", "agreed", "points")
@@ -245,7 +250,7 @@ def test_shortfalls_are_shares_of_the_distance_from_best_to_worst(seed: int, siz
         assert torch.isposinf(found[~legal]).all()
 
 
-class Recorder(Tables):
+class ShardWriter(Tables):
     """Tables that note how many choices are made in float32."""
 
     num_decided = 0
@@ -270,7 +275,7 @@ def recorded(weights: float, size: int, screens: bool) -> tuple[NegotiationGame,
     for parameter in model.parameters():
         parameter.data.uniform_(-weights, weights, generator=generator)
     agent = NegotiatorAgent(model.eval(), "any", 1.0)
-    agent.tables = tables = Recorder(model)
+    agent.tables = tables = ShardWriter(model)
     tables.screening = always_screened() if screens else never_screened()
     return play(deal(size), (agent, agent)), tables.num_decided
 

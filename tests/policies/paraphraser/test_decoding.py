@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.policies.paraphraser.batches import RewriteExamples
-from parley.policies.paraphraser.decoding import paraphrases
+from parley.policies.paraphraser.model import RewriteExamples, paraphrases
 from parley.policies.paraphraser.settings import BeamConfig
 from tests.policies.paraphraser.made_up import SIZES, network, split
 

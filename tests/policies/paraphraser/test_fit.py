@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.core.fitting.fit import Epoch
+from parley.policies.core.fitting.batches import evaluate
+from parley.policies.core.fitting.loop import Epoch
 from parley.policies.paraphraser import settings
-from parley.policies.paraphraser.batches import RewriteExamples
-from parley.policies.paraphraser.fit import PointerFit
-from parley.policies.paraphraser.model import PointerGenerator
+from parley.policies.paraphraser.model import PointerFit, PointerGenerator, RewriteExamples
 from parley.policies.paraphraser.settings import PointerFitConfig, PointerSizes
 from tests.policies.core.fitting.killed import goes_on, ignore
 from tests.policies.paraphraser.made_up import SIZES, VOCABULARY, copies

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, UNK_ID
-from parley.policies.core.fitting.loss import OutputLoss
-from parley.policies.paraphraser.batches import RewriteExamples
-from parley.policies.paraphraser.model import PointerGenerator
+from parley.policies.core.fitting.batches import OutputLoss
+from parley.policies.paraphraser.model import PointerGenerator, RewriteExamples
 from tests.policies.paraphraser.made_up import KNOWN, NUM_WORDS, SIZES, copies, network, split
 
 SOURCE = [5, KNOWN + 3, 6, KNOWN + 1, KNOWN + 3]

@@ -11,9 +11,19 @@ import pytest
 from parley.envs.core.errors import DataError, RankerError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
-from parley.policies.ranking.controls import NO_CONTEXT, Constant, Longest, ResponseOnly, Shortest, WordOverlap
-from parley.policies.ranking.ranker import Ranker, scores_of
-from parley.policies.ranking.terms import Bm25, TermCosine, TfIdf
+from parley.policies.ranking.ranker import (
+    NO_CONTEXT,
+    Bm25,
+    Constant,
+    Longest,
+    Ranker,
+    ResponseOnly,
+    Shortest,
+    TermCosine,
+    TfIdf,
+    WordOverlap,
+    scores_of,
+)
 
 CONTEXT: Context = (("a", "b"), ("b", "c", "d"))
 REPLIES: list[Utterance] = [("b", "b", "x"), ("a", "b", "c", "d", "e"), (), ("x", "y")]

@@ -12,9 +12,9 @@ pytest.importorskip("transformers", reason="the extra hugging-face is not instal
 
 from parley.policies.ranking.encoders import BiEncoder, CrossEncoder
 from parley.policies.ranking.likelihood import ReplyLikelihood, UtteranceLikelihood
-from parley.policies.ranking.matching.ranker import MatcherRanker
+from parley.policies.ranking.matching.fit import MatcherRanker
 from parley.policies.ranking.ranker import Pair, Ranker, SlopedRanker, scores_of
-from parley.policies.seq2seq.responder import Seq2SeqResponder
+from parley.policies.seq2seq.decoding import Seq2SeqResponder
 from parley.policies.seq2seq.scoring import WordScores
 from tests.devices import CLOSE, on_each_device
 from tests.policies.ranking.folders import WORDS, bert, tokenizer

@@ -20,13 +20,11 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 from parley.envs.core.errors import CheckpointError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
+from parley.policies.generation.judges.asked import judge_maker
 from parley.policies.generation.judges.judge import JudgeSettings
-from parley.policies.generation.judges.makers import judge_maker
 from parley.policies.hugging_face.tokens import longest_input
-from parley.policies.ranking.controls import ResponseOnly
-from parley.policies.ranking.encoders import BiEncoder, CrossEncoder
-from parley.policies.ranking.hugging_face import load_hugging_face_ranker
-from parley.policies.ranking.ranker import Unread
+from parley.policies.ranking.encoders import BiEncoder, CrossEncoder, load_hugging_face_ranker
+from parley.policies.ranking.ranker import ResponseOnly, Unread
 from parley.policies.ranking.rankers import load_ranker
 from tests.policies.ranking.folders import WORDS, bert, bi_encoder, cross_encoder, tokenizer
 from tests.real_models import minilm

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from parley.envs.core.errors import CheckpointError, ConfigError, RankerError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
-from parley.policies.core.fitting.evaluation import example_nll
+from parley.policies.core.fitting.batches import example_nll
 from parley.policies.ranking.matching.checkpoints import format_of
 from parley.policies.ranking.ranker import Pair, Ranker, compared_scores, scores_of
 from parley.policies.ranking.rankers import load_ranker, rankers
-from parley.policies.seq2seq.checkpoints import save_model
-from parley.policies.vhred.checkpoints import FORMAT
+from parley.policies.seq2seq.scoring import save_model
+from parley.policies.vhred.decoding import FORMAT
 from tests.policies.chat.fake_server import Said, completion, serving
 from tests.policies.ranking.matching.made_up import KINDS, matcher
 from tests.policies.seq2seq.made_up import language_model, seq2seq
@@ -279,7 +279,7 @@ class Refuses:
 
 
 def test_a_wrapped_ranker_that_dies_says_which_it_was() -> None:
-    from parley.policies.ranking.controls import ResponseOnly
+    from parley.policies.ranking.ranker import ResponseOnly
 
     with pytest.raises(RankerError, match=r"raised an error(.|\n)*where: Refuses(.|\n)*no such device"):
         scores_of(ResponseOnly(Refuses()), [(((),), [("a",)])])
@@ -298,7 +298,7 @@ class LikelyShare(Share):
 
 @pytest.mark.parametrize("kind", [Share, LikelyShare])
 def test_a_ranker_without_its_context_is_compared_on_its_own_scale(kind: type[Share]) -> None:
-    from parley.policies.ranking.controls import ResponseOnly
+    from parley.policies.ranking.ranker import ResponseOnly
 
     asked: list[Pair] = [(TRAINING[0], [("a",), ("a", "b", "c")])]
     ((alone,), (whole,)) = (compared_scores(ranker, asked) for ranker in (ResponseOnly(kind()), kind()))

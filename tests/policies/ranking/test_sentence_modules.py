@@ -16,9 +16,7 @@ import torch
 from parley.envs.core.errors import CheckpointError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
-from parley.policies.ranking.encoders import BiEncoder, CrossEncoder
-from parley.policies.ranking.hugging_face import load_hugging_face_ranker
-from parley.policies.ranking.pair_text import without_first_tokens
+from parley.policies.ranking.encoders import BiEncoder, CrossEncoder, load_hugging_face_ranker, without_first_tokens
 from parley.policies.ranking.rankers import load_ranker
 from tests.policies.ranking.folders import (
     PAIR_TEMPLATE,

@@ -10,7 +10,7 @@ import pytest
 from parley.envs.corpora.pairs.compiled import PairSplit
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID
 from parley.policies.core.fitting.batches import epoch_order, in_order
-from parley.policies.seq2seq.batches import PairExamples, SentenceExamples, framed_source
+from parley.policies.seq2seq.model import PairExamples, SentenceExamples, framed_source
 from tests.policies.seq2seq.made_up import LM_SIZES, ragged, sizes, split
 
 UTTERANCES = ragged([[5, 6], [7, 8, 9, 10, 11, 12, 13], [14], []])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import CheckpointError
-from parley.policies.seq2seq.checkpoints import LANGUAGE_MODEL, SEQ2SEQ, load_seq2seq, save_model, threshold
+from parley.policies.seq2seq.scoring import LANGUAGE_MODEL, SEQ2SEQ, load_seq2seq, save_model, threshold
 from tests.policies.seq2seq.made_up import language_model, seq2seq
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.policies.seq2seq.fed import recur_fed
+from parley.policies.seq2seq.scoring import recur_fed
 
 B, N, T, H = 3, 4, 3, 2
 

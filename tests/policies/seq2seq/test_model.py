@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOU_ID, PAD_ID
-from parley.policies.core.fitting.predictor import Predictor
-from parley.policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples, Sentences
-from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.core.fitting.batches import Predictor
+from parley.policies.seq2seq.model import Exchanges, LanguageModel, PairExamples, SentenceExamples, Sentences, Seq2Seq
 from parley.policies.seq2seq.settings import Attention
 from tests.policies.seq2seq.made_up import ATTENTIONS, LM_SIZES, VOCABULARY, language_model, seq2seq, sizes, split
 

@@ -12,13 +12,11 @@ import torch
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, SPECIALS, PairVocabulary
 from parley.policies.core import decoding as module
-from parley.policies.core.charges import Repetition, charges_on_words
-from parley.policies.core.decoders import DecoderSettings
-from parley.policies.seq2seq.checkpoints import load_language_model, load_seq2seq, save_model
-from parley.policies.seq2seq.decoding import greedy, sample
+from parley.policies.core.decoding import Repetition, charges_on_words
+from parley.policies.core.responder import DecoderSettings
+from parley.policies.seq2seq.decoding import ReplyDecoder, greedy, load_responder, sample
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
-from parley.policies.seq2seq.replying import ReplyDecoder
-from parley.policies.seq2seq.responder import load_responder
+from parley.policies.seq2seq.scoring import load_language_model, load_seq2seq, save_model
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 WORDS = PairVocabulary((*SPECIALS, "yes", "no", "red", "tea", "the"))

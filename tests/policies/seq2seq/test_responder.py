@@ -11,11 +11,10 @@ import torch
 from parley.envs.corpora.pairs.contexts import with_eot
 from parley.envs.corpora.pairs.turns import Turns
 from parley.envs.corpora.pairs.vocabulary import EOU_ID, UNK_ID
-from parley.policies.core.decoders import DecoderSettings
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.seq2seq.decoding import greedy
+from parley.policies.core.fitting.batches import evaluate
+from parley.policies.core.responder import DecoderSettings
+from parley.policies.seq2seq.decoding import Seq2SeqResponder, greedy, load_responder
 from parley.policies.seq2seq.model import Seq2Seq
-from parley.policies.seq2seq.responder import Seq2SeqResponder, load_responder
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.policies.seq2seq.made_up import FIRST, VOCABULARY
 

@@ -12,13 +12,12 @@ from torch import Tensor, nn
 
 from parley.envs.core.errors import OutOfRangeError
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOU_ID
-from parley.policies.core.fitting.fit import Fit
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.seq2seq.batches import PairExamples
-from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
+from parley.policies.core.fitting.loop import Fit
+from parley.policies.core.settings import FitConfig
 from parley.policies.seq2seq.decoding import beam, greedy, read, sample
+from parley.policies.seq2seq.model import PairExamples
+from parley.policies.seq2seq.scoring import StackedSeq2Seq, build_seq2seq, load_seq2seq, save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
-from parley.policies.seq2seq.stacked import StackedSeq2Seq, build_seq2seq
 from tests.policies.seq2seq.made_up import VOCABULARY, sizes, split
 
 SIZES = replace(sizes(), attention="dot", input_feeding=True, layers=2)

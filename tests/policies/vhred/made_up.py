@@ -10,8 +10,7 @@ import torch
 
 from parley.envs.corpora.pairs.turns import Turn, Turns
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.policies.vhred.batches import Context, DialogueExamples, context_ids
-from parley.policies.vhred.model import VHRED
+from parley.policies.vhred.model import VHRED, Context, DialogueExamples, context_ids
 from parley.policies.vhred.settings import VhredAttention, VhredSizes
 from tests.policies.large_weights import with_large_weights
 

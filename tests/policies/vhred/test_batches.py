@@ -7,7 +7,7 @@ import pytest
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, EOU_ID, PAD_ID, UNK_ID
-from parley.policies.vhred.batches import DialogueExamples, context_ids, side_by_side
+from parley.policies.vhred.model import DialogueExamples, context_ids, side_by_side
 from tests.policies.vhred.made_up import VOCABULARY, sizes
 
 W0 = VOCABULARY.index["w0"]

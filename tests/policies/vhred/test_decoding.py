@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID
-from parley.policies.vhred.batches import Context, side_by_side
 from parley.policies.vhred.decoding import beam, greedy
-from parley.policies.vhred.model import VHRED
+from parley.policies.vhred.model import VHRED, Context, side_by_side
 from parley.policies.vhred.settings import VhredAttention
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, contexts, vhred
 

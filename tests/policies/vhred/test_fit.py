@@ -12,14 +12,12 @@ import torch
 import torch.nn.functional as F
 
 from parley.envs.corpora.pairs.turns import Turn, Turns
-from parley.policies.core.decoders import DecoderSettings
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.core.fitting.fit import Epoch, Fit
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.vhred.batches import DialogueBatch, DialogueExamples
-from parley.policies.vhred.evaluation import divergences
-from parley.policies.vhred.model import VHRED
-from parley.policies.vhred.responder import VhredResponder
+from parley.policies.core.fitting.batches import evaluate
+from parley.policies.core.fitting.loop import Epoch, Fit
+from parley.policies.core.responder import DecoderSettings
+from parley.policies.core.settings import FitConfig
+from parley.policies.vhred.decoding import VhredResponder, divergences
+from parley.policies.vhred.model import VHRED, DialogueBatch, DialogueExamples
 from parley.policies.vhred.settings import VhredAttention
 from tests.policies.core.fitting.killed import goes_on, ignore
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, examples, sizes

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from parley.envs.corpora.pairs.vocabulary import BOS_ID
-from parley.policies.core.fitting.loss import OutputLoss
-from parley.policies.vhred.batches import DialogueBatch, DialogueExamples
-from parley.policies.vhred.model import VHRED, Gaussians, divergence
+from parley.policies.core.fitting.batches import OutputLoss
+from parley.policies.vhred.model import VHRED, DialogueBatch, DialogueExamples, Gaussians, divergence
 from parley.policies.vhred.settings import VhredAttention
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, dialogues, examples, sizes, vhred
 

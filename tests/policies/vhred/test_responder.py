@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from parley.envs.corpora.pairs.turns import Turn, turn_of
-from parley.policies.core.decoders import DecoderSettings
-from parley.policies.vhred.decoding import greedy
-from parley.policies.vhred.responder import VhredResponder, load_vhred
+from parley.policies.core.responder import DecoderSettings
+from parley.policies.vhred.decoding import VhredResponder, greedy, load_vhred
 from parley.policies.vhred.settings import VhredAttention
 from tests.policies.vhred.made_up import ATTENTIONS, VOCABULARY, contexts, dialogues, examples, vhred
 

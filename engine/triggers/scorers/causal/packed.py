@@ -8,25 +8,130 @@ For a CPU, block by block: a GPU starts fewer and larger kernels by `packed_grid
 
     n texts of a block, L tokens of each, P tokens before them, K last positions whose words are predicted, H heads of queries,
     J of keys, R queries of a head of keys, D width of a head, A all tokens
+
+Keys and values that a causal model keeps of what it has read.
+
+B rows, L tokens of a part, H heads, D width of a head
+
+Texts of different lengths that a causal model on a GPU reads in one pass: as `packed.py`, with a few kernels a layer.
+
+All tokens stand behind one another, so that each product of the model's layers is one over all of them. For attention they
+are laid out as a grid: a text is a row, all texts end in the last column, and the columns before a text's own tokens hold what
+was read before. So each token sees the columns up to its own, and one mask serves all texts.
+
+    n texts of all lists, B of one, C columns, L last columns with tokens that are read, K last positions whose words are
+    predicted, A tokens that are read, H heads of queries, J of keys, R queries of a head of keys, D width of a head
+
+What a causal Hugging Face model has read, kept as keys and values, so that no token is read twice.
+
+A text is read in parts: the prompt before the searched words once for all searches, the words before a changed one once a
+visit, and only what follows for each candidate. A reader hands the model the keys and values of the earlier parts; the first of
+them are shared by all rows, and are laid out for each row in one layer at a time.
+
+Layers that keep fewer than all positions (sliding windows, recurrent states) cannot be cut at any position. Whether a model's
+can is asked of the model's own cache, and then tried: `reads_in_parts`.
+
+    B rows, L tokens of a part, P tokens read before it, K last positions whose words are predicted, H heads, D width of a head
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
 
-from parley.engine.triggers.scorers.causal.kept_keys import KeysValues, own_layers
+from parley.policies.core.layers import Weight, dense, is_mkl_whole
 
 if TYPE_CHECKING:
-    from parley.engine.triggers.scorers.causal.reader import CausalReader
+    from parley.engine.triggers.scorers.causal.swaps import ReadPlan
+
+
+TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}
+"""How far logits may be off, as a share of their spread: rounding, in the model's own precision."""
+TOLERANCE_HALF = 0.2
+"""The same of models in half precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeysValues:
+    """What the layers keep of tokens that were read.
+
+    Args:
+        keys: of each layer (B, H, L, D).
+        values: of each layer (B, H, L, D).
+    """
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+
+    @property
+    def length(self) -> int:
+        """L."""
+        return self.keys[0].shape[2]
+
+    @property
+    def num_rows(self) -> int:
+        """B."""
+        return self.keys[0].shape[0]
+
+    def cut(self, start: int, stop: int) -> KeysValues:
+        """Those of the tokens from `start` to before `stop`; no copy."""
+        return KeysValues(*(tuple(each[:, :, start:stop] for each in kind) for kind in (self.keys, self.values)))
+
+    def rows(self, rows_b: Tensor | slice) -> KeysValues:
+        """Those of some rows."""
+        if isinstance(rows_b, slice):
+            return KeysValues(*(tuple(each[rows_b] for each in kind) for kind in (self.keys, self.values)))
+        # A device map may have put layers on other devices.
+        return KeysValues(*(tuple(each[rows_b.to(each.device)] for each in kind) for kind in (self.keys, self.values)))
+
+    def repeated(self, num: int) -> KeysValues:
+        """Those of one row, for so many; no copy."""
+        return KeysValues(*(tuple(each.expand(num, -1, -1, -1) for each in kind) for kind in (self.keys, self.values)))
+
+    def detached(self) -> KeysValues:
+        """The same without their gradients."""
+        return KeysValues(*(tuple(each.detach() for each in kind) for kind in (self.keys, self.values)))
+
+
+def in_line(parts: Sequence[KeysValues]) -> KeysValues:
+    """Parts that follow each other, as one; of one row each is repeated for the others."""
+    parts = [part for part in parts if part.length]
+    if len(parts) == 1:
+        return parts[0]
+    num = max(part.keys[0].shape[0] for part in parts)
+    kinds = []
+    for kind in ("keys", "values"):
+        layers = zip(*(getattr(part, kind) for part in parts), strict=True)
+        kinds.append(tuple(torch.cat([each.expand(num, -1, -1, -1) for each in layer], dim=2) for layer in layers))
+    return KeysValues(*kinds)
+
+
+def one_below_the_other(groups: Sequence[KeysValues]) -> KeysValues:
+    """The rows of groups that have read as many tokens."""
+    if len(groups) == 1:
+        return groups[0]
+    kinds = (
+        tuple(map(torch.cat, zip(*(getattr(group, kind) for group in groups), strict=True))) for kind in ("keys", "values")
+    )
+    return KeysValues(*kinds)
+
+
+def own_layers(model: Any) -> Sequence[Any]:
+    """The layers of the cache that the model would make for itself."""
+    from transformers import DynamicCache
+
+    layers: Sequence[Any] = DynamicCache(config=model.config).layers
+    return layers
+
 
 ATTENTION = "parley_packed"
 _OTHER_ATTENTION = ("softcap", "s_aux", "sliding_window")
@@ -190,3 +295,302 @@ def _layer_class() -> Any:
             return 0
 
     return PackedLayer
+
+
+_ALIGNED = 8
+"""Rows of a mask begin at multiples of this, as the kernels want it that need no room for all scores."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """What stands where; indices are on the CPU.
+
+    Args:
+        before: what was read before.
+        keys_nC: in each place, which token: of those that are read, and behind them those of `before`.
+        own_nC: where the tokens stand that are read.
+        first_n: the column with a text's first token.
+        keeps: whether keys and values are kept.
+        kept: those of a layer, each (n, C, J, D).
+    """
+
+    before: Sequence[KeysValues]
+    keys_nC: Tensor
+    own_nC: Tensor
+    first_n: Tensor
+    keeps: bool
+    kept: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _on: dict[tuple[torch.device, int, int], tuple[Tensor, ...]] = field(default_factory=dict)
+
+    def attend(self, layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None) -> Tensor:
+        """Attention (A, H, D) of each text to what was read before and to itself."""
+        (num_heads, width), of_keys = query_1HAD.shape[1::2], key_1JAD.shape[1]
+        where = (query_1HAD.device, num_heads, of_keys)
+        if where not in self._on:
+            self._on[where] = self._indices(*where, query_1HAD.dtype)
+        keys_i, query_i, found_i, mask = self._on[where]
+        num = len(self.keys_nC)
+        key_nCJD, value_nCJD = (
+            self._tokens(new, [getattr(part, kind)[layer] for part in self.before])
+            .index_select(0, keys_i)
+            .unflatten(0, (num, -1))
+            for kind, new in (("keys", key_1JAD), ("values", value_1JAD))
+        )
+        if self.keeps:
+            self.kept[layer] = (key_nCJD, value_nCJD)
+        # Queries of one head of keys stand below one another, so that keys are not laid out for each.
+        rows = query_1HAD.transpose(1, 2).reshape(-1, width)
+        query_nJMD = rows.index_select(0, query_i).view(num, of_keys, -1, width)
+        found_nJMD = scaled_dot_product_attention(
+            query_nJMD, key_nCJD.transpose(1, 2), value_nCJD.transpose(1, 2), mask, scale=scaling
+        )
+        found = found_nJMD.transpose(1, 2).reshape(-1, found_nJMD.shape[-1])
+        return found.index_select(0, found_i).unflatten(0, (-1, num_heads))
+
+    @staticmethod
+    def _tokens(new_1JAD: Tensor, before: Sequence[Tensor]) -> Tensor:
+        """Those that are read and those before (tokens, J, D)."""
+        return torch.cat([each.transpose(1, 2).flatten(0, 1) for each in (new_1JAD, *before)])
+
+    def _indices(self, device: torch.device, num_heads: int, of_keys: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """Which token is each key, which head of a token each query, where each head's result is, and who sees what."""
+        (num, columns), repeats = self.own_nC.shape, num_heads // of_keys
+        length = int(self.own_nC.sum(1).max())
+        heads_JR11 = torch.arange(num_heads, device=device).view(of_keys, repeats)[..., None, None]
+        # Columns of a text that are not its own ask, too; nobody looks at what they find.
+        query_nL = self.keys_nC[:, -length:].where(self.own_nC[:, -length:], 0).to(device)
+        query_i = (query_nL[:, None, None] * num_heads + heads_JR11[..., 0]).flatten()
+        text_A, column_A = (each.to(device) for each in self.own_nC[:, -length:].nonzero().unbind(1))
+        query_A1 = text_A[:, None] * num_heads * length + column_A[:, None] * of_keys
+        head_H = torch.arange(num_heads, device=device)
+        found_i = (query_A1 + head_H % repeats * length * of_keys + head_H // repeats).flatten()
+        # One for all where all begin in the same column.
+        first_m11 = self.first_n.unique()[:, None, None]
+        if len(first_m11) > 1:
+            first_m11 = self.first_n[:, None, None]
+        column_C = torch.arange(columns)
+        sees_mLC = (column_C <= column_C[-length:, None]) & (column_C >= first_m11)
+        mask_mLC = torch.zeros(sees_mLC.shape, dtype=dtype).masked_fill_(~sees_mLC, -torch.inf)
+        mask_mLC = pad(mask_mLC, (0, -columns % _ALIGNED)).repeat(1, repeats, 1).to(device)
+        mask = mask_mLC[:, None, :, :columns].expand(num, of_keys, -1, -1)
+        return self.keys_nC.flatten().to(device), query_i, found_i, mask
+
+
+def _grid(texts: Sequence[ReadPlan]) -> _Grid:
+    lengths = [0 if each.prompt is None else each.prompt.length for each in texts]
+    columns = max(num_before + each.ids_BL.shape[1] for num_before, each in zip(lengths, texts, strict=True))
+    column_C = torch.arange(columns)
+    own_nC = torch.cat([column_C >= columns - each.ids_BL.shape[1] + torch.tensor(each.starts)[:, None] for each in texts])
+    end = int(own_nC.sum())
+    before, begins = list[KeysValues](), dict[int, int]()
+    for part in (part for each in texts for part in (each.prompt, each.known)):
+        if part is not None and id(part) not in begins:
+            begins[id(part)] = end
+            end += part.num_rows * part.length
+            before.append(part)
+    known, first = list[Tensor](), list[Tensor]()
+    for each, num_before in zip(texts, lengths, strict=True):
+        num, length = each.ids_BL.shape
+        row_B1 = torch.arange(num)[:, None] if each.known.num_rows > 1 else torch.zeros(num, 1, dtype=torch.int64)
+        searched_C = column_C - (columns - length)
+        known_BC = begins[id(each.known)] + row_B1 * each.known.length + searched_C
+        if each.prompt is not None:
+            known_BC = known_BC.where(searched_C >= 0, begins[id(each.prompt)] + searched_C + num_before)
+        first_column = columns - length - num_before
+        known.append(known_BC.where(column_C >= first_column, 0))
+        first.append(torch.full((num,), first_column))
+    read_nC = (own_nC.flatten().cumsum(0) - 1).view_as(own_nC)
+    keys_nC = read_nC.where(own_nC, torch.cat(known))
+    return _Grid(before, keys_nC, own_nC, torch.cat(first), any(each.keeps for each in texts))
+
+
+def read_grid(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tensor) -> list[tuple[Tensor, KeysValues | None]]:
+    """Reads what lists want.
+
+    Returns:
+        Of each list the logits (B, K, V), and what the layers keep of its texts, from the first searched place on; None where
+        that is not wanted. Not differentiable.
+    """
+    grid, device = _grid(texts), embedding_VE.device
+    rows = [len(each.ids_BL) for each in texts]
+    ids, kept = list[Tensor](), list[Tensor]()
+    for each, own_BC, keys_BC in zip(texts, grid.own_nC.split(rows), grid.keys_nC.split(rows), strict=True):
+        own = own_BC[:, -each.ids_BL.shape[1] :].flatten().nonzero()[:, 0]
+        ids.append(each.ids_BL.flatten()[own.to(device)])
+        kept.append(keys_BC[:, -len(each.wanted_K) :].flatten())
+    positions_A = (torch.arange(grid.own_nC.shape[1]) - grid.first_n[:, None])[grid.own_nC]
+    with reader.fast_products(), packed(reader.model, grid.attend):
+        read = reader.model(
+            inputs_embeds=embedding_VE[torch.cat(ids)][None],
+            position_ids=positions_A[None].to(device),
+            use_cache=False,
+            logits_to_keep=torch.cat(kept).to(device),
+        )
+    found, done = list[tuple[Tensor, KeysValues | None]](), 0
+    for each, logits in zip(texts, read.logits[0].split([len(part) for part in kept]), strict=True):
+        known, own = None, slice(done, done + len(each.ids_BL))
+        if each.keeps:
+            length = each.ids_BL.shape[1]
+            pairs = [[part[own, -length:].transpose(1, 2) for part in grid.kept[layer]] for layer in sorted(grid.kept)]
+            known = KeysValues(*(tuple(kind) for kind in zip(*pairs, strict=True)))
+        found.append((logits.unflatten(0, (-1, len(each.wanted_K))), known))
+        done = own.stop
+    return found
+
+
+class CausalReader:
+    """Reads parts of texts by a model.
+
+    Args:
+        model: a causal Hugging Face model.
+        rough: products in bfloat16, but for those of the head; the rest, keys and values too, in the model's own precision.
+    """
+
+    def __init__(self, model: Any, *, rough: bool = False) -> None:
+        self.model, self.rough = model, rough
+        # Of exactly this class: others, adapters for example, do more than multiply; so do those that a device map has spread.
+        dense = [module for module in model.modules() if type(module) is nn.Linear and "forward" not in vars(module)]
+        self._forwards = dict[nn.Linear, Callable[[Tensor], Tensor]]()
+        if not is_mkl_whole():
+            self._forwards |= {module: partial(_forward, module) for module in dense}
+        if rough:
+            products = [module for module in dense if module is not model.get_output_embeddings()]
+            self._forwards |= {module: _Rough(module) for module in products}
+
+    def read(self, embedded_BLE: Tensor, before: Sequence[KeysValues], keep: int) -> tuple[Tensor, KeysValues]:
+        """Reads a part.
+
+        Args:
+            embedded_BLE: the tokens.
+            before: what was read before, part by part; parts of one row are shared by all.
+            keep: K.
+
+        Returns:
+            Logits (B, K, V) after the last K tokens, and what the layers keep of the part. Differentiable in the embeddings.
+        """
+        shared = [part for part in before if part.length and part.keys[0].shape[0] == 1]
+        own = [part for part in before if part.length and part.keys[0].shape[0] != 1]
+        past = _cache_reader(in_line(shared) if shared else None, in_line(own) if own else None, len(self._layers))
+        with self.fast_products():
+            read = self.model(inputs_embeds=embedded_BLE, past_key_values=past, use_cache=True, logits_to_keep=keep)
+        new = [layer.new for layer in past.layers]
+        return read.logits, KeysValues(tuple(keys for keys, _ in new), tuple(values for _, values in new))
+
+    @property
+    def _layers(self) -> Sequence[Any]:
+        return own_layers(self.model)
+
+    @contextmanager
+    def fast_products(self) -> Iterator[None]:
+        """Lets the model's layers multiply by the fastest kernels; the model is as it was afterwards."""
+        if not self._forwards or (not self.rough and next(iter(self._forwards)).weight.device.type != "cpu"):
+            yield
+            return
+        for module, forward in self._forwards.items():
+            setattr(module, "forward", forward)  # noqa: B010  # types know methods as fixed
+        try:
+            yield
+        finally:
+            for module in self._forwards:
+                del module.forward
+
+
+def _forward(module: nn.Linear, rows: Tensor) -> Tensor:
+    return dense(rows, module.weight, module.bias)
+
+
+class _Rough:
+    """A layer that multiplies in bfloat16; not differentiable."""
+
+    def __init__(self, module: nn.Linear) -> None:
+        self._weight, self._bias = Weight(module.weight, torch.bfloat16), module.bias
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        product = self._weight(rows).to(rows.dtype)
+        return product if self._bias is None else product + self._bias
+
+
+def _cache_reader(shared: KeysValues | None, own: KeysValues | None, num_layers: int) -> Any:
+    """A cache as transformers' models take it."""
+    from transformers.cache_utils import Cache
+
+    layers = []
+    for i in range(num_layers):
+        known = [None if part is None else (part.keys[i], part.values[i]) for part in (shared, own)]
+        layers.append(_layer_class_reader()(*known))
+    return Cache(layers=layers)
+
+
+@cache
+def _layer_class_reader() -> Any:
+    """The kind of layer of such a cache; made when it is first asked for, because it derives from one of transformers."""
+    from transformers.cache_utils import DynamicLayer
+
+    class PartLayer(DynamicLayer):
+        """Keys and values of what was read before, and of the part that is read; keeps no copy of the former."""
+
+        def __init__(self, shared: tuple[Tensor, Tensor] | None, own: tuple[Tensor, Tensor] | None) -> None:
+            super().__init__()
+            self.before = [known for known in (shared, own) if known is not None]
+            self.new: tuple[Tensor, Tensor] | None = None
+            self.is_initialized = True
+
+        def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+            """All keys and values (B, H, P + L, D)."""
+            self.new = (keys, values)
+            num = len(keys)
+            parts = [*((k.expand(num, -1, -1, -1), v.expand(num, -1, -1, -1)) for k, v in self.before), self.new]
+            if len(parts) == 1:
+                return keys, values
+            return torch.cat([k for k, _ in parts], dim=2), torch.cat([v for _, v in parts], dim=2)
+
+        def get_seq_length(self) -> int:
+            """P."""
+            return sum(k.shape[2] for k, _ in self.before)
+
+    return PartLayer
+
+
+@torch.no_grad()
+def said(logits_BTV: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor]:
+    """Nats of a reply's words (B, T), and how far their logits are above all others (B, T).
+
+    The logits are written over, so that there are never more than (B, V) numbers beside them.
+    """
+    at_BT1 = target_T[None, :, None].expand(len(logits_BTV), -1, 1)
+    said_BT = logits_BTV.gather(-1, at_BT1)[..., 0].float()
+    whole_BT = torch.stack([logits_BV.float().logsumexp(-1) for logits_BV in logits_BTV.unbind(1)], dim=1)
+    others_BT = logits_BTV.scatter_(-1, at_BT1, -torch.inf).amax(-1).float()
+    return (whole_BT - said_BT).clamp_min(0), said_BT - others_BT
+
+
+def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
+    """Whether a model gives the same logits for a text read in parts.
+
+    Args:
+        model: a causal Hugging Face model.
+        embedded_LE: a text of at least three tokens to try it with.
+    """
+    from transformers.cache_utils import DynamicLayer
+
+    if "logits_to_keep" not in inspect.signature(model.forward).parameters:
+        return False
+    layers = own_layers(model)
+    if not layers or any(type(layer) is not DynamicLayer for layer in layers):
+        return False
+    reader, half = CausalReader(model), len(embedded_LE) // 2
+    both_2LE = torch.stack([embedded_LE, embedded_LE.flip(0)])
+    with torch.no_grad():
+        whole = model(inputs_embeds=both_2LE, use_cache=False).logits[:, half:].float()
+        try:
+            known = [reader.read(both_2LE[row : row + 1, :half], (), 1)[1] for row in range(2)]
+            alone, _ = reader.read(both_2LE[:1, half:], [known[0]], len(embedded_LE) - half)
+            together, _ = reader.read(both_2LE[:, half:], [one_below_the_other(known)], len(embedded_LE) - half)
+        except torch.OutOfMemoryError:
+            raise
+        except (TypeError, ValueError, AttributeError, RuntimeError, IndexError):
+            # Some models have layers of their own behind the name of a plain one.
+            return False
+    bound = TOLERANCE.get(both_2LE.dtype, TOLERANCE_HALF) * float(whole.std())
+    found = torch.cat([alone, together]).float()
+    return found.shape[1:] == whole.shape[1:] and float((found - whole[[0, 0, 1]]).abs().max()) <= bound

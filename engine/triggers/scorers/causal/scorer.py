@@ -38,20 +38,21 @@ import torch
 from torch import Tensor
 
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.scorers.causal.kept_keys import KeysValues
-from parley.engine.triggers.scorers.causal.passes import (
+from parley.engine.triggers.scorers.causal.packed import CausalReader, KeysValues, reads_in_parts, said
+from parley.engine.triggers.scorers.causal.swaps import (
     PASS,
     PASS_GPU,
+    ReadLoss,
+    ReadPlan,
     ReadWords,
-    WantedReads,
+    ScreenedSwapList,
+    SwapList,
     read_texts,
     read_together,
     reads_packed,
+    rough_reader,
 )
-from parley.engine.triggers.scorers.causal.reader import CausalReader, reads_in_parts, said
-from parley.engine.triggers.scorers.causal.screening import ScreenedSwapList, rough_reader
-from parley.engine.triggers.scorers.causal.swaps import ReadLoss, SwapList
-from parley.engine.triggers.scorers.scorer import Incumbent, InputModel, PlainScorer, Swaps, Victim
+from parley.engine.triggers.scorers.scorer import BestInput, InputModel, PlainScorer, Swaps, Victim
 from parley.engine.triggers.search.batch_finder import BatchFinder
 
 ROWS, ROWS_GPU = 128, 1024
@@ -146,7 +147,7 @@ class CausalScorer(PlainScorer):
         self.pieces = BatchFinder(rows, "candidates of a visit")
 
     @torch.no_grad()
-    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+    def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the lists; what cannot be it is not read to its end."""
         kind = SwapList if self.rough is None else ScreenedSwapList
         rows = zip(incumbents, swaps.lists(), beat_B.tolist(), strict=True)
@@ -182,12 +183,12 @@ class CausalScorer(PlainScorer):
         """Candidates whose replies are read together at most, whatever memory there is."""
         return max(1, LOGITS // (len(target_T) * len(self.victim.searchable_V)))
 
-    def reads(self, reader: CausalReader) -> Callable[[Sequence[WantedReads]], list[ReadWords]]:
+    def reads(self, reader: CausalReader) -> Callable[[Sequence[ReadPlan]], list[ReadWords]]:
         """How a reader reads what lists want."""
         return partial(read_texts, reader, embedding_VE=self.victim.embedding_VE, packs=self.packs)
 
     @torch.no_grad()
-    def swap_losses(self, incumbent: Incumbent, positions_G: Tensor, words_G: Tensor) -> Tensor:
+    def swap_losses(self, incumbent: BestInput, positions_G: Tensor, words_G: Tensor) -> Tensor:
         """The loss (G,) of each swap of a list, all read to their ends."""
         return SwapList(self, incumbent, positions_G, words_G).all()
 

@@ -1,26 +1,279 @@
 """The candidates of a visit of one incumbent, read in stages (`scorer.py` says why).
 
 B rows, G candidates, N searched places, S tokens of a prompt, L tokens of a part, T words of a reply, E embedding
+
+Passes of a causal model over texts that lists of candidates want read, of one list or of several.
+
+A list says what it wants read next, and is given what was found; so lists of different searches share passes without knowing of
+each other (`read_together`). Where texts are packed one pass reads all (`packed.py`, `packed_grid.py`). Elsewhere those
+that begin at the same place share one, the shorter filled up behind their ends, each behind its own beginning; neighbours begin
+together where that costs less.
+
+    n texts of a part, B texts of a list, L tokens from the first searched place on, K last positions whose words are wanted
+
+Which few swaps of a list may be the best in a causal model, told roughly: float32 decides among them.
+
+All candidates are read with products in bfloat16, those of the head left out; the keys and values of what is shared are
+float32's. The `FEW` that then look best are read again in float32. How far bfloat16 was off on these tells how far it may be
+off on the others: those that may still be better by that are read too, until none is left. So nothing rough is ever told, and
+only which swap is taken can differ from the exact search, where bfloat16 is further off on the best one than on those read.
+
+On a GPU small models lose by it: there are two passes to start in place of one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import pad
 
-from parley.engine.triggers.scorers.causal.kept_keys import KeysValues
-from parley.engine.triggers.scorers.causal.passes import FoundT, Reads, ReadWords, WantedReads, read_together
-from parley.engine.triggers.scorers.causal.reader import CausalReader
-from parley.engine.triggers.scorers.scorer import Incumbent
+from parley.engine.triggers.scorers.causal.packed import (
+    TOLERANCE,
+    TOLERANCE_HALF,
+    CausalReader,
+    KeysValues,
+    TextBlock,
+    in_line,
+    one_below_the_other,
+    read_blocks,
+    read_grid,
+    said,
+)
+from parley.engine.triggers.scorers.lstm.scorer import require_bfloat16
+from parley.engine.triggers.scorers.scorer import BestInput, require_numbers
+from parley.envs.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from parley.engine.triggers.scorers.causal.scorer import CausalScorer
+
+
+PASS, PASS_GPU = 64, 2048
+"""What a pass costs beside its tokens, in tokens: on a CPU to fetch the weights from memory, on a GPU to start."""
+
+FoundT = TypeVar("FoundT")
+_packs: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class ReadPlan:
+    """What a list wants read.
+
+    Args:
+        ids_BL: its texts.
+        starts: of each, how many of its tokens are known; rising.
+        prompt: what was read before the first searched place; None for nothing.
+        known: what was read of the texts, of one row that all share or of a row for each.
+        wanted_K: the last words of a reply, the same for all; what the last K positions say of them is asked.
+        keeps: whether what the layers keep is wanted too.
+    """
+
+    ids_BL: Tensor
+    starts: Sequence[int]
+    prompt: KeysValues | None
+    known: KeysValues
+    wanted_K: Tensor
+    keeps: bool
+
+    def beginning(self, rows: slice, start: int) -> KeysValues:
+        """What is known of some texts before a token."""
+        known = self.known.cut(0, start)
+        return known if known.num_rows == 1 else known.rows(rows)
+
+
+class ReadWords(NamedTuple):
+    """What was found.
+
+    Args:
+        nll_BK: nats of the wanted words.
+        lead_BK: how far their logits are above all others.
+        known: of each text, from the first searched place on; None where it is not wanted.
+    """
+
+    nll_BK: Tensor
+    lead_BK: Tensor
+    known: KeysValues | None
+
+    def layers(self) -> list[Tensor]:
+        """What is kept, layer by layer."""
+        return [] if self.known is None else [*self.known.keys, *self.known.values]
+
+
+Reads = Generator[ReadPlan, ReadWords, FoundT]
+"""Says what it wants read, is sent what was found, and returns what comes of it."""
+Part = tuple[int, slice]
+"""Texts of a list: its number, and which."""
+Read = tuple[int, Sequence[Part], Sequence[tuple[Tensor, KeysValues]]]
+"""From which token on parts were read; of each the logits (n, K, V), and what the layers keep of it."""
+
+
+def read_together(lists: Sequence[Reads[FoundT]], read: Callable[[Sequence[ReadPlan]], list[ReadWords]]) -> list[FoundT]:
+    """What comes of lists that are read side by side."""
+    found = dict[int, FoundT]()
+    answers: dict[int, ReadWords | None] = dict.fromkeys(range(len(lists)))
+    while answers:
+        asked = dict[int, ReadPlan]()
+        for number, answer in answers.items():
+            try:
+                asked[number] = next(lists[number]) if answer is None else lists[number].send(answer)
+            except StopIteration as end:
+                found[number] = end.value
+        answers = dict(zip(asked, read(list(asked.values())), strict=True)) if asked else {}
+    return [found[number] for number in range(len(lists))]
+
+
+@torch.no_grad()
+def read_texts(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tensor, *, packs: bool) -> list[ReadWords]:
+    """Reads what lists want."""
+    if packs and embedding_VE.is_cuda:
+        read_all = zip(texts, read_grid(reader, texts, embedding_VE), strict=True)
+        return [_words(each, [logits_BKV], known) for each, (logits_BKV, known) in read_all]
+    found: list[list[tuple[int, slice, Tensor, KeysValues]]] = [[] for _ in texts]
+    for start, parts, read in _packed(reader, texts, embedding_VE) if packs else _apart(reader, texts, embedding_VE):
+        for (number, rows), (logits_nKV, new) in zip(parts, read, strict=True):
+            found[number].append((start, rows, logits_nKV, new))
+    return [_answer(each, of) for each, of in zip(texts, found, strict=True)]
+
+
+def reads_packed(reader: CausalReader, embedded_LE: Tensor) -> bool:
+    """Whether a model gives the same for texts that are read in one pass; tried once a model and kind of device.
+
+    Args:
+        reader: of a model that reads in parts.
+        embedded_LE: a text of at least six tokens to try it with.
+    """
+    tried = _packs.setdefault(reader.model, {})
+    device = embedded_LE.device.type
+    if device not in tried:
+        tried[device] = _tried(reader, embedded_LE)
+    return tried[device]
+
+
+@torch.no_grad()
+def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
+    # Three texts of two lists, which begin at other places behind other prompts.
+    ids_2L = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 5, 4, 3, 2]], device=embedded_LE.device)
+    prompt = reader.read(embedded_LE[None, 3:6], (), 1)[1]
+    prompts = [prompt, prompt.cut(0, 1)]
+    known = [reader.read(embedded_LE[None, :4], [each], 1)[1] for each in prompts]
+    lists = [
+        ReadPlan(ids_2L, [1, 2], prompts[0], known[0], ids_2L[0, :2], True),
+        ReadPlan(ids_2L[:1, :5], [3], prompts[1], known[1], ids_2L[0, 4:], True),
+    ]
+    wanted = read_texts(reader, lists, embedded_LE, packs=False)
+    try:
+        found = read_texts(reader, lists, embedded_LE, packs=True)
+    except torch.OutOfMemoryError:
+        raise
+    except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError):
+        # Models may compute attention by themselves.
+        return False
+    words, expected = (torch.cat([part.flatten() for each in of for part in each[:2]]) for of in (found, wanted))
+    bound = TOLERANCE.get(embedded_LE.dtype, TOLERANCE_HALF) * float(expected.std())
+    same_kept = all(
+        float((own - other).abs().max()) <= TOLERANCE_HALF
+        for each, apart in zip(found, wanted, strict=True)
+        for own, other in zip(each.layers(), apart.layers(), strict=True)
+    )
+    return same_kept and float((words - expected).abs().max()) <= bound
+
+
+def _packed(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tensor) -> Iterator[Read]:
+    groups = list(_groups(texts, 0))
+    blocks = []
+    for start, parts in groups:
+        for number, rows in parts:
+            each = texts[number]
+            before = [known for known in (each.prompt, each.beginning(rows, start)) if known is not None]
+            blocks.append(TextBlock(embedding_VE[each.ids_BL[rows, start:]], before, len(each.wanted_K)))
+    read = iter(read_blocks(reader, blocks))
+    for start, parts in groups:
+        yield start, parts, [next(read) for _ in parts]
+
+
+def _apart(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tensor) -> Iterator[Read]:
+    # Behind another prompt no text begins at the same place.
+    for prompt in {id(each.prompt): each.prompt for each in texts}.values():
+        asked = [number for number, each in enumerate(texts) if each.prompt is prompt]
+        cost = PASS_GPU if embedding_VE.is_cuda else PASS
+        for start, parts in _groups([texts[number] for number in asked], cost):
+            parts = [(asked[number], rows) for number, rows in parts]
+            yield start, parts, _read_rows(reader, texts, start, parts, embedding_VE)
+
+
+def _read_rows(
+    reader: CausalReader, texts: Sequence[ReadPlan], start: int, parts: Sequence[Part], embedding_VE: Tensor
+) -> list[tuple[Tensor, KeysValues]]:
+    """Reads parts in one pass, all of them from one token on."""
+    lengths, wanted = ([getattr(texts[number], name).shape[-1] for number, _ in parts] for name in ("ids_BL", "wanted_K"))
+    length, first = max(lengths), min(own - num for own, num in zip(lengths, wanted, strict=True))
+    ids = [
+        pad(texts[number].ids_BL[rows, start:], (0, length - own)) for (number, rows), own in zip(parts, lengths, strict=True)
+    ]
+    beginnings = [texts[number].beginning(rows, start) for number, rows in parts]
+    if len(parts) > 1:
+        nums = [len(each) for each in ids]
+        beginnings = [one_below_the_other([each.repeated(num) for each, num in zip(beginnings, nums, strict=True)])]
+    prompt = texts[parts[0][0]].prompt
+    before = beginnings if prompt is None else [prompt, *beginnings]
+    logits_BKV, new = reader.read(embedding_VE[torch.cat(ids)], before, length - first)
+    found, done = [], 0
+    for each, own, num in zip(ids, lengths, wanted, strict=True):
+        rows = slice(done, done + len(each))
+        done = rows.stop
+        found.append((logits_BKV[rows, own - num - first : own - first], new.rows(rows).cut(0, own - start)))
+    return found
+
+
+def _answer(texts: ReadPlan, found: Sequence[tuple[int, slice, Tensor, KeysValues]]) -> ReadWords:
+    whole = None
+    if texts.keeps:
+        whole = one_below_the_other([in_line([texts.beginning(rows, start), new]) for start, rows, _, new in found])
+    return _words(texts, [logits_nKV for _, _, logits_nKV, _ in found], whole)
+
+
+def _words(texts: ReadPlan, logits: Sequence[Tensor], known: KeysValues | None) -> ReadWords:
+    nll, lead = zip(*(said(logits_nKV, texts.wanted_K) for logits_nKV in logits), strict=True)
+    nll_BK = torch.cat(nll)
+    require_numbers(nll_BK)
+    return ReadWords(nll_BK, torch.cat(lead), known)
+
+
+def _groups(texts: Sequence[ReadPlan], pass_cost: int) -> Iterator[tuple[int, list[Part]]]:
+    """From which token on each group of texts is read, and which they are."""
+    num_at = Counter(start for each in texts for start in each.starts)
+    starts, end = sorted(num_at), max(each.ids_BL.shape[1] for each in texts)
+    for group in cheapest_groups([(num_at[start], end - start) for start in starts], pass_cost):
+        first, last = starts[group.start], starts[group.stop - 1]
+        rows = [slice(bisect_left(each.starts, first), bisect_right(each.starts, last)) for each in texts]
+        yield first, [(number, each) for number, each in enumerate(rows) if each.start < each.stop]
+
+
+def cheapest_groups(parts: Sequence[tuple[int, int]], pass_cost: int) -> list[range]:
+    """Which neighbours are read together, so that all cost least.
+
+    Args:
+        parts: rows and tokens of each, the tokens falling; a group reads all its rows from where its first part begins.
+        pass_cost: of one more group, in tokens of a row.
+    """
+    best: list[tuple[float, list[range]]] = [(0.0, [])]
+    for stop in range(1, len(parts) + 1):
+        options = []
+        for start in range(stop):
+            tokens = sum(rows for rows, _ in parts[start:stop]) * parts[start][1]
+            options.append((best[start][0] + tokens + pass_cost, [*best[start][1], range(start, stop)]))
+        best.append(min(options, key=lambda option: option[0]))
+    return best[-1][1]
+
 
 WORTH = 0.2
 """Share of candidates that a stage has to end, so that another stage is worth its pass."""
@@ -75,7 +328,7 @@ class SwapList:
     """
 
     def __init__(
-        self, scorer: CausalScorer, incumbent: Incumbent, positions_G: Tensor, words_G: Tensor, beat: float = math.inf
+        self, scorer: CausalScorer, incumbent: BestInput, positions_G: Tensor, words_G: Tensor, beat: float = math.inf
     ) -> None:
         self.scorer, self.incumbent, self.beat = scorer, incumbent, beat
         self.target, self.prompt = incumbent.target, scorer.prompt(incumbent.target)
@@ -132,7 +385,7 @@ class SwapList:
     def ends(self, piece: Sequence[int]) -> Tensor:
         """The losses (B,) of some candidates that come in the order of their positions."""
 
-        def read() -> Generator[WantedReads, ReadWords, Tensor]:
+        def read() -> Generator[ReadPlan, ReadWords, Tensor]:
             first = yield from self._first_words(piece)
             return self._bound((yield from self._to_the_end(first, math.inf)))
 
@@ -217,11 +470,11 @@ class SwapList:
             stage = num_read
         return reading
 
-    def _texts(self, candidates_B: Tensor, places: Sequence[int], known: KeysValues, num_read: int, num: int) -> WantedReads:
+    def _texts(self, candidates_B: Tensor, places: Sequence[int], known: KeysValues, num_read: int, num: int) -> ReadPlan:
         """What is to be read of candidates from these places on: the next so many words of the reply."""
         first, stop = self.prompt.places[0], num_read + num
         said_BL = self.target[: stop - 1].expand(len(candidates_B), -1)
-        return WantedReads(
+        return ReadPlan(
             ids_BL=torch.cat([self.ids_GS[candidates_B, first:], said_BL], dim=1),
             starts=[place - first for place in places],
             prompt=self.prompt.known,
@@ -251,3 +504,71 @@ class SwapList:
         """The language model's term (G,) of the candidates; None where it weighs nothing."""
         nll_G = self.scorer.input_nll(self.tried_GN)
         return None if nll_G is None else self.scorer.objective.input_weight(nll_G) * nll_G
+
+
+FEW = 8
+"""Candidates of a list that float32 reads in any case."""
+SPREADS = 4.0
+"""How many standard deviations of its differences bfloat16 may be off."""
+SLACK = 0.1
+"""Nats above what is to be beaten from which on candidates are left out before it is known how far bfloat16 is off."""
+
+
+def rough_reader(model: Any) -> CausalReader:
+    """Reads by a model in bfloat16.
+
+    Raises:
+        ConfigError: the model is not in float32, has no layers that bfloat16 would help, or the device no such products.
+    """
+    where, fix = "search.screening", "leave out search.screening"
+    if model.dtype != torch.float32:
+        raise ConfigError("only models in float32 are screened in bfloat16", where=where, got=str(model.dtype), fix=fix)
+    if sum(type(module) is nn.Linear for module in model.modules()) < 2:
+        what = "only the products of torch's linear layers are formed in bfloat16, and the model has others"
+        raise ConfigError(what, where=where, got=type(model).__name__, fix=fix)
+    if len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1:
+        raise ConfigError("models on several devices are not screened", where=where, got=type(model).__name__, fix=fix)
+    require_bfloat16(model.device, model.config.hidden_size)
+    return CausalReader(model, rough=True)
+
+
+class ScreenedSwapList(SwapList):
+    """The candidates of a visit, the best of them found roughly first."""
+
+    def best(self) -> tuple[int, float]:
+        """The candidate of least loss among those that may be the best, and that, in float32; as of `SwapList` otherwise."""
+        distinct, rough = self.distinct, dict[int, float]()
+        if len(distinct) <= FEW:
+            return super().best()
+
+        def screen(piece: Sequence[int]) -> None:
+            assert self.scorer.rough is not None
+            read = self.read(piece, min([self.beat, *rough.values()]), SLACK)
+            rough.update((each.candidate, each.loss) for each in self.alone(read, self.scorer.rough))
+
+        self.in_pieces(screen, distinct)
+        self._decide(rough, self.beat + SLACK)
+        return self.best_choice, self.best_loss
+
+    def _decide(self, rough: dict[int, float], limit: float) -> None:
+        """Reads candidates in float32, those that look best first, as long as others may be better.
+
+        Args:
+            rough: what they cost roughly.
+            limit: rough losses above are left out.
+        """
+        left = sorted((candidate for candidate in rough if rough[candidate] <= limit), key=lambda each: (rough[each], each))
+        differences: list[float] = []
+        asked = left[:FEW]
+        while asked:
+            losses: list[tuple[int, float]] = []
+
+            def read(piece: Sequence[int], losses: list[tuple[int, float]] = losses) -> None:
+                losses.extend(zip(piece, self.ends(piece).tolist(), strict=True))
+
+            self.in_pieces(read, self.by_position(asked))
+            self.take(losses)
+            differences.extend(rough[candidate] - loss for candidate, loss in losses)
+            left = left[len(asked) :]
+            limit = self.best_loss + fmean(differences) + SPREADS * pstdev(differences)
+            asked = [candidate for candidate in left if rough[candidate] <= limit]

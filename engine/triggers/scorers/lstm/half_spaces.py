@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from parley.policies.core.products import Weight, product
+from parley.policies.core.layers import Weight, product
 
 SUBSET = 512
 """Likely words whose share is exact."""

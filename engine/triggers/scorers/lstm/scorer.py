@@ -15,26 +15,362 @@ candidates of each incumbent are bounded by themselves. A GPU takes those of man
 
 Shapes: B incumbents, G candidates each, n = B G, R inputs, N searched positions, T words of a target with its end,
 c contenders, V words, E embedding, H hidden
+
+Candidates of a trigger search under our language model: R(x), its bound and its slopes.
+
+A candidate's words before the swap cost what the incumbent's cost; the swapped word's nats stand in the incumbent's log
+softmax, because what comes before it is the same; only the words after it must be read again.
+
+Shapes: B incumbents, G candidates each, n = B G, N searched words, M = N + 1 words read with `<s>`, or predicted with `</s>`,
+K of them read again, V words, H hidden, E embedding
+
+Which swaps of a list may still be the best, and what the others cost at least.
+
+Every other candidate than the best needs no more than a proof that it is worse. No term of the loss is negative, and each rises
+with the nats of its word (`objective.py`), so that bounds of the first words are a bound of the loss: candidates are left out
+between words.
+
+The bound is a theorem about real numbers; `ROUNDING` is what float32 may add.
+
+Shapes: B incumbents, G candidates each, n = B G, T words of a target with its end, c contenders, H hidden
+
+Which few swaps of a list may be the best, told roughly: a screened search asks float32 about these alone.
+
+Candidates are read with products in bfloat16, and these only of what a candidate differs by from its incumbent, for which the
+products are known; all else is float32, and bounded as always (`swap_bound.py`). On a network fitted to #ubuntu, whose
+candidates differ by hundredths of a nat, losses were off by 0.00005 nats on average and 0.0017 at most. Products of whole
+states left the best out of the best six in one visit of thirteen.
+
+A bound that could be proved is of no use: carried through the steps of a recurrence, it soon exceeds every distance between
+candidates. So nothing rough is ever told. Float32 measures the few, decides among them whether one undercuts what is to be
+beaten, and measures what a search takes over. Only which swap is taken can differ from the exact search, where bfloat16 leaves
+the best out.
+
+Shapes: B incumbents, G candidates each, n = B G, K the few
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from parley.engine.triggers.hits import Reading
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.scorers.lstm.half_spaces import HalfSpaces
-from parley.engine.triggers.scorers.lstm.input import InputReader, InputTrace, Lookahead
-from parley.engine.triggers.scorers.lstm.screening import SLACK, few, require_bfloat16
-from parley.engine.triggers.scorers.lstm.seq2seq import Read, Seq2SeqReader, WordCache
-from parley.engine.triggers.scorers.lstm.swap_bound import ROUNDING, FeasibleSet, SwapBound, feasible
-from parley.engine.triggers.scorers.scorer import Incumbent, Swaps
+from parley.engine.triggers.scorers.lstm.half_spaces import HalfSpaces, OutputLayer
+from parley.engine.triggers.scorers.lstm.seq2seq import Past, Read, Replies, Seq2SeqReader, Swapped, WordCache, WordLstm
+from parley.engine.triggers.scorers.scorer import BestInput, Swaps
 from parley.engine.triggers.victims import Seq2SeqVictim
+from parley.envs.core.errors import ConfigError
+from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID
+from parley.policies.core.layers import ENOUGH, Weight, clock_of, cost_of_bfloat16, multiplies_bfloat16, shortest_share
+from parley.policies.seq2seq.model import LanguageModel
+
+
+@dataclass(frozen=True)
+class InputTrace:
+    """What is kept of one incumbent, B = 1.
+
+    Args:
+        past: the network over `<s>` and the input.
+        nll_1M: nats of each word of the input and of its end.
+        log_NV: log probability of every word in the place of each.
+        gradient_NE: of R(x) in the embeddings of the input.
+        half_spaces: the bound.
+    """
+
+    past: Past
+    nll_1M: Tensor
+    log_NV: Tensor
+    gradient_NE: Tensor
+    half_spaces: HalfSpaces
+
+
+@dataclass(frozen=True)
+class Lookahead:
+    """Candidates read on from their swaps.
+
+    Args:
+        first: the first word that stands behind a swap in any of them.
+        states_nKH: states that predict that word and each later one.
+        said_nK: those words.
+        counted_nK: which of them stand behind the row's own swap.
+        known_n: nats of the words up to the swapped one, summed.
+    """
+
+    first: int
+    states_nKH: Tensor
+    said_nK: Tensor
+    counted_nK: Tensor
+    known_n: Tensor
+
+    def of(self, rows: Tensor) -> Lookahead:
+        """Some of the candidates."""
+        return Lookahead(self.first, self.states_nKH[rows], self.said_nK[rows], self.counted_nK[rows], self.known_n[rows])
+
+    def bound(self, half_spaces: HalfSpaces, rounding: float) -> Tensor:
+        """The least that R(x) can be (n,); the arguments as in `HalfSpaces.bound`."""
+        batch, least_nK = len(half_spaces.bias_BS), []
+        for word, states_nH in enumerate(self.states_nKH.unbind(1), start=self.first):
+            least_nK.append(half_spaces.bound(word, states_nH.unflatten(0, (batch, -1)), rounding).nll.flatten())
+        return self.mean(torch.stack(least_nK, 1))
+
+    def mean(self, nll_nK: Tensor) -> Tensor:
+        """R(x) of each candidate (n,), given the nats of its words; those that are not counted do not count."""
+        length = self.first + self.said_nK.shape[1]
+        return (self.known_n + torch.where(self.counted_nK, nll_nK, 0.0).sum(1)) / length
+
+
+class InputReader:
+    """A language model's weights, arranged for many candidates.
+
+    Args:
+        lm: the network.
+        dtypes: precisions in which candidates are read.
+    """
+
+    def __init__(self, lm: LanguageModel, dtypes: Sequence[torch.dtype] = (torch.float32,)) -> None:
+        self.embedding_VE = lm.eval().embedding.weight.detach()
+        self.lstm, self.output = WordLstm(lm.lstm, self.embedding_VE, dtypes), OutputLayer(lm.output)
+
+    def read(self, words_BN: Tensor) -> list[InputTrace]:
+        """Reads whole inputs, always as many together."""
+        words_BM, said_BM = pad(words_BN, (1, 0), value=BOS_ID), pad(words_BN, (0, 1), value=EOS_ID)
+        batch, length = words_BM.shape
+        with torch.enable_grad():
+            embedded_BME = self.embedding_VE[words_BM].requires_grad_()
+            states_BMH, past = self.lstm.unroll(words_BM, embedded_BME)
+        states_nH = states_BMH.detach().flatten(0, 1)
+        logits_nV = self.output.logits(states_nH)
+        touched = self.output.touch(states_nH, logits_nV.clone(), said_BM)
+        pull_BMH = torch.stack([each.pull_TH for each in touched]) / length
+        (gradient_BME,) = torch.autograd.grad(states_BMH, embedded_BME, pull_BMH)
+        logits_BMV = logits_nV[:, : self.output.num_words].unflatten(0, (batch, length))
+        traces = []
+        for row, each in enumerate(touched):
+            log_NV = (logits_BMV[row] - each.log_whole_T[:, None])[:-1]
+            gradient_NE = gradient_BME[row, 1:].clone()
+            traces.append(InputTrace(past.of(row), each.nats.nll[None], log_NV, gradient_NE, each.half_spaces))
+        return traces
+
+    def mean_nll(self, words_BN: Tensor) -> Tensor:
+        """R(x) of whole inputs (B,), always as many together."""
+        words_BM, said_BM = pad(words_BN, (1, 0), value=BOS_ID), pad(words_BN, (0, 1), value=EOS_ID)
+        states_BMH, _ = self.lstm.unroll(words_BM, self.embedding_VE[words_BM])
+        return self.output.exact(states_BMH.flatten(0, 1), said_BM.flatten()).nll.unflatten(0, said_BM.shape).mean(1)
+
+    def exact(self, lookahead: Sequence[Lookahead]) -> list[Tensor]:
+        """R(x) of candidates, measured."""
+        counted = [each.counted_nK.flatten() for each in lookahead]
+        states_xH = torch.cat([each.states_nKH.flatten(0, 1)[rows] for each, rows in zip(lookahead, counted, strict=True)])
+        said_x = torch.cat([each.said_nK.flatten()[rows] for each, rows in zip(lookahead, counted, strict=True)])
+        parts = self.output.exact(states_xH, said_x).nll.split([int(rows.sum()) for rows in counted])
+        return [
+            each.mean(torch.zeros_like(each.said_nK, dtype=part.dtype).masked_scatter_(each.counted_nK, part))
+            for each, part in zip(lookahead, parts, strict=True)
+        ]
+
+    def lookahead(
+        self, traces: Sequence[InputTrace], positions_BG: Tensor, swaps_BG: Tensor, dtype: torch.dtype = torch.float32
+    ) -> Lookahead:
+        """Reads candidates on from their swaps, with products of some precision."""
+        past, group = Past.joined([trace.past for trace in traces]), positions_BG.shape[1]
+        swapped = Swapped.of(past.words_BM, positions_BG + 1, swaps_BG)
+        states_KnH = self.lstm.reread(past, swapped, dtype)
+        swaps = zip(traces, positions_BG, swaps_BG, strict=True)
+        looked_up_n = torch.cat([trace.log_NV[positions_G, swaps_G] for trace, positions_G, swaps_G in swaps])
+        places_M, positions_n1 = (
+            torch.arange(past.words_BM.shape[1], device=positions_BG.device),
+            positions_BG.flatten()[:, None],
+        )
+        nll_nM = torch.cat([trace.nll_1M for trace in traces]).repeat_interleave(group, 0)
+        known_n = torch.where(places_M < positions_n1, nll_nM, 0.0).sum(1) - looked_up_n
+        said_nM = pad(past.words_BM[:, 1:], (0, 1), value=EOS_ID).repeat_interleave(group, 0)
+        said_nK, counted_nK = said_nM[:, swapped.first :], (places_M > positions_n1)[:, swapped.first :]
+        return Lookahead(swapped.first, states_KnH.transpose(0, 1), said_nK, counted_nK, known_n)
+
+
+ROUNDING = 1e-5
+"""Nats by which a word's bound may be off in float32: ten times what is seen at the published sizes."""
+LEFT = 0.75
+"""Candidates are left out between words once no more than this share of them can win."""
+TAKEN = 4
+"""Contenders of a list measured together, after the first alone."""
+
+
+class FeasibleSet(NamedTuple):
+    """Candidates that may cost less than what is to be beaten."""
+
+    rows_c: Tensor
+    """Which they are."""
+    least_c: Tensor
+    """What they cost at least."""
+    states_cTH: Tensor
+    """Decoder states that predict the words of the target."""
+
+    @classmethod
+    def none(cls, rows_n: Tensor, least_n: Tensor, states: Tensor) -> FeasibleSet:
+        """No candidate; of the kinds of the tensors given."""
+        return cls(rows_n[:0], least_n[:0], states.new_zeros(0, 0, 0))
+
+
+def feasible(
+    replies: Replies, half_spaces: HalfSpaces, objective: TriggerObjective, rows_n: Tensor, least_n: Tensor, beat_n: Tensor
+) -> FeasibleSet:
+    """Decodes candidates as far as they may win.
+
+    Args:
+        replies: the candidates.
+        half_spaces: the bound of their incumbents.
+        objective: what is minimised.
+        rows_n: what the candidates are called.
+        least_n: what their inputs cost at least.
+        beat_n: the loss that each must undercut.
+    """
+    batch, length = half_spaces.targets_BT.shape
+    states_tnH: list[Tensor] = []
+    for word in range(length):
+        states_nH = replies.step()
+        bound = half_spaces.bound(word, states_nH.unflatten(0, (batch, -1)), ROUNDING)
+        nll_n, likeliest_n = bound.nll.flatten(), bound.likeliest.flatten()
+        least_n = least_n + objective.weights(nll_n, likeliest_n) * nll_n / length
+        states_tnH.append(states_nH.clone())
+        # On a GPU the rows of many incumbents keep their order, and asking how many are left would wait for it.
+        if batch > 1:
+            continue
+        left = torch.nonzero(least_n < beat_n)[:, 0]
+        if len(left) <= LEFT * len(least_n):
+            rows_n, least_n, beat_n = rows_n[left], least_n[left], beat_n[left]
+            states_tnH = [states_nH[left] for states_nH in states_tnH]
+            replies.keep(left)
+        if not len(left):
+            break
+    left = torch.nonzero(least_n < beat_n)[:, 0]
+    return FeasibleSet(rows_n[left], least_n[left], torch.stack(states_tnH, 1)[left])
+
+
+@dataclass
+class SwapBound:
+    """Candidates of one incumbent that may be its best swap.
+
+    Args:
+        target_T: the incumbent's target.
+        rows: which candidates they are, the most promising first.
+        least: what each costs at least.
+        states_cTH: decoder states that predict the words of the target.
+        lookahead: the same under the language model, where the objective weighs it.
+        loss: the best so far; at first what is to be beaten.
+        choice: which candidate that is; -1 for none.
+        measured: how many are measured.
+    """
+
+    target_T: Tensor
+    rows: list[int]
+    least: list[float]
+    states_cTH: Tensor
+    lookahead: Lookahead | None
+    loss: float
+    choice: int
+    measured: int = 0
+
+    @classmethod
+    def of(
+        cls, incumbent: BestInput, found: FeasibleSet, first: int, lookahead: Lookahead | None, beat: float, stays: list[int]
+    ) -> SwapBound:
+        """The bound of an incumbent's swaps.
+
+        Args:
+            incumbent: where the swaps start from.
+            found: its candidates that may win.
+            first: the row of its first candidate; in `lookahead` and `found` the rows of a whole group are numbered.
+            lookahead: candidates under the language model.
+            beat: the loss that must be undercut.
+            stays: candidates that are the incumbent itself.
+        """
+        order_c = found.least_c.argsort(stable=True)
+        rows_c = found.rows_c[order_c]
+        stay = stays and incumbent.loss < beat
+        return cls(
+            incumbent.target,
+            (rows_c - first).tolist(),
+            found.least_c[order_c].tolist(),
+            found.states_cTH[order_c],
+            None if lookahead is None else lookahead.of(rows_c),
+            incumbent.loss if stay else beat,
+            stays[0] if stay else -1,
+        )
+
+    def next(self) -> Tensor | None:
+        """Those to be measured now; None when all others are proved worse."""
+        last = self.measured + (TAKEN if self.measured else 1)
+        places = [place for place in range(self.measured, min(last, len(self.rows))) if self.least[place] < self.loss]
+        return torch.tensor(places, device=self.states_cTH.device) if places else None
+
+    def settle(self, losses: list[float]) -> None:
+        """Takes in what those cost."""
+        for row, loss in zip(self.rows[self.measured :], losses, strict=False):
+            if loss < self.loss or (loss == self.loss and row < self.choice):
+                self.choice, self.loss = row, loss
+        self.measured += len(losses)
+
+
+_LOG = logging.getLogger(__name__)
+
+FEW = 3
+"""Candidates of a list that float32 measures."""
+SLACK = 0.005
+"""Nats above what is to be beaten from which on all are left out: bfloat16 may find a candidate worse than it is."""
+MADE_UP = 100
+"""Rows of the product by which bfloat16 is measured."""
+
+
+def require_bfloat16(device: torch.device, width: int) -> None:
+    """Makes sure that a device multiplies bfloat16, and warns where that saves nothing.
+
+    Args:
+        device: of the network.
+        width: of its states.
+
+    Raises:
+        ConfigError: it has no instructions for such products.
+    """
+    if not multiplies_bfloat16(device):
+        what, fix = "a screened search multiplies in bfloat16, and the processor cannot", "leave it out, or take another device"
+        raise ConfigError(what, where="search.screening", got=str(device), fix=fix)
+    cost = cost_of_bfloat16(device, {"decoder_step": width}, lambda: _cost(device, width))
+    if cost >= ENOUGH:
+        _LOG.warning("bfloat16 takes %.0f %% of float32's time: a screened search may be slower than an exact one", 100 * cost)
+
+
+def few(found: FeasibleSet, known_BG: Tensor) -> Tensor:
+    """The candidates (B, K) that may be the best, in rising order; of one incumbent alone, maybe fewer than `FEW`.
+
+    Args:
+        found: those that may undercut what is to be beaten, with what they cost roughly.
+        known_BG: what candidates cost that need not be read; infinity for the others.
+    """
+    rough_n = known_BG.flatten()
+    rough_n[found.rows_c] = found.least_c
+    best_BG = rough_n.view_as(known_BG).sort(dim=1, stable=True)
+    chosen_BK = best_BG.indices[:, :FEW]
+    if len(known_BG) == 1:
+        chosen_BK = chosen_BK[:, best_BG.values[0, :FEW].isfinite()]
+    return chosen_BK.sort(1).values
+
+
+def _cost(device: torch.device, width: int) -> float:
+    """Time of a step of a decoder in bfloat16 as a share of float32's."""
+    rows_nI, weight_JI = torch.ones(MADE_UP, 2 * width, device=device), torch.ones(4 * width, 2 * width, device=device)
+    half, single = (Weight(weight_JI, dtype) for dtype in (torch.bfloat16, torch.float32))
+    # A number on this side is there when a GPU is done.
+    return shortest_share(lambda: float(half(rows_nI)[0, 0]), lambda: float(single(rows_nI)[0, 0]), clock_of(device))
+
 
 INPUTS = 8
 """Inputs read together, always as many."""
@@ -77,15 +413,15 @@ class LstmScorer:
         self._device = self._replies.embedding_VE.device
 
     @torch.no_grad()
-    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
+    def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
         """Measures inputs, with the slopes and the bounds at them."""
-        measured: dict[int, Incumbent] = {}
+        measured: dict[int, BestInput] = {}
         for rows in _alike(targets, INPUTS):
             measured.update(zip(rows, self._measure([targets[row] for row in rows], words_BN[rows]), strict=True))
         return [measured[row] for row in range(len(targets))]
 
     @torch.no_grad()
-    def slopes(self, incumbents: Sequence[Incumbent], positions_B: Tensor) -> Tensor:
+    def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
         """The one-hot gradient at a position, as `PlainScorer.slopes`."""
         places = list(zip([incumbent.cache for incumbent in incumbents], positions_B.tolist(), strict=True))
         gradient_BE = torch.stack([trace.gradient_NE[position] for trace, position in places])
@@ -100,12 +436,12 @@ class LstmScorer:
             slope_V -= weight / (self.victim.input_length + 1) * trace.input.log_NV[position]
         return slopes_BV
 
-    def gradients(self, incumbents: Sequence[Incumbent]) -> Tensor:
+    def gradients(self, incumbents: Sequence[BestInput]) -> Tensor:
         """What was kept of the pass backward (B, N, E)."""
         return torch.stack([incumbent.cache.gradient_NE for incumbent in incumbents])
 
     @torch.no_grad()
-    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+    def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         """The argmin over the lists, or over the few that are left of them: proved where `PlainScorer` looks."""
         bounds: dict[int, SwapBound] = {}
         left: dict[int, list[int]] = {}
@@ -149,7 +485,7 @@ class LstmScorer:
         """Reads at most `INPUTS` inputs and their targets."""
         return self._replies.read(_filled(targets_BT), _filled(words_BN))
 
-    def _measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
+    def _measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
         """Measures at most `INPUTS` inputs, whose targets are of one length."""
         said_BT = torch.stack(list(targets))
         read, output = self._read(said_BT, words_BN), self._replies.output
@@ -172,7 +508,7 @@ class LstmScorer:
             )
             cache = self._replies.cache(read.past.of(row), target_T)
             trace = _Trace(cache, each.half_spaces, gradient_BME[row, :-1].clone(), inputs[row])
-            measured.append(Incumbent(target_T, words_N, loss, reading, trace))
+            measured.append(BestInput(target_T, words_N, loss, reading, trace))
         return measured
 
     def _measure_inputs(self, words_BN: Tensor) -> tuple[list[InputTrace | None], Tensor]:
@@ -184,14 +520,14 @@ class LstmScorer:
         traces = self._inputs.read(_filled(words_BN))[: len(words_BN)]
         return list(traces), torch.cat([trace.nll_1M.mean(1) for trace in traces])
 
-    def _groups(self, incumbents: Sequence[Incumbent]) -> list[list[int]]:
+    def _groups(self, incumbents: Sequence[BestInput]) -> list[list[int]]:
         """Incumbents whose candidates are taken together: on a CPU each by itself."""
         if self._device.type == "cpu":
             return [[i] for i in range(len(incumbents))]
         return _alike([incumbent.target for incumbent in incumbents], GROUP)
 
     def _feasible(
-        self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor, dtype: torch.dtype = torch.float32
+        self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor, dtype: torch.dtype = torch.float32
     ) -> tuple[FeasibleSet, Lookahead | None]:
         """Those candidates of a group that may undercut what is to be beaten, their rows counted over the whole group.
 
@@ -224,7 +560,7 @@ class LstmScorer:
         replies = self._replies.candidates(cache, positions_BG, words_BG, dtype)
         return feasible(replies, half_spaces, self.objective, rows_n, least_n, beat_n), lookahead
 
-    def _anchor(self, incumbents: Sequence[Incumbent]) -> None:
+    def _anchor(self, incumbents: Sequence[BestInput]) -> None:
         """Reads incumbents once more that are screened for the first time, always as many together."""
         new = [incumbent for incumbent in incumbents if not incumbent.cache.cache.is_anchored]
         for rows in _alike([incumbent.target for incumbent in new], INPUTS):
@@ -234,13 +570,13 @@ class LstmScorer:
             for trace, cache in zip(traces, anchored, strict=False):
                 trace.cache = cache
 
-    def _few(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> Tensor:
+    def _few(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> Tensor:
         """The candidates (B, K) of a group that bfloat16 leaves to float32."""
         found, _ = self._feasible(incumbents, swaps, beat_B + SLACK, torch.bfloat16)
         stays_BG, loss_B = _stays(incumbents, swaps), beat_B.new_tensor([incumbent.loss for incumbent in incumbents])
         return few(found, torch.where(stays_BG & (loss_B < beat_B)[:, None], loss_B[:, None], torch.inf))
 
-    def _bounds(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> list[SwapBound]:
+    def _bounds(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> list[SwapBound]:
         """Bounds the candidates of a group."""
         found, lookahead = self._feasible(incumbents, swaps, beat_B)
         group, stays_BG = swaps.words_BG.shape[1], _stays(incumbents, swaps)
@@ -278,7 +614,7 @@ class LstmScorer:
         return losses
 
 
-def _stays(incumbents: Sequence[Incumbent], swaps: Swaps) -> Tensor:
+def _stays(incumbents: Sequence[BestInput], swaps: Swaps) -> Tensor:
     """Which swaps (B, G) put the word that is there already."""
     words_BN = torch.stack([incumbent.words for incumbent in incumbents])
     return words_BN.gather(1, swaps.positions_BG) == swaps.words_BG

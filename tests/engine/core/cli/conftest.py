@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from parley.engine.core.cli.main import main
-from parley.envs.corpora.root import CACHE_VARIABLE, DATA_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE, DATA_VARIABLE
 from tests.engine.core.verbs.made_up import data_root, save_negotiator
 
 

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.core.verbs.background_stages import Beside
-from parley.engine.demo.demo import BESIDE, BESIDE_HARDENING, DEMO, STAGES, DemoConfig
-from parley.engine.demo.figures import GAIN, HARDENED, failure
-from parley.engine.negotiation.verbs import minmax, negotiator, reinforce
+from parley.engine.core.verbs.composite import BackgroundStages
+from parley.engine.demo import BESIDE, BESIDE_HARDENING, DEMO, GAIN, HARDENED, STAGES, DemoConfig, failure
+from parley.engine.negotiation.verbs import minmax, negotiator
+from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.perturb.verbs import adversarial
-from parley.engine.ranking.verbs import matcher_config
+from parley.engine.ranking.verbs import matcher as matcher_config
 from parley.policies.negotiator.settings import NegotiatorFitConfig
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import CORPUS, TINY, Notes, rows
@@ -205,7 +205,7 @@ def test_stages_beside_are_done_in_an_actor_and_failures_are_left_for_here(tmp_p
     planned = {"finished": (job, good), "bad": (job, bad), "good": (job, good)}
     (tmp_path / "finished").mkdir()
     (tmp_path / "finished" / SUMMARY).touch()
-    with Beside([{name: stage} for name, stage in planned.items()], tmp_path, 1) as beside:
+    with BackgroundStages([{name: stage} for name, stage in planned.items()], tmp_path, 1) as beside:
         beside.wait(notes)
     assert notes.stages == [("what was begun beside", 2, "stages")], "what is finished is left out"
     found = RunFolder.load(tmp_path / "good")

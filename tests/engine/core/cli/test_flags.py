@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from parley.engine.core.cli.flags import JobCommand, dotted_keys, field_docs, parse_job
-from parley.engine.core.cli.verbs import JOBS, Verb, find_verb
+from parley.engine.core.cli.main import JOBS, Verb, find_verb
 from parley.engine.core.verbs.catalogue import find
-from parley.engine.core.verbs.command import flat
-from parley.engine.negotiation.verbs.attack import ATTACK_TRANSFER, TransferSettings
+from parley.engine.core.verbs.job import flat
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR
+from parley.engine.negotiation.verbs.whitebox import ATTACK_TRANSFER, TransferSettings
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
 from parley.envs.core.config import assign, to_dict
 from parley.envs.core.errors import ConfigError

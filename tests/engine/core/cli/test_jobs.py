@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from parley.engine.core.cli.flags import JobCommand
-from parley.engine.core.cli.jobs import carry_out
-from parley.engine.core.cli.tables import interval, number, show_result
+from parley.engine.core.cli.runs import carry_out
+from parley.engine.core.cli.screen import interval, number, show_result
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Comparison, Job, Reporter, Result
-from parley.engine.negotiation.verbs.judge import NOBODY_JUDGES
+from parley.engine.negotiation.verbs.agents import NOBODY_JUDGES
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import CORPUS, TINY, corpus_vocabulary, rows, save_negotiator

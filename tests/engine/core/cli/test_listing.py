@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import get_args, get_type_hints
 
 from parley.engine.core.cli.listing import listing
-from parley.engine.generation.rewards.settings import Method
-from parley.engine.generation.verbs.table_config import TrainedTableConfig
-from parley.engine.mutual_friends.verbs.channels import strategy_list
-from parley.policies.core.decoders import RULES, DecoderSettings
+from parley.engine.generation.settings import Method
+from parley.engine.generation.verbs.config import TrainedTableConfig
+from parley.engine.mutual_friends.verbs.config import strategy_list
+from parley.policies.core.responder import RULES, DecoderSettings
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.negotiation.verbs.judge import NOBODY_JUDGES
+from parley.engine.negotiation.verbs.agents import NOBODY_JUDGES
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import start_parley
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.cli.verbs import JOBS, VERBS, Verb, below, find_verb
+from parley.engine.core.cli.main import JOBS, VERBS, Verb, below, find_verb
 from parley.engine.core.ray import logs
 from parley.engine.core.verbs.catalogue import ENTRIES, find
 from parley.envs.core.config import to_dict

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from parley.engine.core.cli.flags import parse, parse_job
+from parley.engine.core.cli.main import find_verb
 from parley.engine.core.cli.runs import ReportArguments
-from parley.engine.core.cli.verbs import find_verb
 from parley.engine.core.verbs.catalogue import ENTRIES
-from parley.engine.core.verbs.verb_spec import Entry
+from parley.engine.core.verbs.trainings import Entry
 from parley.engine.negotiation.verbs.play import PlayArguments
-from parley.engine.perturb.verbs.label import LabelArguments
+from parley.engine.perturb.verbs.audit import LabelArguments
 from parley.engine.perturb.verbs.perturb import PerturbArguments
 from parley.engine.ranking.verbs.play import PlayRankingArguments
 from parley.engine.responders.data import CorpusArguments
-from parley.engine.responders.play import PlayReplyArguments
+from parley.engine.responders.reply import PlayReplyArguments
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import CORPUS
 

@@ -10,8 +10,8 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.negotiation.verbs.negotiator import demo as preset
 from parley.engine.negotiation.verbs.play import read_scenario
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.negotiation.dealornodeal.domain import DIVISION
-from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.dealornodeal import DIVISION
+from parley.envs.negotiation.domain import Scenario
 from tests.engine.core.cli.conftest import Parley, Typed
 
 SCENARIO = "1,2,3/0,2,2/4,0,2"

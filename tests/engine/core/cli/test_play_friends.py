@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.mutual_friends.verbs.play import run_play_friends
+from parley.engine.mutual_friends.verbs.agents import run_play_friends
 from parley.envs.core.seeds import stream
 from parley.envs.mutual_friends.compiled import load_friends
 from parley.envs.mutual_friends.scenario import random_friends

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.ranking.metrics.movement import expected_ranks
+from parley.engine.ranking.metrics.searched import expected_ranks
 from parley.envs.ranking.compiled import load_candidates
 from parley.policies.ranking.ranker import compared_outcomes
 from parley.policies.ranking.rankers import load_ranker

@@ -11,8 +11,16 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
-from parley.engine.core.cli.screen import LiveScreen, PlainScreen, Stage, watching
-from parley.engine.core.cli.tables import make_console, show_error, show_lines, show_table
+from parley.engine.core.cli.screen import (
+    LiveScreen,
+    PlainScreen,
+    Stage,
+    make_console,
+    show_error,
+    show_lines,
+    show_table,
+    watching,
+)
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.visible import visible
 

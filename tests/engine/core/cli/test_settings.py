@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.cli.settings import settings_of
-from parley.engine.core.cli.verbs import JOBS, Verb
+from parley.engine.core.cli.listing import settings_of
+from parley.engine.core.cli.main import JOBS, Verb
 from parley.engine.core.verbs.catalogue import find
-from parley.engine.core.verbs.command import flat
+from parley.engine.core.verbs.job import flat
 from parley.envs.core.config import to_dict
 from tests.engine.core.cli.conftest import Parley
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from parley.engine.core.cli.status import _duration
-from parley.engine.core.cli.tables import show_table
+from parley.engine.core.cli.runs import _duration
+from parley.engine.core.cli.screen import show_table
 from parley.engine.core.ray.record import WORK
+from parley.engine.core.runs.parts import error_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import error_row
 from parley.engine.core.stats.statistics import rate
-from parley.engine.negotiation.verbs.rows import DIALOGUES
+from parley.engine.negotiation.verbs.match import DIALOGUES
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.runs.rows import SmallConfig, rows
 from tests.engine.core.verbs.test_status import another_process

@@ -11,7 +11,7 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.trust import VARIABLE, Trust, require_trust_in, trusting, typed_files, worker_variables
+from parley.envs.core.registry import VARIABLE, Trust, require_trust_in, trusting, typed_files, worker_variables
 from tests.engine.core.cli.conftest import Parley
 
 PLAY = "selfplay --dialogues 4 --workers 0 --shard-size 2"
@@ -25,7 +25,7 @@ PLAN = """
 with open({mark!r}, "a") as file:
     file.write("plan\\n")
 from parley.tune.plan import Plan
-from parley.tune.space import Integer
+from parley.tune.plan import Integer
 PLAN = Plan(
     job="selfplay",
     preset="scripted",
@@ -99,7 +99,7 @@ def test_on_a_terminal_the_user_is_asked_once(
     run = played(parley, agent.name, mark)
     unfinished(run)
     asked = []
-    monkeypatch.setattr("parley.engine.core.cli.trust._on_a_terminal", lambda: True)
+    monkeypatch.setattr("parley.engine.core.cli.screen._on_a_terminal", lambda: True)
     monkeypatch.setattr(sys.stdin, "readline", lambda: asked.append(said) or said, raising=False)
     outcome = parley("resume", str(run))
     assert outcome.status == status
@@ -197,7 +197,7 @@ def test_a_sweep_asks_unless_it_is_finished(
     unfinished(Path("swept"))
     mark.unlink()
     answers = ["y\n", "n\n"]
-    monkeypatch.setattr("parley.engine.core.cli.trust._on_a_terminal", lambda: True)
+    monkeypatch.setattr("parley.engine.core.cli.screen._on_a_terminal", lambda: True)
     monkeypatch.setattr(sys.stdin, "readline", lambda: answers.pop(0), raising=False)
     outcome = parley("resume swept")
     assert outcome.status == 2

@@ -17,7 +17,7 @@ from parley.engine.core.page.content import Report, RunLine
 from parley.engine.core.stats.statistics import NOTHING, Estimate
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.negotiation.metrics.attack import attack_metrics
-from parley.engine.negotiation.page.sections import Match
+from parley.engine.negotiation.page.populations import Match
 from parley.engine.triggers.metrics.hits import search_metrics
 from parley.engine.triggers.page.sections import ShownSearch, Triggers
 from tests.engine.negotiation.metrics.attacks import attempt

@@ -10,19 +10,15 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run, report_from_run
-from parley.engine.core.page.content import Report, ShownRun
-from parley.engine.core.page.figure import Curve
-from parley.engine.core.page.page import metric_blocks
-from parley.engine.core.page.runs import short_paths
+from parley.engine.core.page.content import Curve, Report, ShownRun, short_paths
+from parley.engine.core.page.page import collect_run, metric_blocks, report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.exploitability import EXPLOITABILITY, MEAN_FRESH
-from parley.engine.core.stats.known import KNOWN
+from parley.engine.core.stats.known import EXPLOITABILITY, KNOWN, MEAN_FRESH
 from parley.engine.core.stats.statistics import Estimate, count
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.catalogue import ENTRIES
+from parley.engine.core.verbs.hardening import rounds_of
 from parley.engine.core.verbs.job import Job
-from parley.engine.core.verbs.rounds import rounds_of
 from parley.engine.negotiation.metrics.campaign import (
     AFTER,
     BEFORE,
@@ -34,13 +30,13 @@ from parley.engine.negotiation.metrics.campaign import (
     rounds_table,
 )
 from parley.engine.negotiation.metrics.dialogues import negotiation_metrics
-from parley.engine.negotiation.page.sections import Match
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
+from parley.engine.negotiation.page.populations import Match
+from parley.engine.negotiation.verbs.campaign import MinMaxConfig
 from parley.engine.negotiation.verbs.exploitability import MORE, NUM_KNOWN
+from parley.engine.negotiation.verbs.match import ATTACKS, DIALOGUES
 from parley.engine.negotiation.verbs.minmax import AS_CONTROL, BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND
 from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR
-from parley.engine.negotiation.verbs.rows import ATTACKS, DIALOGUES
-from parley.engine.negotiation.verbs.table_config import TableConfig
+from parley.engine.negotiation.verbs.table_stages import TableConfig
 from parley.engine.responders.seq2seq import TRAIN_SEQ2SEQ
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage.copies import CHECKPOINT

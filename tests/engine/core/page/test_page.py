@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.chapters import load_chapters
-from parley.engine.core.page.content import Report, ShownRun
-from parley.engine.core.page.figure import Curve
-from parley.engine.core.page.page import MOST_NUMBERS, MetricBlock, fitted, metric_blocks, write_report
-from parley.engine.core.page.training.chapter import ShownTraining
+from parley.engine.core.page.content import Curve, Report, ShownRun
+from parley.engine.core.page.page import MOST_NUMBERS, MetricBlock, fitted, load_chapters, metric_blocks, write_report
+from parley.engine.core.page.trainings import ShownTraining
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.core.verbs.tables import write_tables
+from parley.engine.core.verbs.job import write_tables
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
-from parley.engine.negotiation.page.sections import Match, Negotiation
+from parley.engine.negotiation.page.populations import Match, Negotiation
 from parley.envs.core.errors import RunError
 from parley.envs.core.visible import visible
 from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words

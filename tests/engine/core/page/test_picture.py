@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.chapters import load_chapters
 from parley.engine.core.page.content import Report
-from parley.engine.core.page.picture import write_picture
-from parley.engine.negotiation.page.sections import Match
+from parley.engine.core.page.page import load_chapters
+from parley.engine.core.page.plots import write_picture
+from parley.engine.negotiation.page.populations import Match
 from parley.envs.core.errors import ConfigError
 from tests.engine.negotiation.page.dialogues import metrics, negotiations
 

@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from parley.engine.core.page.figure import Curve
+from parley.engine.core.page.content import Curve
 from parley.engine.core.page.plots import budget_svg, curve_svg, moving_average
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.negotiation.page.plots import scatter_svg
+from parley.engine.negotiation.page.populations import scatter_svg
 from tests.engine.negotiation.page.dialogues import row
 
 

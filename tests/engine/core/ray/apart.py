@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ray.cluster_utils import Cluster
 
-from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[3]
 SURVIVED = "survived"

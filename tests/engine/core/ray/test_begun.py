@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.ray.record import record_shards
-from parley.engine.core.runs.layout import BEGUN
+from parley.engine.core.ray.record import write_shards
+from parley.engine.core.runs.documents import BEGUN
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.envs.core.storage.files import entries, put
 from parley.envs.core.storage.uris import local_copy
@@ -97,7 +97,7 @@ def test_an_interruption_that_python_sees_does_not_count(log: Path, tmp_path: Pa
     noted: list[Any] = []
     with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
         with pytest.raises(KeyboardInterrupt):
-            record_shards(run, By(Counting, str(log)), shards_of(6, 1), num_workers=0, on_progress=interrupt)
+            write_shards(run, By(Counting, str(log)), shards_of(6, 1), num_workers=0, on_progress=interrupt)
         assert noted[-1] == {"begun": ["00001"], "deaths": {}}
         assert not (run.path / BEGUN).exists()
 
@@ -105,6 +105,6 @@ def test_an_interruption_that_python_sees_does_not_count(log: Path, tmp_path: Pa
 def test_damaged_notes_tell_of_nothing(log: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
         (run.path / BEGUN).write_text('{"begun": ["00')
-        record_shards(run, By(Counting, str(log)), shards_of(6, 1), num_workers=0)
+        write_shards(run, By(Counting, str(log)), shards_of(6, 1), num_workers=0)
     assert "is damaged" in caplog.text
     assert len(attempts(log)) == 6

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from parley.engine.core.ray import logs
-from parley.engine.core.ray.sharding import make_shards
-from parley.engine.core.ray.worker import attempt
+from parley.engine.core.ray.worker import attempt, make_shards
 from tests.engine.core.ray.apart import ROOT, surroundings
 
 LOGGER = logging.getLogger("parley.anything")
@@ -38,7 +37,7 @@ class Talks:
 with logs.json_lines(), logs.metadata(run="runs/a"):
     from parley.engine.core.ray.pool import run_sharded
     from parley.engine.core.ray.session import connect
-    from parley.engine.core.ray.sharding import make_shards
+    from parley.engine.core.ray.worker import make_shards
     shards = make_shards({key: key for key in "abcd"}, 2)
     with connect(num_cpus=2):
         run_sharded(Talks, (), shards, num_workers=2, on_result=lambda shard, result: None)

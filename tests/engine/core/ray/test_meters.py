@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.ray.meters import COUNTERS, GAUGES, Meters, ascii_text
-from parley.engine.core.ray.record import Counts, Rows, record_shards
+from parley.engine.core.ray.record import COUNTERS, GAUGES, Counts, Meters, Rows, ascii_text, write_shards
 from parley.engine.core.ray.session import RaySession
+from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK
 from tests.engine.core.ray.apart import ROOT, survives
 from tests.engine.core.ray.metered import watch
 from tests.engine.core.ray.workers import NUMBERS, By, Counting, RaisesOn, shards_of
@@ -36,7 +35,7 @@ def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: RaySess
     path = tmp_path / "run"
     with RunFolder.open(path, SmallConfig(), job="attack", schema=NUMBERS) as run:
         work = (run, Metered(RaisesOn, str(tmp_path / "log")), shards_of(20, 4))
-        record_shards(*work, num_workers=2)
+        write_shards(*work, num_workers=2)
     told = heard.of(str(path), "attack")
     assert told.pop("parley_workers") in (1, 2), "where one does all of the work before the other is up"
     # Two of five shards failed, of four items each; a count of nothing is not told.
@@ -50,7 +49,7 @@ def test_every_meter_is_told_of_every_shard(tmp_path: Path, ray_session: RaySess
     }
     with RunFolder.open(path, SmallConfig(), job="attack", schema=NUMBERS) as run:
         work = (run, Metered(Counting, str(tmp_path / "log")), shards_of(20, 4))
-        record_shards(*work, num_workers=0)
+        write_shards(*work, num_workers=0)
     assert heard.of(str(path), "attack")["parley_items"] == 28, "what was saved before is not counted again"
 
 
@@ -60,12 +59,12 @@ def test_a_run_in_a_folder_beyond_ascii_is_worked_on_and_resumed_elsewhere(tmp_p
     first, second = tmp_path / "größe →" / "einé", tmp_path / "число ж" / "run"
     work = Metered(RaisesOn, str(tmp_path / "log")), shards_of(20, 4)
     with RunFolder.open(first, SmallConfig(), job="attack", schema=NUMBERS) as run:
-        record_shards(run, *work, num_workers=1)
+        write_shards(run, *work, num_workers=1)
     shutil.copytree(first, second)
     work = Metered(Counting, str(tmp_path / "log")), shards_of(20, 4)
     with RunFolder.open(second, SmallConfig(), job="attack", schema=NUMBERS) as run:
         assert run.num_done == 12
-        record_shards(run, *work, num_workers=1)
+        write_shards(run, *work, num_workers=1)
         assert run.num_done == 20
 
 
@@ -87,7 +86,7 @@ def test_the_names_are_ones_that_ray_takes(ray_session: RaySession, recwarn: pyt
 
 def test_without_a_session_nothing_is_counted_and_ray_not_loaded() -> None:
     code = (
-        "import sys; from parley.engine.core.ray.meters import Meters; meters = Meters('run', 'job'); meters.add(items=1);"
+        "import sys; from parley.engine.core.ray.record import Meters; meters = Meters('run', 'job'); meters.add(items=1);"
         "meters.show(workers=1); print('ray' in sys.modules); import ray; Meters('run', 'job').add(items=1)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -96,7 +95,7 @@ def test_without_a_session_nothing_is_counted_and_ray_not_loaded() -> None:
 
 SCRAPE = """
 import time, urllib.request
-from parley.engine.core.ray.meters import COUNTERS, GAUGES, Meters
+from parley.engine.core.ray.record import COUNTERS, GAUGES, Meters
 from parley.engine.core.ray.session import connect
 with connect(num_cpus=1):
     import ray

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from parley.engine.core.ray import actors, session
 from parley.engine.core.ray.actors import MAX_DEATHS, MAX_LOSSES
-from parley.engine.core.ray.machines import capacity
 from parley.engine.core.ray.pool import Progress, run_sharded
-from parley.engine.core.ray.record import record_shards
+from parley.engine.core.ray.record import write_shards
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.ray.worker import ShardFailure
+from parley.engine.core.ray.worker import Shard, ShardFailure, capacity
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.envs.core.errors import CheckpointError, ClusterError, RefusedModelError
 from tests.engine.core.ray.workers import (
@@ -83,7 +81,7 @@ def test_rows_are_equal_for_no_one_and_two_workers(log: Path, tmp_path: Path) ->
     tables = []
     for num_workers in (0, 1, 2):
         with RunFolder.open(tmp_path / f"run {num_workers}", SmallConfig(), job="test", schema=NUMBERS) as run:
-            record_shards(run, By(Counting, str(log)), shards_of(30, 4), num_workers=num_workers)
+            write_shards(run, By(Counting, str(log)), shards_of(30, 4), num_workers=num_workers)
             tables.append(run.read_rows())
     assert tables[0].num_rows == 30
     assert tables[0].equals(tables[1])
@@ -111,14 +109,14 @@ def test_a_shard_that_raises_is_a_failure_and_not_the_end(num_workers: int, log:
 @EITHER
 def test_failed_shards_become_error_rows_and_are_tried_again(num_workers: int, log: Path, tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
-        record_shards(run, By(RaisesOn, str(log)), shards_of(20, 4), num_workers=num_workers)
+        write_shards(run, By(RaisesOn, str(log)), shards_of(20, 4), num_workers=num_workers)
         rows = run.read_rows().to_pylist()
         assert Counter(row["status"] for row in rows) == {"ok": 12, "error": 8}
         broken = next(row for row in rows if row["item_key"] == "item 0004")
         assert (broken["error"], broken["seed"]) == ("ZeroDivisionError: no luck", seed_of("item 0004"))
         failures = [event for event in run.events() if event["kind"] == "shard_failed"]
         assert {event["name"] for event in failures} == {"00001", "00002"}
-        record_shards(run, By(Counting, str(log)), shards_of(20, 4), num_workers=num_workers)
+        write_shards(run, By(Counting, str(log)), shards_of(20, 4), num_workers=num_workers)
         assert run.read_rows()["status"].to_pylist() == ["ok"] * 20
     assert attempts(log) == [f"{i:05d}" for i in range(5)]
 
@@ -133,7 +131,7 @@ def test_a_worker_that_cannot_be_built_says_why(num_workers: int) -> None:
 def test_what_every_shard_would_meet_ends_the_run(num_workers: int, log: Path, tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
         with pytest.raises(RefusedModelError, match=r"wants a key(.|\n)*export it"):
-            record_shards(run, By(IsRefused, str(log)), shards_of(40, 2), num_workers=num_workers)
+            write_shards(run, By(IsRefused, str(log)), shards_of(40, 2), num_workers=num_workers)
         assert not run.read_rows().num_rows, "a resumed run does all of them"
     assert attempts(log) == ["00000"], "what waits at the worker is not begun"
 
@@ -158,7 +156,7 @@ def test_a_killed_worker_costs_no_row_and_doubles_none(log: Path, tmp_path: Path
     shards = shards_of(40, 4)
     mark = tmp_path / "killed"
     with RunFolder.open(tmp_path / "run", SmallConfig(), job="test", schema=NUMBERS) as run:
-        last = record_shards(run, By(DiesOnce, str(log), str(mark), "00003"), shards, num_workers=2)
+        last = write_shards(run, By(DiesOnce, str(log), str(mark), "00003"), shards, num_workers=2)
         rows = run.read_rows().to_pylist()
     assert mark.exists()
     assert attempts(log).count("00003") == 2

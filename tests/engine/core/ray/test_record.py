@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.ray.record import Receipt, Recorder, record_shards
+from parley.engine.core.ray.record import ShardResult, ShardWriter, write_shards
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.parts import digest_of, put_part, to_table
 from parley.engine.core.runs.remote_sync import fetched_run
@@ -20,7 +20,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.envs.core.errors import RunError, StorageError
 from parley.envs.core.storage.files import entries, put
 from parley.envs.core.storage.uris import local_copy
-from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE
 from tests.engine.core.ray.workers import NUMBERS, By, Counting, DiesOnce, RaisesOn, attempts, shards_of
 from tests.engine.core.runs.rows import SmallConfig
 
@@ -65,7 +65,7 @@ def test_workers_put_the_bytes_that_a_driver_writes(num_workers: int, uri: str, 
     for name in (uri, str(tmp_path / "plain")):
         seen: list[dict[str, int]] = []
         with start(name) as run:
-            record_shards(
+            write_shards(
                 run,
                 By(Counting, str(log)),
                 shards,
@@ -83,13 +83,13 @@ def test_workers_put_the_bytes_that_a_driver_writes(num_workers: int, uri: str, 
 
 def test_a_receipt_holds_no_rows_of_a_run_at_a_uri(uri: str, log: Path) -> None:
     (shard,) = shards_of(4, 4)
-    receipt: Receipt = Recorder(By(Counting, str(log)), NUMBERS, f"{uri}/rows").run(shard)
+    receipt: ShardResult = ShardWriter(By(Counting, str(log)), NUMBERS, f"{uri}/rows").run(shard)
     assert (receipt.rows, receipt.digest["done"]) == ((), 4)
     assert receipt.saved is not None
     part, size = receipt.saved
     assert (part.num_done, part.num_failed, part.digest) == (4, 0, digest_of(shard.keys))
     assert entries(f"{uri}/rows")[f"part-{shard.name}.parquet"].size == size
-    assert len(Recorder(By(Counting, str(log)), NUMBERS, "").run(shard).rows) == 4
+    assert len(ShardWriter(By(Counting, str(log)), NUMBERS, "").run(shard).rows) == 4
 
 
 def test_a_part_whose_receipt_was_lost_is_found(uri: str, log: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_part_whose_receipt_was_lost_is_found(uri: str, log: Path) -> None:
         put_part(run.rows_uri, "00001", to_table(Counting(str(log)).run(shards[1]), NUMBERS))
     next(log.iterdir()).unlink()
     with start(uri) as run:
-        last = record_shards(run, By(Counting, str(log)), shards, num_workers=0)
+        last = write_shards(run, By(Counting, str(log)), shards, num_workers=0)
         assert last.num_items == 8
         assert run.read_rows()["item_key"].to_pylist() == [key for shard in shards for key in shard.keys]
     assert attempts(log) == ["00000", "00002"]
@@ -107,9 +107,9 @@ def test_a_part_whose_receipt_was_lost_is_found(uri: str, log: Path) -> None:
 @EITHER
 def test_failed_shards_are_error_rows_there_too_and_tried_again(num_workers: int, uri: str, log: Path) -> None:
     with start(uri) as run:
-        record_shards(run, By(RaisesOn, str(log)), shards_of(20, 4), num_workers=num_workers)
+        write_shards(run, By(RaisesOn, str(log)), shards_of(20, 4), num_workers=num_workers)
         assert run.outcomes().errors == {"ZeroDivisionError: no luck": 4, "SystemExit: 3": 4}
-        record_shards(run, By(Counting, str(log)), shards_of(20, 4), num_workers=num_workers)
+        write_shards(run, By(Counting, str(log)), shards_of(20, 4), num_workers=num_workers)
         assert run.outcomes().done == 20
     assert attempts(log) == [f"{i:05d}" for i in range(5)]
 
@@ -119,7 +119,7 @@ def test_a_killed_worker_costs_no_row_and_doubles_none(uri: str, log: Path, tmp_
     shards = shards_of(40, 4)
     with start(uri) as run:
         mark = str(tmp_path / "killed")
-        record_shards(run, By(DiesOnce, str(log), mark, "00003"), shards, num_workers=2)
+        write_shards(run, By(DiesOnce, str(log), mark, "00003"), shards, num_workers=2)
         rows = run.read_rows()
     assert rows["item_key"].to_pylist() == [key for shard in shards for key in shard.keys]
     assert set(rows["status"].to_pylist()) == {"ok"}
@@ -131,7 +131,7 @@ def test_a_worker_without_rights_ends_the_run_before_any_work(num_workers: int, 
         # Not even a superuser may put a file below a file.
         (tmp_path / "store" / "run" / "rows").write_text("")
         with pytest.raises(StorageError, match=rf"cannot be written(.|\n)*{uri}/rows"):
-            record_shards(run, By(Counting, str(log)), shards_of(8, 4), num_workers=num_workers)
+            write_shards(run, By(Counting, str(log)), shards_of(8, 4), num_workers=num_workers)
     assert attempts(log) == []
 
 
@@ -160,9 +160,9 @@ def test_a_killed_driver_loses_nothing_and_another_machine_goes_on(
     with start(uri) as run:
         assert run.done_keys() == saved
         shards = shards_of(NUM_ITEMS, SIZE)
-        record_shards(run, By(Counting, str(second)), shards, num_workers=2)
+        write_shards(run, By(Counting, str(second)), shards, num_workers=2)
         resumed = run.read_rows()
     assert attempts(second) == [shard.name for shard in shards if not saved & set(shard.keys)]
     with start(str(tmp_path / "straight")) as run:
-        record_shards(run, By(Counting, str(second)), shards, num_workers=0)
+        write_shards(run, By(Counting, str(second)), shards, num_workers=0)
         assert resumed.equals(run.read_rows())

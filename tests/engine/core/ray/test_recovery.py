@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.ray.record import record_shards
+from parley.engine.core.ray.record import write_shards
 from parley.engine.core.ray.session import TIMEOUT_VARIABLE, RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from tests.engine.core.ray.apart import survives
@@ -114,12 +114,12 @@ def test_a_killed_driver_loses_no_finished_shard(tmp_path: Path, ray_session: Ra
     shards = shards_of(NUM_ITEMS, SIZE)
     with RunFolder.open(run_path, SmallConfig(), job="test", schema=NUMBERS) as run:
         assert run.done_keys() == saved
-        record_shards(run, By(Counting, str(second)), shards, num_workers=2)
+        write_shards(run, By(Counting, str(second)), shards, num_workers=2)
         resumed = run.read_rows()
     assert attempts(second) == [shard.name for shard in shards if not saved & set(shard.keys)]
 
     with RunFolder.open(tmp_path / "straight", SmallConfig(), job="test", schema=NUMBERS) as run:
-        record_shards(run, By(Counting, str(second)), shards, num_workers=0)
+        write_shards(run, By(Counting, str(second)), shards, num_workers=0)
         assert resumed.equals(run.read_rows())
 
 

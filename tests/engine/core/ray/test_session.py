@@ -19,8 +19,7 @@ import pytest
 
 from parley.engine.core.ray import logs, ray_internals, session
 from parley.engine.core.ray.pool import run_sharded
-from parley.engine.core.ray.probe import wants_token
-from parley.engine.core.ray.session import TIMEOUT_VARIABLE, RaySession, code_path, connect
+from parley.engine.core.ray.session import TIMEOUT_VARIABLE, RaySession, code_path, connect, wants_token
 from parley.envs.core.errors import ClusterError, ConfigError
 from tests.engine.core.ray.apart import SURVIVED, survives
 from tests.engine.core.ray.workers import Environment, shards_of
@@ -244,7 +243,7 @@ def test_work_in_this_process_does_not_import_ray() -> None:
 import sys
 import parley.engine.core.ray.record, parley.engine.core.ray.session
 from parley.engine.core.ray.pool import run_sharded
-from parley.engine.core.ray.sharding import make_shards
+from parley.engine.core.ray.worker import make_shards
 class Worker:
     def run(self, shard): return len(shard)
 shards = make_shards({"a": 1, "b": 2}, 1)
@@ -309,7 +308,7 @@ os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"] = json.dumps({"runtime_env": {"env_var
 import ray
 from parley.engine.core.ray.session import connect
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.trust import Trust, require_trust, trusting
+from parley.envs.core.registry import Trust, require_trust, trusting
 
 @ray.remote(num_cpus=0.25)
 def refused(deeper):

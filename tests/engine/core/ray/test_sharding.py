@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.core.ray.sharding import make_shards
+from parley.engine.core.ray.worker import make_shards
 
 
 @given(keys=st.sets(st.text(max_size=4), max_size=60), size=st.integers(1, 9), order=st.randoms(use_true_random=False))

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import ray
 
-from parley.engine.core.ray.pool import run_sharded
+from parley.engine.core.ray.pool import SharedArrays, run_sharded
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.ray.shared import SharedArrays
+from parley.engine.core.ray.worker import Shard
 from tests.engine.core.ray.workers import shards_of
 
 

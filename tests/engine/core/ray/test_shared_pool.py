@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from parley.engine.core.ray import logs
-from parley.engine.core.ray.pool import run_sharded, working_in
+from parley.engine.core.ray.pool import Several, SharedPool, _Piece, run_sharded, working_in
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.ray.shared_pool import Several, SharedPool, _Piece
-from parley.engine.core.ray.worker import attempt
+from parley.engine.core.ray.worker import Shard, attempt
 from parley.envs.core.errors import CheckpointError, ClusterError
 from tests.engine.core.ray.workers import CannotBeBuilt, Counting, CountingInTwo, processes_of, shards_of
 

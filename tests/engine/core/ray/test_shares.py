@@ -70,7 +70,7 @@ SHARES = """
 import os, ray
 from parley.engine.core.ray.pool import run_sharded
 from parley.engine.core.ray.session import connect
-from parley.engine.core.ray.sharding import make_shards
+from parley.engine.core.ray.worker import make_shards
 from parley.engine.core.ray.shares import NOTHING, Share, num_fitting, reserve
 from tests.engine.core.ray.apart import start_cluster
 cluster = start_cluster(0)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from parley.engine.core.ray.pool import Progress
-from parley.engine.core.ray.record import record_shards
-from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.shard_checkpoint import put_unfinished, read_unfinished, write_unfinished
+from parley.engine.core.ray.record import write_shards
+from parley.engine.core.runs.run_folder import RunFolder, put_unfinished, read_unfinished, write_unfinished
 from parley.envs.core.errors import RefusedModelError
 from parley.envs.core.storage.files import entries
 from parley.envs.core.storage.uris import local_copy
@@ -52,7 +51,7 @@ def numbers(run: RunFolder) -> dict[str, Any]:
 def test_every_shard_makes_its_steps_beside_others(num_workers: int, log: Path, tmp_path: Path) -> None:
     seen: list[tuple[Progress, Counter[str]]] = []
     with start(tmp_path / "run") as run:
-        record_shards(
+        write_shards(
             run,
             By(InTurns, str(log)),
             shards_of(8, 1),
@@ -75,11 +74,11 @@ def test_a_shard_that_was_interrupted_goes_on_from_what_was_kept(log: Path, tmp_
 
     shards = shards_of(8, 1)
     with start(tmp_path / "run") as run, pytest.raises(KeyboardInterrupt):
-        record_shards(run, By(InTurns, str(log)), shards, num_workers=0, room=ROOM, on_progress=interrupt)
+        write_shards(run, By(InTurns, str(log)), shards, num_workers=0, room=ROOM, on_progress=interrupt)
     kept = read_unfinished(tmp_path / "run")
     assert kept
     with start(tmp_path / "run") as run:
-        record_shards(run, By(InTurns, str(log)), shards, num_workers=0, room=ROOM)
+        write_shards(run, By(InTurns, str(log)), shards, num_workers=0, room=ROOM)
         assert numbers(run) == {f"{number:02d}": max(1, number) for number in range(8)}
         assert not read_unfinished(run.path)
     for name, made in steps(log).items():
@@ -91,7 +90,7 @@ def test_what_is_damaged_counts_as_nothing(log: Path, tmp_path: Path, caplog: py
     with start(tmp_path / "run") as run:
         write_unfinished(run.path, "00002", 1)
         (run.path / "unfinished" / "00001.json").write_text("{")
-        record_shards(run, By(InTurns, str(log)), shards_of(3, 1), num_workers=0, room=ROOM)
+        write_shards(run, By(InTurns, str(log)), shards_of(3, 1), num_workers=0, room=ROOM)
         assert numbers(run) == {"00": 1, "01": 1, "02": 2}
     assert "00001.json is damaged" in caplog.text
     assert steps(log) == {"00000": 1, "00001": 1, "00002": 1}
@@ -101,7 +100,7 @@ def test_what_is_damaged_counts_as_nothing(log: Path, tmp_path: Path, caplog: py
 def test_a_worker_that_dies_in_a_turn_costs_that_turn(log: Path, tmp_path: Path) -> None:
     work = By(DiesInATurn, str(log), str(tmp_path / "mark"), "00005")
     with start(tmp_path / "run") as run:
-        record_shards(run, work, shards_of(8, 1), num_workers=1, room=8)
+        write_shards(run, work, shards_of(8, 1), num_workers=1, room=8)
         assert numbers(run) == {f"{number:02d}": max(1, number) for number in range(8)}
     assert (tmp_path / "mark").exists()
     for name, made in steps(log).items():
@@ -111,14 +110,14 @@ def test_a_worker_that_dies_in_a_turn_costs_that_turn(log: Path, tmp_path: Path)
 @EITHER
 def test_a_shard_that_raises_fails_alone(num_workers: int, log: Path, tmp_path: Path) -> None:
     with start(tmp_path / "run") as run:
-        record_shards(run, By(RaisesInATurn, str(log), "00005"), shards_of(8, 1), num_workers=num_workers, room=8)
+        write_shards(run, By(RaisesInATurn, str(log), "00005"), shards_of(8, 1), num_workers=num_workers, room=8)
         expected: dict[str, Any] = {f"{number:02d}": max(1, number) for number in range(8)}
         assert numbers(run) == {**expected, "05": "ZeroDivisionError: no luck"}
 
 
 def test_what_every_shard_would_meet_ends_the_run_within_the_turn(log: Path, tmp_path: Path) -> None:
     with start(tmp_path / "run") as run, pytest.raises(RefusedModelError):
-        record_shards(run, By(IsRefusedInATurn, str(log)), shards_of(8, 1), num_workers=0, room=8)
+        write_shards(run, By(IsRefusedInATurn, str(log)), shards_of(8, 1), num_workers=0, room=8)
     assert set(steps(log).values()) == {1}, "none is tried again alone"
 
 
@@ -132,7 +131,7 @@ def test_of_a_run_at_a_uri_workers_put_what_is_kept_and_delete_it(num_workers: i
     assert "00004.json" in entries(f"{uri}/unfinished")
     with start(local_copy(uri)) as run:
         assert read_unfinished(run.path) == {"00004": 3}
-        record_shards(run, By(InTurns, str(log), 0.01), shards_of(6, 1), num_workers=num_workers, room=ROOM)
+        write_shards(run, By(InTurns, str(log), 0.01), shards_of(6, 1), num_workers=num_workers, room=ROOM)
         assert numbers(run) == {f"{number:02d}": max(1, number) for number in range(6)}
     assert steps(log)["00004"] == 1
     assert not entries(f"{uri}/unfinished")
@@ -144,9 +143,9 @@ def test_an_item_that_fails_at_its_end_goes_on_from_there_and_a_shard_that_raise
 ) -> None:
     place = local_copy(f"file://{tmp_path}/store/run") if at_a_uri else tmp_path / "run"
     with start(place) as run:
-        record_shards(run, By(FailsAtItsEnd, str(log), "00003"), shards_of(4, 1), num_workers=0, room=ROOM)
+        write_shards(run, By(FailsAtItsEnd, str(log), "00003"), shards_of(4, 1), num_workers=0, room=ROOM)
     with start(place) as run:
         assert read_unfinished(run.path).keys() == {"00003"}
-        record_shards(run, By(RaisesInATurn, str(log), "00003"), shards_of(4, 1), num_workers=0, room=ROOM)
+        write_shards(run, By(RaisesInATurn, str(log), "00003"), shards_of(4, 1), num_workers=0, room=ROOM)
     with start(place) as run:
         assert not read_unfinished(run.path)

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parley.engine.core.ray.sharding import Shard, make_shards
-from parley.engine.core.ray.worker import TurnResult, UnderWay
-from parley.engine.core.runs.schemas import OK, SCHEMA_VERSION, error_row, with_base
+from parley.engine.core.ray.worker import Shard, TurnResult, UnderWay, make_shards
+from parley.engine.core.runs.parts import OK, SCHEMA_VERSION, error_row, with_base
 from parley.envs.core.errors import CheckpointError, RefusedModelError
 from parley.envs.core.seeds import derive_seed, stream
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.runs import remote_lock
-from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.engine.core.runs import remote_sync as remote_lock
+from parley.envs.corpora.arrow import CACHE_VARIABLE
 from tests.envs.core.storage.remote import Bucket
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from parley.engine.core.runs.schemas import OK, SCHEMA_VERSION
+from parley.engine.core.runs.parts import OK, SCHEMA_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.negotiation.verbs.rows import DIALOGUES
-from parley.engine.core.page.collect import report_from_run
+from parley.engine.negotiation.verbs.match import DIALOGUES
+from parley.engine.core.page.page import report_from_run
 from parley.engine.core.runs.documents import whole_file
-from parley.engine.core.runs.environment import git_commit
+from parley.engine.core.runs.documents import git_commit
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.shard_checkpoint import read_unfinished, write_unfinished
+from parley.engine.core.runs.run_folder import read_unfinished, write_unfinished
 from parley.envs.core.errors import RunError
-from parley.envs.core.storage import locks
+from parley.envs.core.storage import uris as locks
 from parley.envs.core.storage.copies import turn_of
 from parley.policies.chat.answers import ChatAnswers
 from parley.policies.chat.model import Answer
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HOLD = """
 import sys
 from pathlib import Path
-from parley.engine.negotiation.verbs.rows import DIALOGUES
+from parley.engine.negotiation.verbs.match import DIALOGUES
 from parley.engine.core.runs.run_folder import RunFolder
 from tests.engine.core.runs.rows import SmallConfig, rows
 run = RunFolder.open(Path(sys.argv[1]), SmallConfig(), job="attack", schema=DIALOGUES)

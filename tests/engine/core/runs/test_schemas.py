@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parley.engine.negotiation.verbs.rows import ATTACKS, DIALOGUES
+from parley.engine.negotiation.verbs.match import ATTACKS, DIALOGUES
 from parley.engine.core.runs.parts import to_table
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import SCHEMA_VERSION, error_row, list_of, ok_row, with_base
+from parley.engine.core.runs.parts import SCHEMA_VERSION, error_row, list_of, ok_row, with_base
 from parley.envs.core.errors import RunError
 from tests.engine.negotiation.metrics.attacks import attacked, attempt
 from tests.engine.core.runs.rows import SmallConfig

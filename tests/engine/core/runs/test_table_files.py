@@ -15,8 +15,8 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
 
-from parley.engine.core.runs.schemas import list_of
-from parley.engine.core.runs.table_files import ENDINGS, require_new, write_tables
+from parley.engine.core.runs.parts import list_of
+from parley.engine.core.runs.parts import ENDINGS, require_new, write_tables
 from parley.envs.core.errors import ConfigError, RunError
 
 SCHEMA = pa.schema(

@@ -13,9 +13,8 @@ import pytest
 
 from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean, paired_bootstrap, rate_difference, ratio_of_sums
 from parley.engine.generation.metrics.adversarial import JudgedScores, chance_range
-from parley.envs.corpora.pairs.replied import RepliedPair
-from parley.policies.generation.judges.controls import first_word, length
-from parley.policies.generation.judges.judge import JudgeSettings
+from parley.envs.corpora.pairs.compiled import RepliedPair
+from parley.policies.generation.judges.judge import JudgeSettings, first_word, length
 
 NUM_DRAWS = 1_000
 MARGIN = 0.014

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.core.stats.rounds import HardeningMetrics, Round, best_round, has_stalled
+from parley.engine.core.stats.known import HardeningMetrics, Round, best_round, has_stalled
 from parley.engine.core.stats.statistics import Estimate, Metric
 
 courses = st.lists(st.integers(-40, 40).map(lambda tenths: tenths / 8), min_size=1, max_size=12)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from parley.engine.core.stats.known import AGAINST, DIVERGENCES, LEARNING, NEGOTIATOR, PREDICTION, READING, REWRITING, TEXT
 from parley.engine.core.stats.statistics import Metric
-from parley.engine.core.stats.training import AGAINST, DIVERGENCES, LEARNING, NEGOTIATOR, PREDICTION, READING, REWRITING, TEXT
 
 
 @pytest.mark.parametrize("legend", [NEGOTIATOR, LEARNING, PREDICTION, TEXT, REWRITING, READING, DIVERGENCES, AGAINST])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from parley.envs.corpora.root import CACHE_VARIABLE, DATA_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE, DATA_VARIABLE
 from tests.engine.core.verbs.made_up import corpus_vocabulary, data_root, save_negotiator
 
 

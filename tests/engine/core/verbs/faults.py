@@ -17,8 +17,7 @@ from typing import Any
 
 from parley.engine.core.ray import pool
 from parley.engine.core.ray.actors import ActorPool
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.ray.worker import TurnResult
+from parley.engine.core.ray.worker import Shard, TurnResult
 from parley.engine.core.verbs.job import Job, Reporter, Silent
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.whitebox import JOBS as ATTACKS

@@ -20,18 +20,18 @@ import torch
 from safetensors.torch import load_file
 from tensorboardX.proto.event_pb2 import Event
 
-from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Job, Result
-from parley.engine.core.verbs.scalars import FOLDER
+from parley.engine.core.verbs.trainings import FOLDER
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
-from parley.engine.negotiation.verbs.reinforce import TrainReinforceConfig, TrainTargetConfig
-from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.engine.negotiation.verbs.campaign import MinMaxConfig
+from parley.engine.negotiation.verbs.training import TrainReinforceConfig, TrainTargetConfig
+from parley.envs.negotiation.corpora.catalogue import load_corpus
+from parley.envs.negotiation.domain import Vocabulary
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import Vocabulary
 from parley.policies.core.checkpoint import Checkpoint
-from parley.policies.core.stored import WEIGHTS
+from parley.policies.core.responder import WEIGHTS
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.settings import KIND, NegotiatorFitConfig, NegotiatorSizes
 from tests.envs.corpora import made_up

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.runs.schemas import BASE
+from parley.engine.core.runs.parts import BASE
 from parley.engine.core.verbs.catalogue import ENTRIES, find
 from parley.engine.core.verbs.job import Job
-from parley.engine.core.verbs.verb_spec import Entry
+from parley.engine.core.verbs.trainings import Entry
 from parley.envs.core.config import from_dict, to_dict
 
 

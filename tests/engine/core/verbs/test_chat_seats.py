@@ -19,7 +19,7 @@ from parley.engine.ranking.verbs.attack import ATTACK_RANKING
 from parley.engine.ranking.verbs.config import RankingAttackConfig, RankingConfig
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING
 from parley.engine.responders.reply import REPLY, ReplyConfig
-from parley.policies.chat.responder import ChatResponder
+from parley.policies.chat.local import ChatResponder
 from parley.policies.chat.settings import ChatAsking, ChatReplying
 from tests.engine.core.verbs.made_up import rows
 from tests.engine.generation.verbs.judging import asked

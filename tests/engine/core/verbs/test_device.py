@@ -7,7 +7,7 @@ import contextlib
 import pytest
 import torch
 
-from parley.engine.core.verbs.device import require_device, threads
+from parley.engine.core.verbs.checkpoints import require_device, threads
 from parley.envs.core.errors import ConfigError
 
 

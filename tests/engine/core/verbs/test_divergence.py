@@ -11,12 +11,12 @@ import pytest
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
-from parley.engine.negotiation.verbs.reinforce import TRAIN_RL
+from parley.engine.negotiation.verbs.training import TRAIN_RL
 from parley.engine.responders.paraphraser import TRAIN_PARAPHRASER, TrainParaphraserConfig
 from parley.engine.responders.seq2seq import TRAIN_LM, TRAIN_SEQ2SEQ, TrainLMConfig, TrainSeq2SeqConfig
 from parley.engine.responders.vhred import TRAIN_VHRED, TrainVhredConfig
 from parley.envs.core.errors import ParleyError
-from parley.policies.core.fitting.settings import FitConfig
+from parley.policies.core.settings import FitConfig
 from parley.policies.paraphraser.settings import PointerFitConfig, PointerSizes
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 from parley.policies.vhred.settings import VhredSizes

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from pyarrow.parquet import read_table
 
+from parley.engine.core.runs.parts import BASE, error_row, list_of, ok_row, with_base
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import BASE, error_row, list_of, ok_row, with_base
 from parley.engine.core.verbs.catalogue import ENTRIES
 from parley.engine.core.verbs.export import each_of, write_flat
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.verbs.rows import AUDIT
-from parley.engine.triggers.verbs.rows import UNIVERSAL
+from parley.engine.perturb.verbs.config import AUDIT
+from parley.engine.triggers.verbs.config import UNIVERSAL
 from parley.envs.core.errors import RunError
 
 BRANCHES = with_base([pa.field("inputs", pa.int64()), pa.field("finds", list_of(pa.struct([pa.field("input", pa.string())])))])

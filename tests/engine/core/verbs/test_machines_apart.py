@@ -27,7 +27,7 @@ TRAINS_AND_PLAYS = (
     + """
 from dataclasses import replace
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY
 from tests.engine.core.verbs.made_up import rows
 from tests.engine.negotiation.rl.test_training_lost import assert_equal_results, config
 from tests.engine.negotiation.rl.trainings import World
@@ -50,7 +50,7 @@ TRAINS_SEVERAL = (
     BEGIN.replace("num_cpus=1", "num_cpus=2")
     + """
 from dataclasses import replace
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY
 from parley.engine.core.runs.run_folder import RunFolder
 from tests.engine.core.verbs.made_up import Notes
 from tests.engine.negotiation.rl.test_training_lost import assert_equal_results, config

@@ -10,7 +10,7 @@ import pytest
 from parley.engine.core.verbs.job import TOLD, Result, Silent
 from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.policies.chat.roles import FOLDED
+from parley.policies.chat.model import FOLDED
 from parley.policies.chat.seat import ChatSeat
 from tests.engine.core.verbs.made_up import rows
 

@@ -15,14 +15,14 @@ from parley.engine.core.verbs.job import Silent
 from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL
 from parley.engine.mutual_friends.verbs.config import CollaborationConfig
 from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION
-from parley.engine.negotiation.verbs.attack import TransferSettings
 from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY, TRAIN_RL, TRAIN_TARGET
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_config import TableConfig
+from parley.engine.negotiation.verbs.table_stages import TableConfig
 from parley.engine.negotiation.verbs.tactic import ATTACK_TACTIC, TacticConfig
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_RL, TRAIN_TARGET
+from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.engine.perturb.verbs.config import RobustnessConfig
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING
@@ -50,8 +50,8 @@ QUICK = ChatAsking(timeout_s=60, max_attempts=1)
 REPLYING = ChatReplying(timeout_s=60, max_attempts=1)
 SEAT = ChatSeat(timeout_s=60, max_attempts=1)
 DESK, SENTENCE = "helpdesk", TransferSettings(sentence="no deal")
-Asking = dict[str, Callable[[str, Path], tuple[Any, Any]]]
-ANY: Asking = {
+QueryTask = dict[str, Callable[[str, Path], tuple[Any, Any]]]
+ANY: QueryTask = {
     "reply": lambda name, folder: (REPLY, ReplyConfig(model=name, corpus=DESK, chat=REPLYING)),
     "evaluate robustness": lambda name, folder: (
         EVALUATE_ROBUSTNESS,
@@ -166,7 +166,7 @@ def test_a_refused_key_ends_what_actors_ask_with_it(
 
 PLAN = """
 from parley.tune.plan import Plan
-from parley.tune.space import Integer
+from parley.tune.plan import Integer
 TURNS = Plan(
     job="selfplay", preset="scripted", space={"max_turns": Integer(4, 20)}, metrics=("advantage",), direction="max",
     fidelity="dialogues", budget=6,

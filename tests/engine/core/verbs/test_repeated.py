@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.repeats import TRAININGS, over_runs
 from parley.engine.core.stats.statistics import Metric, count
+from parley.engine.core.stats.tables import TRAININGS, over_runs
 from parley.engine.core.verbs.job import Reporter, Silent, Summary
 from parley.engine.core.verbs.repeated import RepeatedConfig, RepeatedJob, nth_name, nth_seed
+from parley.envs.core.config import NonNegativeInt
 from parley.envs.core.errors import ConfigError, DataError, RunError
-from parley.envs.core.ranges import NonNegativeInt
 from parley.envs.core.seeds import stream
 from tests.engine.core.verbs.made_up import Notes
 

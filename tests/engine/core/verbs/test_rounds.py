@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.rounds import Round
+from parley.engine.core.stats.known import Round
 from parley.engine.core.stats.statistics import Estimate, count
-from parley.engine.core.verbs.rounds import STOPPED, StopRule, make_rounds, rounds_of
-from parley.envs.core.ranges import Configuration
+from parley.engine.core.verbs.hardening import STOPPED, StopRule, make_rounds, rounds_of
+from parley.envs.core.config import Configuration
 from tests.engine.core.verbs.made_up import Notes
 
 RULE = StopRule(6, 2, 0.5, lambda one: one.metrics["loss"].value, "the loss has not fallen")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tensorboardX.proto.event_pb2 import SessionLog
 
-from parley.engine.core.verbs.scalars import FOLDER, Scalars
+from parley.engine.core.verbs.trainings import FOLDER, Scalars
 from tests.engine.core.verbs.made_up import scalars, tensorboard_events
 
 

@@ -13,11 +13,11 @@ import torch
 
 from parley.engine.core.ray.record import WORK
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.ray.worker import Shard
+from parley.engine.core.runs.parts import OK, SCHEMA_VERSION, error_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import OK, SCHEMA_VERSION, error_row
 from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.sharded import Sharded, ShardedConfig, spread, work_off
+from parley.engine.core.verbs.sharded import Sharded, ShardedConfig, run_items, spread
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig, Roster
 from parley.engine.negotiation.verbs.whitebox import ATTACK_REACTIVE, SearchRoster
 from tests.engine.core.ray.workers import NUMBERS, seed_of
@@ -166,12 +166,12 @@ def test_a_resumed_run_keeps_its_shards_whatever_the_settings_say(tmp_path: Path
     work = Numbers([])
     asked = {"job": "test", "schema": NUMBERS, "resume_safe": ["workers", "shard_size"]}
     with RunFolder.open(tmp_path, ShardedConfig(), **asked) as run, pytest.raises(KeyboardInterrupt):
-        work_off(run, work, ITEMS, ShardedConfig(), Stops(), "numbers")
+        run_items(run, work, ITEMS, ShardedConfig(), Stops(), "numbers")
     assert work.done == ["00000", "00001"]
     notes = Notes()
     config = ShardedConfig(shard_size=1)
     with RunFolder.open(tmp_path, config, **asked) as run:
-        work_off(run, work, ITEMS, config, notes, "numbers")
+        run_items(run, work, ITEMS, config, notes, "numbers")
         assert run.done_keys() == set(ITEMS)
         events = run.events()
     assert work.done == ["00000", "00001", "00002", "00003", "00004"]
@@ -197,7 +197,7 @@ def test_what_is_done_again_is_counted_once(tmp_path: Path) -> None:
     work, asked = Fragile([], broken), {"job": "test", "schema": NUMBERS}
     broken.touch()
     with RunFolder.open(tmp_path / "run", ShardedConfig(), **asked) as run:
-        work_off(run, work, ITEMS, ShardedConfig(), Silent(), "numbers")
+        run_items(run, work, ITEMS, ShardedConfig(), Silent(), "numbers")
         assert run.num_done == 15
     broken.unlink()
     told: list[tuple[float, str]] = []
@@ -207,5 +207,5 @@ def test_what_is_done_again_is_counted_once(tmp_path: Path) -> None:
             told.append((done, note))
 
     with RunFolder.open(tmp_path / "run", ShardedConfig(), **asked) as run:
-        work_off(run, work, ITEMS, ShardedConfig(), Heard(), "numbers")
+        run_items(run, work, ITEMS, ShardedConfig(), Heard(), "numbers")
     assert (told[0], told[-1]) == ((0, "0 of all, 0 now"), (20, "20 of all, 20 now"))

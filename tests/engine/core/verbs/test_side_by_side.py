@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.ray.progress_board import Board
+from parley.engine.core.ray.record import ProgressBoard
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.verbs import composite
-from parley.engine.core.verbs.composite import Stage, Together, run_as_needed, run_side_by_side
-from parley.engine.core.verbs.stage_progress import StageNews
-from parley.engine.negotiation.verbs.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
+from parley.engine.core.verbs.composite import JointProgress, Stage, run_as_needed, run_side_by_side
+from parley.engine.core.verbs.stage_progress import StageProgress
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
+from parley.engine.negotiation.verbs.whitebox import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from parley.envs.core.errors import ClusterError, ConfigError
 from tests.engine.core.verbs.made_up import Listening, Notes, rows
 
@@ -44,12 +44,12 @@ def test_stages_side_by_side_have_the_rows_of_stages_one_after_another(ray_sessi
 
 
 def test_a_stage_in_an_actor_counts_once_it_is_finished_whatever_length_of_its_work_is_done(tmp_path: Path) -> None:
-    class OneStage(Board):
+    class OneStage(ProgressBoard):
         def line(self, key: int | str) -> str:
             return json.dumps({"share": 1.0, "part": "", "num": 0, "said": []})
 
     notes = Notes()
-    told, heard = Together(notes, ["decoded", "fitted"]), StageNews(OneStage())
+    told, heard = JointProgress(notes, ["decoded", "fitted"]), StageProgress(OneStage())
     (tmp_path / "fitted").mkdir()
     (tmp_path / "fitted" / SUMMARY).touch()
     told.hear(heard, ["decoded", "fitted"], tmp_path)
@@ -58,7 +58,7 @@ def test_a_stage_in_an_actor_counts_once_it_is_finished_whatever_length_of_its_w
 
 def test_of_a_stage_of_several_lengths_it_is_shown_which_one_is_under_way_and_none_is_counted() -> None:
     notes = Listening()
-    told = Together(notes, ["campaign", "match", "table", "other", "last"])
+    told = JointProgress(notes, ["campaign", "match", "table", "other", "last"])
     assert notes.stages == [("5 stages side by side", 5, "stages")]
     campaign, match = told.of("campaign"), told.of("match")
     campaign.stage("learning", 4, "updates")

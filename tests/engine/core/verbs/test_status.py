@@ -17,24 +17,22 @@ from typing import Any, ClassVar
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
-from parley.engine.core.ray.record import WORK, record_shards
-from parley.engine.core.ray.sharding import Shard, make_shards
-from parley.engine.core.runs import event_log
-from parley.engine.core.runs.layout import SUMMARY
-from parley.engine.core.runs.lock import RunLock, holder_of
+from parley.engine.core.page.page import collect_run
+from parley.engine.core.ray.record import WORK, write_shards
+from parley.engine.core.ray.worker import Shard, make_shards
+from parley.engine.core.runs import run_folder as event_log
+from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import error_row
+from parley.engine.core.runs.remote_sync import RunLock, holder_of
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import error_row
 from parley.engine.core.stats.statistics import count, rate
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs import status as module
-from parley.engine.core.verbs.job import Job, Reporter, Silent, Summary
+from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Silent, Summary
 from parley.engine.core.verbs.status import FAILED, FINISHED, INTERRUPTED, RUNNING, Pace, run_status, statuses
-from parley.engine.core.verbs.tables import TABLE_FILE
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
-from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.engine.negotiation.verbs.reinforce import TrainReinforceConfig
-from parley.engine.negotiation.verbs.rows import DIALOGUES
+from parley.engine.negotiation.verbs.match import DIALOGUES, SELFPLAY, MatchConfig
+from parley.engine.negotiation.verbs.training import TrainReinforceConfig
 from parley.envs.core.errors import RunError
 from tests.engine.core.ray.workers import By
 from tests.engine.core.runs.rows import SmallConfig, row, rows
@@ -171,9 +169,9 @@ class _Worker:
 def test_sharded_work_says_how_much_it_is(tmp_path: Path) -> None:
     shards = make_shards({key: key for key in "abcdef"}, 2)
     with start(tmp_path) as run:
-        record_shards(run, By(_Worker), shards, num_workers=0)
+        write_shards(run, By(_Worker), shards, num_workers=0)
     with start(tmp_path) as run:
-        record_shards(run, By(_Worker), shards, num_workers=0)
+        write_shards(run, By(_Worker), shards, num_workers=0)
         said = [event for event in run.events() if event["kind"] == WORK]
     assert [(event["items"], event["left"], event["workers"]) for event in said] == [(6, 6, 0), (6, 2, 0)]
     found = run_status(tmp_path)

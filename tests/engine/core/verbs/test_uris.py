@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.ray.record import Rows
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.ray.worker import TurnResult
-from parley.engine.core.runs import remote_lock
+from parley.engine.core.ray.worker import Shard, TurnResult
+from parley.engine.core.runs import remote_sync as remote_lock
 from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
@@ -21,12 +20,11 @@ from parley.engine.negotiation.verbs.whitebox import ATTACK_REACTIVE, FixedTurnC
 from parley.engine.triggers.targets import Target
 from parley.engine.triggers.verbs.config import TriggerConfig
 from parley.engine.triggers.verbs.models import open_models
-from parley.engine.triggers.verbs.search import SEARCH
-from parley.engine.triggers.verbs.worker import HITS, Searching, SearchWorker
+from parley.engine.triggers.verbs.search import HITS, SEARCH, SearchTask, SearchWorker
 from parley.envs.core.errors import CheckpointError, StorageError
 from parley.envs.core.storage.files import put
 from parley.envs.core.storage.uris import display_path, local_copy
-from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE
 from tests.engine.core.verbs.made_up import Notes, save_negotiator
 from tests.engine.triggers.verbs.searches import save_seq2seq, search, words_of, write_corpus, write_targets
 from tests.envs.core.storage.remote import DENIED, Bucket
@@ -96,7 +94,7 @@ def test_a_search_that_was_killed_goes_on_elsewhere(
 def test_what_is_told_of_a_search_is_read_where_its_rows_are(tmp_path: Path, asked: TriggerConfig) -> None:
     SEARCH.run(asked, tmp_path / "run", Silent())
     rows = RunFolder.load(tmp_path / "run").read_rows().to_pylist()
-    found = Searching(asked, open_models(asked)).digest(rows)
+    found = SearchTask(asked, open_models(asked)).digest(rows)
     assert found["targets"] == len(rows)
     assert found["candidates"] == sum(restart["candidates"] for row in rows for restart in row["restarts"])
     assert {name for name in found if name.startswith(HITS)} <= {HITS + hit["type"] for hit in rows[0]["hits"]}

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs.checkpoints import require_checkpoint
+from parley.engine.core.verbs.checkpoints import checkpoint_folder, require_checkpoint, weights_digests
 from parley.engine.core.verbs.job import Job, Silent
-from parley.engine.core.verbs.weights import checkpoint_folder, weights_digests
-from parley.engine.negotiation.verbs.attack import ATTACK_RL, ATTACK_TRANSFER
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
-from parley.engine.negotiation.verbs.whitebox import JOBS
+from parley.engine.negotiation.verbs.whitebox import ATTACK_RL, ATTACK_TRANSFER, JOBS
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
 from parley.engine.triggers.verbs.config import TriggerConfig
 from parley.engine.triggers.verbs.enumeration import SEARCH_ENUMERATE

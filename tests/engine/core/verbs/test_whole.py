@@ -10,13 +10,13 @@ import pytest
 from parley.engine.core.ray.shares import Share
 from parley.engine.core.verbs.job import Job
 from parley.engine.core.verbs.stage_progress import settings_of, share_of
-from parley.engine.negotiation.verbs.attack import ATTACK_RL, AttackConfig
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
+from parley.engine.negotiation.verbs.campaign import MinMaxConfig
 from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY
 from parley.engine.negotiation.verbs.minmax import MINMAX
 from parley.engine.negotiation.verbs.negotiator import TrainNegotiatorConfig
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TrainReinforceConfig
+from parley.engine.negotiation.verbs.whitebox import ATTACK_RL, AttackConfig
 
 CPU = (1.0, 0.0)
 training, attack = partial(TrainReinforceConfig, target="t"), partial(AttackConfig, speaker="s", target="t")

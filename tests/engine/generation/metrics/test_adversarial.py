@@ -17,7 +17,7 @@ from parley.engine.generation.metrics.adversarial import (
     describe,
     reliability_error,
 )
-from parley.engine.generation.metrics.tables import AskedJudges, is_reliable, strongest_features, tables, verdicts
+from parley.engine.generation.metrics.tables import JudgeSpecs, is_reliable, strongest_features, tables, verdicts
 
 CONTROLS = ("constant", "length")
 
@@ -113,11 +113,11 @@ def test_the_range_of_chance_is_that_of_fair_coins(num: int, low: int, high: int
     assert refitted.high - 0.5 == pytest.approx(min(0.5, 1.5 * (found.high - 0.5)))
 
 
-def asked(*systems: str, judges: Sequence[str] = ("svm",)) -> AskedJudges:
-    return AskedJudges(judges, CONTROLS, systems)
+def asked(*systems: str, judges: Sequence[str] = ("svm",)) -> JudgeSpecs:
+    return JudgeSpecs(judges, CONTROLS, systems)
 
 
-def measured(errors: Mapping[tuple[str, str], Sequence[float]], who: AskedJudges, folds: int = 1) -> dict[str, Any]:
+def measured(errors: Mapping[tuple[str, str], Sequence[float]], who: JudgeSpecs, folds: int = 1) -> dict[str, Any]:
     rows = [row(scenario, judge, scored(each)) for (scenario, judge), each in errors.items()]
     return adversarial_metrics(JudgedRows(rows), who.all_judges, who.systems, folds)
 
@@ -238,7 +238,7 @@ def test_a_judge_no_better_than_a_constant_is_named() -> None:
 
 
 def test_every_table_with_adversuc_of_a_system_has_machine_vs_random() -> None:
-    who = AskedJudges(["svm"], CONTROLS, ["a", "b"], published=True)
+    who = JudgeSpecs(["svm"], CONTROLS, ["a", "b"], published=True)
     errors = {
         (f"{kind}.{system}", judge): [1, 0, 0, 0] * 10
         for kind in ("adversuc", "random", "matched", "cut")

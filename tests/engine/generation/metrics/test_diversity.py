@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.generation.metrics.diversity import frontier_area, overlap, self_bleu
+from parley.engine.generation.metrics.tables import frontier_area, overlap, self_bleu
 
 REPLIES = st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=7), min_size=2, max_size=6)
 

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from parley.engine.generation.metrics.scenarios import (
+from parley.engine.generation.metrics.adversarial import (
     KEPT_BY_CUT,
     JudgedScenario,
     against,
@@ -22,7 +22,7 @@ from parley.engine.generation.metrics.scenarios import (
     said_elsewhere,
     source_name,
 )
-from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.compiled import RepliedPair
 
 NUM, FOLDS = 60, 5
 

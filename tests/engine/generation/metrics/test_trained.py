@@ -7,19 +7,20 @@ import math
 import pytest
 
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
-from parley.engine.generation.metrics.concluded import conclusions, placements
 from parley.engine.generation.metrics.tables import RELIABILITY
 from parley.engine.generation.metrics.trained import (
     ABOVE,
+    DISTINCT_2,
     PERPLEXITY,
     TABLE,
     AnsweredRow,
     above_curve,
+    conclusions,
     describe,
+    placements,
     table_metrics,
     trained_tables,
 )
-from parley.engine.generation.metrics.variety import DISTINCT_2
 
 MORE, WITHIN, LESS = Estimate(0.04, 0.01, 0.07, 90), Estimate(0.01, -0.02, 0.04, 90), Estimate(-0.04, -0.07, -0.01, 90)
 

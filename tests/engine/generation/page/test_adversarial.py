@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.core.page.collect import report_from_run
+from parley.engine.core.page.page import report_from_run
 from parley.engine.core.verbs.job import Silent
 from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL
 from tests.engine.core.page.pages import HOSTILE, assert_harmless, words

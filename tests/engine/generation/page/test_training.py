@@ -9,8 +9,7 @@ import pytest
 from parley.engine.core.page.content import Section, ShownRun
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.generation.metrics.trained import trained_tables
-from parley.engine.generation.page.figures import quality_figures
-from parley.engine.generation.page.training import ShownGenerators, TrainedGenerators
+from parley.engine.generation.page.chapter import ShownGenerators, TrainedGenerators, quality_figures
 from tests.engine.core.page.pages import HOSTILE
 
 CHAPTER = TrainedGenerators()

@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain_regs import plain_prefixes, plain_rollouts, plain_whole
-from parley.engine.generation.rewards.replies import ReplyActions, reply_actions
-from parley.engine.generation.rewards.rewards import limit, rewards
-from parley.engine.generation.rewards.rollouts import rollout_draws, rollout_rewards
-from parley.engine.generation.rewards.settings import Method, RewardSettings, released
+from parley.engine.generation.rewards.rewards import ReplyActions, limit, reply_actions, rewards, rollout_draws, rollout_rewards
+from parley.engine.generation.settings import Method, RewardSettings, released
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, PAD_ID
-from parley.policies.core.drawing import drawn
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.core.decoding import drawn
+from parley.policies.generation.discriminator.batches import Discriminator
 from tests.engine.generation.made_up import Pair, Said, heard, pair, said, some
 
 METHODS: tuple[Method, ...] = ("reinforce", "regs-mc", "regs-partial")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parley.engine.generation.rl.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
+from parley.engine.generation.rl.reply_modules import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
 from parley.envs.generation.game import MACHINE, PERSON
 from parley.envs.generation.reply_env import reply_action, words_of
 from tests.envs.generation.made_up import EXAMPLES, RULES

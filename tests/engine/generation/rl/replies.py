@@ -11,18 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from parley.engine.generation.rewards.settings import RewardSettings
-from parley.engine.generation.rewards.weights import ResponseWeights
+from parley.engine.generation.rewards.rewards import ResponseWeights
 from parley.engine.generation.rl.replies import ReplyMinMaxConfig
-from parley.engine.generation.rl.reply_settings import ReplyLearning
-from parley.engine.generation.rl.reply_world import ReplyWorld
+from parley.engine.generation.rl.reply_modules import ReplyWorld
+from parley.engine.generation.settings import ReplyLearning, RewardSettings
 from parley.envs.corpora.pairs.compiled import PairSplit, Ragged
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.policies.generation.discriminator.checkpoints import DISCRIMINATOR
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.generation.discriminator.batches import DISCRIMINATOR, Discriminator
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes
-from parley.policies.seq2seq.checkpoints import save_model
 from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.scoring import save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 WORDS = PairVocabulary((*SPECIALS, *"abcdefgh"))

@@ -13,21 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from parley.engine.core.baseline import DivergenceError
-from parley.engine.core.rllib import state
-from parley.engine.generation.rewards.settings import released
-from parley.engine.generation.rl.replies import ReplyMinMax, controlled
-from parley.engine.generation.rl.replies_env import DISCRIMINATOR, GENERATOR
-from parley.engine.generation.rl.reply_modules import CRITIC
-from parley.engine.generation.rl.reply_runner import ReplyEnvRunner
-from parley.engine.generation.rl.reply_settings import ReplyLearning
+from parley.engine.core.rllib import reproducible as state
+from parley.engine.core.rllib.reproducible import DivergenceError
+from parley.engine.generation.rl.replies import ReplyEnvRunner, ReplyMinMax, controlled
+from parley.engine.generation.rl.reply_modules import CRITIC, DISCRIMINATOR, GENERATOR
+from parley.engine.generation.settings import ReplyLearning, released
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import Example, turn_of
-from parley.policies.core.fitting.fit import Fit
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.generation.discriminator.reply_judge import TrainedReplyJudge
-from parley.policies.seq2seq.batches import PairExamples
-from parley.policies.seq2seq.checkpoints import load_seq2seq
+from parley.policies.core.fitting.loop import Fit
+from parley.policies.core.settings import FitConfig
+from parley.policies.generation.discriminator.batches import TrainedReplyJudge
+from parley.policies.seq2seq.model import PairExamples
+from parley.policies.seq2seq.scoring import load_seq2seq
 from tests.engine.generation.rl.replies import LEARNING, SIZES, make_world, pairs, save_models, settings
 
 pytestmark = pytest.mark.ray

@@ -9,7 +9,7 @@ import pytest
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 
-from parley.engine.generation.rl.replies_env import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
+from parley.engine.generation.rl.reply_modules import DISCRIMINATOR, GENERATOR, ReplyMultiAgentEnv
 from parley.envs.core.errors import ConfigError, ScenarioError
 from parley.envs.generation.reply_env import reply_action, words_of
 from tests.engine.generation.rl.playthrough_replies import PATH, record

@@ -9,8 +9,8 @@ import torch
 
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.contexts import with_eot
-from parley.policies.seq2seq.checkpoints import save_model
 from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.scoring import save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.core.verbs.conftest import _small_machine, root, speaker, target, trainee  # noqa: F401  # fixtures
 

@@ -13,16 +13,15 @@ import pytest
 from pyarrow.parquet import read_table
 
 from parley.engine.core.cli.flags import parse_job
-from parley.engine.core.cli.verbs import find_verb
+from parley.engine.core.cli.main import find_verb
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.export import write_flat
 from parley.engine.core.verbs.job import Silent
 from parley.engine.generation.metrics.adversarial import JudgedRows, adversarial_metrics
-from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES, VERDICTS
+from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL, NOTES, PAIRS_FILE, VERDICTS
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, labels_of
-from parley.engine.generation.verbs.judged_pairs import PAIRS_FILE
-from parley.engine.generation.verbs.pooled import pooled
+from parley.engine.generation.verbs.discriminator import pooled
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.policies.generation.judges.judge import CONTROLS
 from tests.engine.core.verbs.made_up import Notes, interrupt, rows

@@ -13,21 +13,18 @@ import torch
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.generation.metrics.training import DISCRIMINATION, accuracies
+from parley.engine.generation.metrics.tables import DISCRIMINATION, accuracies
 from parley.engine.generation.verbs.discriminator import NEGATIVES, TRAIN_DISCRIMINATOR, TrainDiscriminatorConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
-from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.replied import RepliedPair
-from parley.envs.generation.pairs import pairs_in_words
+from parley.envs.corpora.pairs.compiled import RepliedPair, load_pairs
+from parley.envs.generation.game import pairs_in_words
 from parley.policies.core.checkpoint import load_state
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.generation.discriminator.checkpoints import DISCRIMINATOR, PREFIXES, load_discriminator
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.core.settings import FitConfig
+from parley.policies.generation.discriminator.batches import DISCRIMINATOR, PREFIXES, Discriminator, load_discriminator
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes
 from parley.policies.generation.judges.judge import JudgeSettings
 from parley.policies.generation.judges.neural import NetworkJudge
-from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
-from parley.policies.seq2seq.stacked import build_seq2seq
+from parley.policies.seq2seq.scoring import build_seq2seq, load_seq2seq, save_model
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights
 
 FIT = FitConfig(learning_rate=0.02, batch_size=8, max_epochs=4, decay_epochs=1, precision="float32")
@@ -90,7 +87,7 @@ def test_it_learns_beginnings_too(tmp_path: Path, corpus: str, generator: Path) 
 def test_it_goes_on_exactly_and_decodes_nothing_twice(
     tmp_path: Path, corpus: str, generator: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parley.engine.generation.verbs.negatives._PART", 16)
+    monkeypatch.setattr("parley.engine.generation.verbs.discriminator._PART", 16)
     config = asked(corpus, generator)
 
     class Interrupted(Notes):

@@ -14,33 +14,37 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from parley.engine.core.baseline import DivergenceError
-from parley.engine.core.page.collect import collect_run
-from parley.engine.core.runs.event_log import append_event, read_events
-from parley.engine.core.runs.layout import EVENTS
-from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.page.page import collect_run
+from parley.engine.core.rllib.reproducible import DivergenceError
+from parley.engine.core.runs.documents import EVENTS
+from parley.engine.core.runs.run_folder import RunFolder, append_event, read_events
 from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.scalars import FOLDER
-from parley.engine.generation.metrics.minmax import AGAINST_DISCRIMINATOR, step_figures
-from parley.engine.generation.metrics.scenarios import ADVERSUC, RANDOM
-from parley.engine.generation.metrics.variety import variety
-from parley.engine.generation.page.training import TrainedGenerators
-from parley.engine.generation.rewards.settings import RewardSettings
-from parley.engine.generation.rewards.settings import released as released_rewards
-from parley.engine.generation.rl.reply_settings import ReplyLearning
+from parley.engine.core.verbs.trainings import FOLDER
+from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
+from parley.engine.generation.metrics.trained import AGAINST_DISCRIMINATOR, step_figures, variety
+from parley.engine.generation.page.chapter import TrainedGenerators
+from parley.engine.generation.settings import ReplyLearning, RewardSettings
+from parley.engine.generation.settings import released as released_rewards
+from parley.engine.generation.verbs.config import REWARDS_OF_WORDS, HeldOut, MinMaxRepliesConfig, Watch
 from parley.engine.generation.verbs.discriminator import TRAIN_DISCRIMINATOR
-from parley.engine.generation.verbs.held_out import HeldOut
-from parley.engine.generation.verbs.minmax import ALARM, BEST, CHECK, GOOD, ITERATION, MINMAX_REPLIES
-from parley.engine.generation.verbs.minmax_config import MinMaxRepliesConfig, Watch
-from parley.engine.generation.verbs.watching import Alarm, CollapseError, Watcher
-from parley.engine.generation.verbs.word_rewards import REWARDS_OF_WORDS
+from parley.engine.generation.verbs.minmax import (
+    ALARM,
+    BEST,
+    CHECK,
+    GOOD,
+    ITERATION,
+    MINMAX_REPLIES,
+    Alarm,
+    CollapseError,
+    Watcher,
+)
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.vocabulary import EOU_ID
-from parley.policies.core.decoders import DecoderSettings
-from parley.policies.core.fitting.settings import FitConfig
+from parley.policies.core.responder import DecoderSettings
+from parley.policies.core.settings import FitConfig
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes
-from parley.policies.seq2seq.checkpoints import SEQ2SEQ, load_seq2seq
+from parley.policies.seq2seq.scoring import SEQ2SEQ, load_seq2seq
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.core.verbs.made_up import Notes, interrupt
 from tests.engine.generation.verbs.test_discriminator import asked as discriminator_asked

@@ -8,26 +8,29 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import report_from_run
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.page.page import report_from_run
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.generation.metrics.scenarios import source_name
+from parley.engine.generation.metrics.adversarial import source_name
 from parley.engine.generation.metrics.tables import RELIABILITY
 from parley.engine.generation.metrics.trained import COMPARED, DECODED, EMPTY, PEOPLE, TABLE
-from parley.engine.generation.rl.reply_settings import ReplyLearning
-from parley.engine.generation.verbs.minmax_config import Watch
-from parley.engine.generation.verbs.table import EVALUATE_GENERATION, judged_shares, measured_systems, replies_side_by_side
-from parley.engine.generation.verbs.table_config import TrainedTableConfig
-from parley.engine.generation.verbs.table_stages import System
+from parley.engine.generation.settings import ReplyLearning
+from parley.engine.generation.verbs.config import TrainedTableConfig, Watch
+from parley.engine.generation.verbs.table import (
+    EVALUATE_GENERATION,
+    System,
+    judged_shares,
+    measured_systems,
+    replies_side_by_side,
+)
 from parley.engine.responders.reply import MACHINE_FILE
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError
-from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.replied import parse_replied, read_replied
-from parley.policies.core.decoders import DecoderSettings
+from parley.envs.corpora.pairs.compiled import load_pairs, parse_replied, read_replied
+from parley.policies.core.responder import DecoderSettings
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes
-from parley.policies.seq2seq.checkpoints import save_model
 from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.scoring import save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.core.verbs.made_up import Notes
 from tests.engine.generation.verbs.test_minmax import FIT

@@ -6,27 +6,24 @@ from collections import Counter
 
 import pytest
 
-from parley.engine.mutual_friends.channels.selectors import RandomSelector
-from parley.engine.mutual_friends.channels.strategies import (
+from parley.engine.mutual_friends.channels import (
     ChatKnowledge,
-    ConfusedHearing,
-    Hearing,
-    PerturbedHearing,
-    RandomHearing,
-    StrangeHearing,
-    Unheard,
+    ConfusedEntityChannel,
+    MuteChannel,
+    NoisyChannel,
+    PerturbedChannel,
+    RandomChannel,
+    RandomSelector,
+    UnknownWordChannel,
     confusing,
     spare_words,
 )
 from parley.engine.perturb.strategies.swap import RandomSwap
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
-from parley.envs.mutual_friends.events import ChatEvent, Mention, Token
-from parley.envs.mutual_friends.game import FriendsGame
+from parley.envs.mutual_friends.game import ChatEvent, FriendsGame, Mention, Token, play_friends
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.play import play_friends
-from parley.envs.mutual_friends.scenario import FriendsScenario, ScenarioOptions, random_friends
-from parley.envs.mutual_friends.schema import Entity
+from parley.envs.mutual_friends.scenario import Entity, FriendsScenario, ScenarioOptions, random_friends
 from tests.envs.mutual_friends.made_up import NAME, SCENARIO, SCHEMA, TOWN, Told, Wanderer
 
 WORDS = [f"w{number}" for number in range(30)]
@@ -40,14 +37,14 @@ def drawn(number: int) -> FriendsScenario:
     return random_friends(SCHEMA, stream(number, "scenario"), ScenarioOptions(max_attributes=3))
 
 
-def heard_by(hearing: Hearing, tokens: tuple[Token, ...], side: int = 0, num: int = 200) -> list[ChatEvent]:
+def heard_by(hearing: NoisyChannel, tokens: tuple[Token, ...], side: int = 0, num: int = 200) -> list[ChatEvent]:
     game = FriendsGame(num)
     game.enter(range(num), [SCENARIO] * num, range(num))
     return hearing(game, list(range(num)), [ChatEvent(side, tokens)] * num)
 
 
 def test_random_words_take_the_place_of_all_words_and_name_nobody() -> None:
-    heard = heard_by(RandomHearing(KNOWLEDGE), SAID)
+    heard = heard_by(RandomChannel(KNOWLEDGE), SAID)
     assert all(len(event.words) == 6 and set(event.words) <= set(WORDS) for event in heard)
     assert len({event.words for event in heard}) > 190
     assert set(Counter(word for event in heard for word in event.words)) == set(WORDS)
@@ -55,7 +52,7 @@ def test_random_words_take_the_place_of_all_words_and_name_nobody() -> None:
 
 
 def test_entities_stay_where_they_are_kept_those_of_plain_words_too() -> None:
-    for event in heard_by(RandomHearing(KNOWLEDGE, keeps=True), SAID):
+    for event in heard_by(RandomChannel(KNOWLEDGE, keeps=True), SAID):
         assert event.tokens[1] == Mention(CHESS, ("chess",))
         assert event.tokens[3] == Mention(Entity("upper nib", "town"), ("upper", "nib"))
         assert {event.words[0], event.words[2], event.words[5]} <= set(WORDS)
@@ -65,7 +62,7 @@ def test_entities_stay_where_they_are_kept_those_of_plain_words_too() -> None:
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_confusing_entity_is_of_the_category_and_the_listeners_table_and_not_in_the_common_friend(side: int) -> None:
     listener, shared = 1 - side, SCENARIO.entities[1 - side][SCENARIO.shared[1 - side]]
-    for event in heard_by(ConfusedHearing(KNOWLEDGE), SAID, side):
+    for event in heard_by(ConfusedEntityChannel(KNOWLEDGE), SAID, side):
         hobby, town = event.tokens[1], event.tokens[3]
         assert isinstance(hobby, Mention)
         assert isinstance(town, Mention)
@@ -83,7 +80,7 @@ def test_a_name_of_the_common_friend_confuses_nobody_in_another_category_either(
     scenario = FriendsScenario("s2", (NAME, TOWN), tables)
     game = FriendsGame(50)
     game.enter(range(50), [scenario] * 50, range(50))
-    heard = ConfusedHearing(KNOWLEDGE)(game, list(range(50)), [ChatEvent(0, ("any", "ben", "?"))] * 50)
+    heard = ConfusedEntityChannel(KNOWLEDGE)(game, list(range(50)), [ChatEvent(0, ("any", "ben", "?"))] * 50)
     assert LINKER.link(("rosa",), scenario.mentionable[1]) == (Mention(Entity("rosa", "name"), ("rosa",)),)
     assert {event.words for event in heard} == {("any", "cleo", "?")}, "the common friend lives in Rosa"
 
@@ -91,13 +88,13 @@ def test_a_name_of_the_common_friend_confuses_nobody_in_another_category_either(
 def test_words_around_a_new_name_do_not_come_to_name_the_common_friend() -> None:
     common = next(each for each in SCENARIO.entities[1][SCENARIO.shared[1]] if each.type == "hobby")
     linker = EntityLinker(SCHEMA, [(common, ("any", "knitting"))])
-    hearing = ConfusedHearing(ChatKnowledge(SCHEMA, linker, WORDS))
+    hearing = ConfusedEntityChannel(ChatKnowledge(SCHEMA, linker, WORDS))
     assert {event.words for event in heard_by(hearing, ("any", "chess", "?"), num=20)} == {("any", "chess", "?")}
     assert {event.words for event in heard_by(hearing, ("some", "chess", "?"), num=20)} == {("some", "knitting", "?")}
 
 
 def test_every_entity_that_may_confuse_is_drawn() -> None:
-    found = Counter(event.tokens[0] for event in heard_by(ConfusedHearing(KNOWLEDGE), ("upper", "nib")))
+    found = Counter(event.tokens[0] for event in heard_by(ConfusedEntityChannel(KNOWLEDGE), ("upper", "nib")))
     assert {token.entity.value for token in found if isinstance(token, Mention)} == {"port rosa", "nib"}
     assert min(found.values()) > 60
 
@@ -107,7 +104,7 @@ def test_without_another_entity_or_any_the_event_stays_itself() -> None:
     game.enter(range(3), [SCENARIO, SCENARIO, drawn(1)], range(3))
     lone = ("knitting", "?")
     events = [ChatEvent(0, lone), ChatEvent(1, ("hello",)), ChatEvent(0, ("hi", "you"))]
-    heard = ConfusedHearing(KNOWLEDGE)(game, [0, 1, 2], events)
+    heard = ConfusedEntityChannel(KNOWLEDGE)(game, [0, 1, 2], events)
     # Of hobbies the listener knows knitting alone beside that of the common friend.
     assert confusing(Entity("knitting", "hobby"), SCENARIO, 1) == []
     assert [one is other for one, other in zip(heard, events, strict=True)] == [True] * 3
@@ -115,7 +112,7 @@ def test_without_another_entity_or_any_the_event_stays_itself() -> None:
 
 def test_strange_entities_stand_in_neither_table() -> None:
     known = SCENARIO.mentionable[0] | SCENARIO.mentionable[1]
-    for event in heard_by(StrangeHearing(KNOWLEDGE), (*SAID, "ada")):
+    for event in heard_by(UnknownWordChannel(KNOWLEDGE), (*SAID, "ada")):
         mentions = [token for token in event.tokens if isinstance(token, Mention)]
         # Every town of the schema but one is in a table; so is no hobby but two, and two names.
         assert [mention.entity.type for mention in mentions] == ["hobby", "town", "name"]
@@ -127,24 +124,24 @@ def test_of_the_unheard_not_a_word_is_heard_and_a_text_strategy_changes_words_al
     game = FriendsGame(1)
     game.enter([0], [SCENARIO], [3])
     said = ChatEvent(0, ("a", "b", "c", "d", "e", "f", "g", "h"))
-    assert Unheard()(game, [0], [said]) == [ChatEvent(0)]
-    (heard,) = PerturbedHearing(RandomSwap())(game, [0], [said])
+    assert MuteChannel()(game, [0], [said]) == [ChatEvent(0)]
+    (heard,) = PerturbedChannel(RandomSwap())(game, [0], [said])
     assert sorted(heard.words) == sorted(said.words) != list(heard.words)
 
 
 def test_draws_depend_on_the_chat_and_the_event_alone() -> None:
-    alone = [play(num_rows=1, hearing=RandomHearing(KNOWLEDGE)), play(num_rows=7, hearing=RandomHearing(KNOWLEDGE))]
+    alone = [play(num_rows=1, hearing=RandomChannel(KNOWLEDGE)), play(num_rows=7, hearing=RandomChannel(KNOWLEDGE))]
     assert alone[0] == alone[1]
 
 
-def play(num_rows: int, hearing: Hearing) -> list[tuple[ChatEvent, ...]]:
+def play(num_rows: int, hearing: NoisyChannel) -> list[tuple[ChatEvent, ...]]:
     chats = [(SCENARIO, seed) for seed in range(20)]
     found = play_friends(chats, (Wanderer(), Wanderer()), num_rows=num_rows, channels=(hearing, hearing))
     return [chat.heard for chat in found]
 
 
 def test_a_chat_in_which_no_entity_is_named_equals_the_normal_one() -> None:
-    hearing = ConfusedHearing(KNOWLEDGE)
+    hearing = ConfusedEntityChannel(KNOWLEDGE)
     chats = [(SCENARIO, seed) for seed in range(50)]
     agents = Wanderer(), Wanderer()
     assert play_friends(chats, agents, channels=(hearing, hearing)) == play_friends(chats, agents)
@@ -152,7 +149,7 @@ def test_a_chat_in_which_no_entity_is_named_equals_the_normal_one() -> None:
 
 def test_what_is_heard_keeps_the_entities_and_sessions_get_plain_words() -> None:
     agents = Told([SAID]), Told([("no",)])
-    (chat,) = play_friends([(SCENARIO, 1)], agents, channels=(ConfusedHearing(KNOWLEDGE), None))
+    (chat,) = play_friends([(SCENARIO, 1)], agents, channels=(ConfusedEntityChannel(KNOWLEDGE), None))
     (first, *_) = [heard for heard in chat.heard if heard.side == 0]
     assert isinstance(first.tokens[1], Mention)
     assert agents[1].heard[0][0 if chat.events[0].side == 0 else 1] == first.plain()

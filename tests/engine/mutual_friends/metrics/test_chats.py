@@ -43,7 +43,7 @@ from parley.engine.mutual_friends.metrics.chats import (
     of,
 )
 from parley.engine.mutual_friends.metrics.table import PUBLISHED, allowed_table, lies_table, lying_table, overview, table_8
-from parley.envs.mutual_friends.events import Lying
+from parley.envs.mutual_friends.game import Lying
 from parley.policies.chat.model import NO_REPLIES
 
 CONFUSING = "confusing-entity"

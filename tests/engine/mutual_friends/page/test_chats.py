@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
 from parley.engine.core.page.content import Piece, Report
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.mutual_friends.metrics.chats import NORMAL, by_condition, chat_metrics
-from parley.engine.mutual_friends.page.chapter import Collaborations, ShownCollaboration
-from parley.engine.mutual_friends.page.chats import NUM_SHOWN, chat_items, read_chat
+from parley.engine.mutual_friends.page.chapter import NUM_SHOWN, Collaborations, ShownCollaboration, chat_items, read_chat
 from parley.engine.mutual_friends.verbs.config import BLIND, CollaborationConfig, Condition
-from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo
-from parley.engine.mutual_friends.verbs.rows import CHATS
+from parley.engine.mutual_friends.verbs.evaluate import CHATS, EVALUATE_COLLABORATION, demo
 from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
 from tests.engine.negotiation.page.dialogues import page_of
 

@@ -9,7 +9,7 @@ import pytest
 from ray.rllib.env.env_context import EnvContext
 from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 
-from parley.engine.mutual_friends.rl.friends_env import SIDES, MutualFriendsMultiAgentEnv
+from parley.engine.mutual_friends.rl import SIDES, MutualFriendsMultiAgentEnv
 from parley.envs.core.errors import ConfigError, ScenarioError
 from tests.envs.mutual_friends.made_up import SCENARIO
 from tests.envs.mutual_friends.test_env import TASK

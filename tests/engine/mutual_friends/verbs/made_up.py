@@ -6,12 +6,10 @@ from pathlib import Path
 
 import torch
 
-from parley.envs.mutual_friends.compiled import load_friends
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
-from parley.policies.dynonet.checkpoints import DYNONET
-from parley.policies.dynonet.model import DynoNet
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, load_friends
+from parley.policies.dynonet.graphs import FriendsVocabulary
+from parley.policies.dynonet.model import DYNONET, DynoNet
 from parley.policies.dynonet.settings import DynoNetSizes
-from parley.policies.dynonet.vocabulary import FriendsVocabulary
 
 
 def drawn_dynonet(folder: Path) -> Path:

@@ -11,17 +11,16 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import USAGE, Silent
 from parley.engine.mutual_friends.metrics.chats import LIE_RATE, LIES_UNREAD, MODEL, NO_REPLY, NORMAL, PERPLEXITY, REPLACED, of
-from parley.engine.mutual_friends.verbs import worker
-from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo
-from parley.engine.mutual_friends.verbs.worker import AskedChat, ChatWorker, PlayedChats
+from parley.engine.mutual_friends.verbs import evaluate as worker
+from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, ChatSpec, ChatWorker, PlayedChats, demo
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS
 from parley.envs.mutual_friends.lies import LieRules
 from parley.policies.chat.seat import ChatSeat
 from tests.engine.core.verbs.made_up import rows
@@ -107,7 +106,7 @@ def test_a_liar_is_asked_nothing_twice_and_nothing_of_a_chat_depends_on_its_shar
     server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Fails(ChatWorker):
-        def run(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
+        def run(self, shard: Shard[ChatSpec]) -> list[dict[str, Any]]:
             if shard.name == "00001":
                 raise RuntimeError("out of memory")
             return super().run(shard)

@@ -9,14 +9,14 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.mutual_friends.metrics.training import FRIENDS_TRAINING
-from parley.engine.mutual_friends.verbs.channels import NONE, Channels, label_of, misheard, strategy_list
+from parley.engine.mutual_friends.metrics.chats import FRIENDS_TRAINING
+from parley.engine.mutual_friends.verbs.config import NONE, Channels, label_of, misheard, strategy_list
 from parley.engine.mutual_friends.verbs.dynonet import TRAIN_DYNONET, TrainDynoNetConfig, he2017, stanonet
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import CheckpointError, ConfigError, OutOfRangeError
 from parley.envs.mutual_friends.compiled import load_friends
 from parley.envs.mutual_friends.lies import LieRules, num_lies
-from parley.policies.dynonet.checkpoints import DYNONET, corpus_of, load_dynonet
+from parley.policies.dynonet.model import DYNONET, corpus_of, load_dynonet
 from parley.policies.dynonet.settings import DynoNetSizes, dynonet_fit
 from tests.engine.core.verbs.made_up import Notes, interrupt
 

@@ -11,10 +11,10 @@ import pytest
 from safetensors.torch import save_file
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import USAGE, Silent
-from parley.engine.mutual_friends.channels.strategies import UNHEARD
+from parley.engine.mutual_friends.channels import UNHEARD
 from parley.engine.mutual_friends.metrics.chats import (
     COMPLETION,
     FIRST,
@@ -25,18 +25,25 @@ from parley.engine.mutual_friends.metrics.chats import (
     TURNS,
     of,
 )
-from parley.engine.mutual_friends.verbs import agents, worker
+from parley.engine.mutual_friends.verbs import agents
+from parley.engine.mutual_friends.verbs import evaluate as worker
 from parley.engine.mutual_friends.verbs.agents import OwnFriendsAgent, make_friends_agent
 from parley.engine.mutual_friends.verbs.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig
-from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo, located, pair_names
-from parley.engine.mutual_friends.verbs.worker import AskedChat, ChatWorker, PlayedChats
+from parley.engine.mutual_friends.verbs.evaluate import (
+    EVALUATE_COLLABORATION,
+    ChatSpec,
+    ChatWorker,
+    PlayedChats,
+    demo,
+    located,
+    pair_names,
+)
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError
-from parley.envs.mutual_friends.compiled import load_friends
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, load_friends
 from parley.policies.chat.friend import ChatFriend
 from parley.policies.chat.seat import ChatSeat
 from parley.policies.chat.settings import ChatModelSettings
-from parley.policies.core.stored import WEIGHTS
+from parley.policies.core.responder import WEIGHTS
 from tests.engine.core.verbs.made_up import Notes, rows
 from tests.engine.mutual_friends.verbs.made_up import drawn_dynonet
 
@@ -242,7 +249,7 @@ def test_an_interrupted_run_goes_on_where_it_was_and_failed_chats_are_played_aga
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Fails(ChatWorker):
-        def run(self, shard: Shard[AskedChat]) -> list[dict[str, Any]]:
+        def run(self, shard: Shard[ChatSpec]) -> list[dict[str, Any]]:
             if shard.name == "00002":
                 raise RuntimeError("out of memory")
             return super().run(shard)

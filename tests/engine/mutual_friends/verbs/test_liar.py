@@ -9,26 +9,25 @@ import numpy as np
 import pytest
 import torch
 
-from parley.engine.core.rllib.action_reinforce import ChoiceReinforceConfig
+from parley.engine.core.rllib.reproducible import ActionReinforceConfig
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs.choices import UPDATE
 from parley.engine.core.verbs.job import USAGE, Silent
+from parley.engine.core.verbs.supervised import UPDATE
 from parley.engine.mutual_friends.metrics.chats import MODEL, REPLACED, of
 from parley.engine.mutual_friends.metrics.lying import HONEST, LYING, POLICY, LiedTo, lying_metrics
-from parley.engine.mutual_friends.rl.lying import LiarModule, LiarRunner
-from parley.engine.mutual_friends.verbs.channels import Channels
-from parley.engine.mutual_friends.verbs.config import CollaborationConfig
+from parley.engine.mutual_friends.rl import LiarModule, LiarRunner
+from parley.engine.mutual_friends.verbs.agents import MEASURED, TRAIN_LIAR, TrainLiarConfig, opened_world, training_chats
+from parley.engine.mutual_friends.verbs.config import Channels, CollaborationConfig
 from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo
-from parley.engine.mutual_friends.verbs.liar import MEASURED, TRAIN_LIAR, TrainLiarConfig, opened_world, training_chats
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import CheckpointError, ConfigError, RefusedModelError
-from parley.envs.corpora.words import WordList
+from parley.envs.corpora.lines import WordList
 from parley.envs.mutual_friends.compiled import load_friends
-from parley.envs.mutual_friends.lies import FEATURES, LieRules, LyingHearing, by_chance
+from parley.envs.mutual_friends.lies import FEATURES, LieRules, LyingChannel, by_chance
 from parley.envs.mutual_friends.scenario import ScenarioOptions
 from parley.policies.chat.seat import ChatSeat
-from parley.policies.core.choosing_settings import ChoiceLearning, ChoiceSizes
-from parley.policies.dynonet.liar import LIAR, Liar, liar_choice, load_liar, new_liar, save_liar
+from parley.policies.core.settings import ChoiceLearning, ChoiceSizes
+from parley.policies.dynonet.agent import LIAR, Liar, liar_choice, load_liar, new_liar, save_liar
 from parley.policies.dynonet.settings import FriendsDecoding
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt, rows
 from tests.policies.chat.fake_server import Said, serving
@@ -85,7 +84,7 @@ def test_figures_of_liars_are_counted_on_the_same_scenarios() -> None:
 
 def test_a_chat_that_is_learned_from_depends_on_its_index_alone(tmp_path: Path) -> None:
     save_liar(new_liar(ChoiceSizes(), 1), tmp_path / "start", ASKED.game, {})
-    settings = ChoiceReinforceConfig().choosing(
+    settings = ActionReinforceConfig().choosing(
         learning=ASKED.learning,
         make_env=lambda: training_chats(ASKED),
         runner=LiarRunner,
@@ -136,7 +135,7 @@ def test_a_liar_goes_on_exactly_where_it_was_and_is_heard_elsewhere(tmp_path: Pa
     assert EVALUATE_COLLABORATION.models(heard)["liar:whole"] == str(whole)
     corpus = load_friends("friends")
     channel = Channels(corpus, PerturbSettings(), None, LieRules()).named(f"liar:{whole}")
-    assert isinstance(channel, LyingHearing)
+    assert isinstance(channel, LyingChannel)
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

@@ -7,25 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.known import known_of
-from parley.engine.core.stats.rounds import Round, best_round
+from parley.engine.core.stats.known import Round, best_round, known_of
 from parley.engine.core.stats.statistics import Estimate, mean
-from parley.engine.core.verbs.hardening import OUTCOME, ROUNDS
+from parley.engine.core.verbs.hardening import OUTCOME, ROUNDS, rounds_of
 from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.rounds import rounds_of
 from parley.engine.mutual_friends.metrics.hardening import CAMPAIGN, ENDINGS, LIARS, ROUND_METRICS, harmed
 from parley.engine.mutual_friends.metrics.lying import HARM
 from parley.engine.mutual_friends.page.hardened import HardenedFriends
-from parley.engine.mutual_friends.verbs.campaign import MET, FriendsCampaign, HardenFriendsConfig, hardening_fit
-from parley.engine.mutual_friends.verbs.liar import RATE
-from parley.engine.mutual_friends.verbs.minmax import MINMAX_FRIENDS, demo
+from parley.engine.mutual_friends.verbs.agents import RATE
+from parley.engine.mutual_friends.verbs.minmax import (
+    MET,
+    MINMAX_FRIENDS,
+    FriendsCampaign,
+    HardenFriendsConfig,
+    demo,
+    hardening_fit,
+)
 from parley.envs.core.errors import CheckpointError, ConfigError, OutOfRangeError
 from parley.policies.chat.seat import ChatSeat
-from parley.policies.core.choosing_settings import ChoiceLearning
-from parley.policies.core.stored import WEIGHTS
-from parley.policies.dynonet.checkpoints import DYNONET
+from parley.policies.core.responder import WEIGHTS
+from parley.policies.core.settings import ChoiceLearning
+from parley.policies.dynonet.model import DYNONET
 from parley.policies.dynonet.settings import DynoNetSizes
 from tests.engine.core.verbs.made_up import Notes, interrupt
 from tests.engine.negotiation.page.dialogues import page_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import report_from_run
+from parley.engine.core.page.page import report_from_run
 from parley.engine.core.verbs.job import Silent
 from parley.engine.mutual_friends.metrics.chats import (
     LINKED,
@@ -22,15 +22,15 @@ from parley.engine.mutual_friends.metrics.chats import (
 from parley.engine.mutual_friends.verbs.config import SCRIPTED
 from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.mutual_friends.corpora import EMBEDDED_FRIENDS
+from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS
 from tests.engine.core.verbs.made_up import Notes
 from tests.engine.mutual_friends.verbs.made_up import drawn_dynonet
 
 FEW = """
 from dataclasses import dataclass, replace
 
-from parley.envs.mutual_friends.schema import Attribute
-from parley.envs.mutual_friends.sources import ChatText, ScriptedChats
+from parley.envs.mutual_friends.scenario import Attribute
+from parley.envs.mutual_friends.compiled import ChatText, ScriptedChats
 
 
 class Others(ScriptedChats):

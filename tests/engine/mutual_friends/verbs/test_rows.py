@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from parley.engine.core.runs.parts import to_table
-from parley.engine.mutual_friends.channels.strategies import ChatKnowledge, ConfusedHearing, RandomHearing, Unheard
-from parley.engine.mutual_friends.verbs.rows import CHATS, chat_row
-from parley.envs.mutual_friends.events import ChatEvent, Mention
-from parley.envs.mutual_friends.game import FriendsGame
+from parley.engine.mutual_friends.channels import ChatKnowledge, ConfusedEntityChannel, MuteChannel, RandomChannel
+from parley.engine.mutual_friends.verbs.evaluate import CHATS, chat_row
+from parley.envs.mutual_friends.game import Channel, ChatEvent, FriendsGame, Mention, play_friends
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.play import Channel, play_friends
-from parley.envs.mutual_friends.schema import Entity
+from parley.envs.mutual_friends.scenario import Entity
 from tests.envs.mutual_friends.made_up import SCENARIO, SCHEMA, Told
 
 KNOWLEDGE = ChatKnowledge(SCHEMA, EntityLinker(SCHEMA), [f"w{number}" for number in range(30)])
@@ -47,7 +45,7 @@ def test_a_lie_is_believed_where_the_listener_names_it_or_selects_a_friend_that_
     believers = {True: (Told([("knitting", "?")]), Told([2])), False: (Told([("hello",)]), Told([0]))}
     for believed, answers in believers.items():
         for listener in answers:
-            row = played(Told([("any", CHESS, "?")]), listener, ConfusedHearing(KNOWLEDGE))
+            row = played(Told([("any", CHESS, "?")]), listener, ConfusedEntityChannel(KNOWLEDGE))
             lies = [mention for event in row["events"] if event["side"] == 0 for mention in event["mentions"]]
             assert {(lie["said"], lie["heard"]) for lie in lies} == {("chess", "knitting")}
             ended = [lie["believed"] for lie in lies]
@@ -56,7 +54,7 @@ def test_a_lie_is_believed_where_the_listener_names_it_or_selects_a_friend_that_
 
 
 def test_an_entity_that_is_not_heard_became_none() -> None:
-    for channel in (RandomHearing(KNOWLEDGE), Unheard()):
+    for channel in (RandomChannel(KNOWLEDGE), MuteChannel()):
         row = played(Told([("any", CHESS, "?")]), Told([("no",)]), channel)
         mentions = [mention for event in row["events"] for mention in event["mentions"]]
         assert {(each["said"], each["heard"], each["believed"]) for each in mentions} == {("chess", None, None)}
@@ -71,7 +69,7 @@ def test_a_listener_asks_again_where_it_asks_or_names_an_entity_of_the_category(
         0: False,
     }
     for answer, again in answers.items():
-        row = played(Told([("any", CHESS)]), Told([answer]), ConfusedHearing(KNOWLEDGE))
+        row = played(Told([("any", CHESS)]), Told([answer]), ConfusedEntityChannel(KNOWLEDGE))
         lies = [mention for event in row["events"] if event["side"] == 0 for mention in event["mentions"]]
         assert {lie["again"] for lie in lies} <= {again, None}
 

@@ -11,8 +11,8 @@ import pytest
 from parley.engine.negotiation.attacks.adversary import SearchSession
 from parley.engine.negotiation.attacks.settings import AttackKind, SearchConfig
 from parley.envs.core.play import Utterances, play_sessions
+from parley.envs.negotiation.domain import EOS_ID, PAD_ID, SELECTION, SELECTION_ID
 from parley.envs.negotiation.game import SPEAK, Rules
-from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION, SELECTION_ID
 from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation.adversaries import (
     ALWAYS,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.engine.negotiation.attacks.candidates import RESOLUTION, Candidates, Scores, offered_words, special_words
-from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
+from parley.envs.negotiation.domain import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 from tests.envs.negotiation.agents import VOCABULARY
 
 JUDGED = st.tuples(

@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.engine.negotiation.attacks.gradient import word_changes
-from parley.engine.negotiation.attacks.objective import Values, end_gaps, losses
-from parley.envs.negotiation.dealornodeal.domain import DIVISION
-from parley.envs.negotiation.dealornodeal.rules import random_scenario
-from parley.envs.negotiation.vocabulary import PAD_ID, Vocabulary
+from parley.engine.negotiation.attacks.choices import Values, end_gaps, losses, word_changes
+from parley.envs.negotiation.dealornodeal import DIVISION
+from parley.envs.negotiation.dealornodeal_rules import random_scenario
+from parley.envs.negotiation.domain import PAD_ID, Vocabulary
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.speaker import selection_scores
 from tests.policies.negotiator.made_up import TINY, VOCABULARY, dialogues, negotiator

@@ -11,11 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from parley.engine.negotiation.attacks.objective import Loss, Values, bounds, end_gaps, losses
-from parley.envs.negotiation.dealornodeal.domain import DIVISION
-from parley.envs.negotiation.dealornodeal.rules import MAX_SELECTIONS, complement, random_scenario, selection_table
-from parley.envs.negotiation.scenario import Scenario, points
-from parley.envs.negotiation.vocabulary import SELECTION_ID
+from parley.engine.negotiation.attacks.choices import Loss, Values, bounds, end_gaps, losses
+from parley.envs.negotiation.dealornodeal import DIVISION
+from parley.envs.negotiation.dealornodeal_rules import MAX_SELECTIONS, complement, random_scenario, selection_table
+from parley.envs.negotiation.domain import SELECTION_ID, Scenario, points
 
 SEEDS = st.integers(0, 2**32)
 KAPPAS = (0.0, 0.5, 4.0, math.inf)

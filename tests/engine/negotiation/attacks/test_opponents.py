@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.engine.negotiation.attacks.opponents import (
+    LEAST_WEIGHT,
     MEMORY,
     Opponent,
     OpponentConfig,
@@ -21,7 +22,6 @@ from parley.engine.negotiation.attacks.opponents import (
     TrainingRoster,
     require_enough,
 )
-from parley.engine.negotiation.attacks.populations import LEAST_WEIGHT
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import ConfigError
 

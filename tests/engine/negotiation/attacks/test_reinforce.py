@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.distributions import Categorical, kl_divergence
 
-from parley.engine.core.baseline import RunningBaseline
+from parley.engine.core.rllib.reproducible import RunningBaseline
 from parley.engine.negotiation.attacks.reinforce import (
     discounted_returns,
     entropy,

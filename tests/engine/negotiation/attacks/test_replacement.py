@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from parley.engine.negotiation.attacks import replacement
 from parley.engine.negotiation.attacks.replacement import Found, preemptive, reactive
 from parley.engine.negotiation.attacks.settings import SearchConfig
-from parley.envs.negotiation.vocabulary import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
+from parley.envs.negotiation.domain import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 from parley.policies.negotiator.speaker import NegotiatorAgent
 from tests.engine.negotiation.searches import SPECIALS, TARGET, Key, Oracle, Verdict, states
 from tests.policies.negotiator.made_up import VOCABULARY, WORDS, negotiator

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from parley.engine.negotiation.attacks.transfer import TransferAgent, last_sentences
+from parley.engine.negotiation.attacks.tactics import TransferAgent, last_sentences
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
-from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.dealornodeal_rules import random_scenario
+from parley.envs.negotiation.domain import SELECTION
 from parley.envs.negotiation.game import SPEAK, NegotiationGame, Rules, play
-from parley.envs.negotiation.vocabulary import SELECTION
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.settings import NegotiatorSizes
 from parley.policies.negotiator.speaker import NegotiatorAgent

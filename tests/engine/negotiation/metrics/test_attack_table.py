@@ -9,9 +9,8 @@ import pytest
 
 from parley.engine.core.stats.statistics import Estimate, count
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, ATTACKS
 from parley.engine.negotiation.metrics.attack_table import ROWS, TABLE_2, TURNS, AttackLine, attack_table, table_lines
-from parley.engine.negotiation.metrics.published import ATTACKS
 
 SHARE = Estimate(0.5, 0.4, 0.6, 200)
 PLAIN = {

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from parley.engine.core.stats.exploitability import EXPLOITABILITY, MEAN_FRESH
-from parley.engine.core.stats.rounds import Round
+from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Round
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.negotiation.metrics.campaign import (
     AFTER,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.core.runs.schemas import error_row
+from parley.engine.core.runs.parts import error_row
 from parley.engine.negotiation.metrics.dialogues import METRICS, negotiation_metrics
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.negotiation.metrics.population import LEGEND, SINGLE, VALUE, Played, elo
+from parley.engine.negotiation.metrics.campaign import LEGEND, SINGLE, VALUE, Played, elo
 
 
 def row(target: str, adversary: str, number: int, gain: int, status: str = "ok") -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.engine.negotiation.attacks.tactics import BLIND, NONE, REFINED, WrittenTactic
-from parley.engine.negotiation.metrics.tactics import LEGEND, TacticsPlayed, tactics_table
+from parley.engine.negotiation.metrics.dialogues import LEGEND, TacticsPlayed, tactics_table
 from parley.policies.chat.negotiator import ChatMoves
 from tests.engine.negotiation.page.dialogues import error_row, row
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.negotiation.metrics.attack_table import titles_of
-from parley.engine.negotiation.metrics.targets_table import strongest_attack, targets_table
+from parley.engine.negotiation.metrics.attack_table import strongest_attack, targets_table, titles_of
 
 TRAINED = ("runs/minmax", "runs/other")
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from parley.engine.core.page.chapters import load_chapters
-from parley.engine.core.page.content import Report, ShownRun
-from parley.engine.core.page.figure import Curve
-from parley.engine.core.page.page import render
-from parley.engine.core.page.training.chapter import ShownTraining
+from parley.engine.core.page.content import Curve, Report, ShownRun
+from parley.engine.core.page.page import load_chapters, render
+from parley.engine.core.page.trainings import ShownTraining
 from parley.engine.core.stats.statistics import NOTHING, Estimate
 from parley.engine.negotiation.metrics.attack import attack_metrics
-from parley.engine.negotiation.page.sections import Match, Negotiation
+from parley.engine.negotiation.page.populations import Match, Negotiation
 from tests.engine.negotiation.metrics.attacks import attempt
 
 NAN = float("nan")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.negotiation.metrics.reproduction import CONTROL, HARDENED, RL, SV, Reproduction
-from parley.engine.negotiation.page.reproduced import ShownReproduction
-from parley.engine.negotiation.page.sections import Negotiation
-from parley.engine.negotiation.page.verdict import verdict_on
+from parley.engine.negotiation.page.chapter import verdict_on
+from parley.engine.negotiation.page.populations import Negotiation, ShownReproduction
 from tests.engine.negotiation.metrics.test_reproduction import gained
 
 ROWS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.negotiation.page.sections import Match
+from parley.engine.negotiation.page.populations import Match
 from tests.engine.core.page.pages import words
 from tests.engine.negotiation.metrics.attacks import attempt
 from tests.engine.negotiation.page.dialogues import attack_row, metrics, negotiations, page_of, row, searched

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from parley.engine.core.page.content import Verdict
-from parley.engine.core.stats.rounds import Round
+from parley.engine.core.stats.known import Round
 from parley.engine.core.stats.statistics import NOTHING, Estimate, count
-from parley.engine.negotiation.page.sections import Hardening, Match, Negotiation
-from parley.engine.negotiation.page.verdict import verdict_on
+from parley.engine.negotiation.page.chapter import verdict_on
+from parley.engine.negotiation.page.populations import Hardening, Match, Negotiation
 from tests.engine.negotiation.metrics.attacks import attempt
 from tests.engine.negotiation.page.dialogues import NAN, attack_row, metrics, row
 

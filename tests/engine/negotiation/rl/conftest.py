@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from parley.engine.core.ray.session import RaySession
-from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE
 from tests.engine.negotiation.rl.trainings import Built, World
 
 

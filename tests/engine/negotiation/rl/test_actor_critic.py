@@ -16,16 +16,14 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.negotiation.rl.actor_critic import ActorCriticNegotiator
 from parley.engine.negotiation.rl.env import ADVERSARY, AGENTS, TARGET, NegotiationMultiAgentEnv
-from parley.engine.negotiation.rl.module import NegotiatorModule
+from parley.engine.negotiation.rl.learner import ActorCriticNegotiator, NegotiatorModule
 from parley.envs.core.errors import ConfigError
+from parley.envs.negotiation.domain import PAD_ID
 from parley.envs.negotiation.env import NegotiationEnv
 from parley.envs.negotiation.game import SPEAK, Rules
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import PAD_ID
-from parley.policies.negotiator.checkpoints import load_model
-from parley.policies.negotiator.speaker import load_agent
+from parley.policies.negotiator.speaker import load_agent, load_model
 from tests.engine.core.verbs.made_up import save_negotiator
 from tests.engine.negotiation.rl.trainings import World
 

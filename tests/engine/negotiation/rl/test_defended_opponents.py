@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.core.rllib import state
+from parley.engine.core.rllib import reproducible as state
 from parley.engine.negotiation.attacks.opponents import Opponent, TrainingRoster
 from parley.engine.negotiation.attacks.settings import DefenceConfig
 from parley.engine.negotiation.defences import defended
 from parley.engine.negotiation.rl.env import ADVERSARY, TARGET
 from parley.envs.core.seeds import derive_seed
 from parley.envs.negotiation.game import Agent, NegotiationGame, Rules, play
-from parley.policies.negotiator.checkpoints import load_model
-from parley.policies.negotiator.speaker import load_agent
+from parley.policies.negotiator.speaker import load_agent, load_model
 from tests.engine.negotiation.rl.trainings import SEED, SMALL, Built, Recording, World, equal_weights
 
 pytestmark = pytest.mark.ray

@@ -18,10 +18,10 @@ from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 
 from parley.engine.negotiation.rl.env import AGENTS, NegotiationMultiAgentEnv
 from parley.envs.core.errors import ConfigError, ScenarioError
-from parley.envs.negotiation.dealornodeal.rules import complement, selection_index
+from parley.envs.negotiation.dealornodeal_rules import complement, selection_index
+from parley.envs.negotiation.domain import Scenario
 from parley.envs.negotiation.env import choose_action, speak_action
 from parley.envs.negotiation.game import OVER, SELECT, SPEAK, Rules
-from parley.envs.negotiation.scenario import Scenario
 from tests.envs.negotiation.agents import VOCABULARY
 
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)

@@ -19,10 +19,10 @@ from torch import Tensor
 from parley.engine.core.ray.identity import CODE
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.rllib.distributed_rollouts import MAX_REPLAYS
-from parley.engine.core.rllib.state import learned_weights
+from parley.engine.core.rllib.reproducible import learned_weights
 from parley.engine.negotiation.rl.env import ADVERSARY, TARGET
 from parley.envs.core.errors import ClusterError
-from parley.policies.negotiator.checkpoints import load_model
+from parley.policies.negotiator.speaker import load_model
 from tests.engine.core.ray.apart import survives
 from tests.engine.negotiation.rl.trainings import PARTNER, SMALL, Recording, World
 
@@ -37,7 +37,7 @@ import os, sys, threading, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
-from parley.engine.core.rllib.state import learned_weights
+from parley.engine.core.rllib.reproducible import learned_weights
 from parley.engine.core.ray.session import connect
 from tests.engine.negotiation.rl.trainings import Recording, World
 cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, include_dashboard=False))

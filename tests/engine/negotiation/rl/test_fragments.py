@@ -13,8 +13,8 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from ray.rllib.examples.rl_modules.classes.random_rlm import RandomRLModule
 
-from parley.engine.generation.rl.replies_env import ReplyMultiAgentEnv
-from parley.engine.mutual_friends.rl.friends_env import MutualFriendsMultiAgentEnv
+from parley.engine.generation.rl.reply_modules import ReplyMultiAgentEnv
+from parley.engine.mutual_friends.rl import MutualFriendsMultiAgentEnv
 from parley.engine.negotiation.rl.env import NegotiationMultiAgentEnv
 from parley.envs.generation.reply_env import words_of
 from parley.envs.negotiation.game import Rules

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from ray.exceptions import RayError
 
-from parley.engine.core.baseline import DivergenceError
 from parley.engine.core.ray.identity import CODE, own_identity
-from parley.engine.core.rllib import state
-from parley.engine.core.rllib.learner_group import LearnerLostError
+from parley.engine.core.rllib import reproducible as state
+from parley.engine.core.rllib.distributed_rollouts import LearnerLostError
+from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.rl.env import TARGET
 from parley.engine.negotiation.rl.learner import DialogueLearner

@@ -15,16 +15,16 @@ import pytest
 import torch
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
-from parley.engine.core.baseline import DivergenceError
-from parley.engine.core.rllib import state
-from parley.engine.core.rllib.learner_group import LearnerLostError, shared_batches
+from parley.engine.core.rllib import reproducible as state
+from parley.engine.core.rllib.distributed_rollouts import LearnerLostError, shared_batches
+from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.generation.rl.replies import ReplyMinMax
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.rl.env import ADVERSARY
 from parley.envs.core.errors import ConfigError
 from parley.policies.core.checkpoint import Checkpoint
-from parley.policies.negotiator.checkpoints import load_model
 from parley.policies.negotiator.settings import KIND
+from parley.policies.negotiator.speaker import load_model
 from tests.engine.generation.rl import replies
 from tests.engine.negotiation.rl.trainings import GUARDED, SIZES, SMALL, Built, Recording, World, equal_weights
 

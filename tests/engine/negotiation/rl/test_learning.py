@@ -12,20 +12,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from parley.engine.core.baseline import DivergenceError
-from parley.engine.core.rllib import state
+from parley.engine.core.rllib import reproducible as state
+from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.rl.env import ADVERSARY, TARGET
 from parley.engine.negotiation.rl.learner import TRIED_TOKENS
 from parley.envs.core.play import Utterances
 from parley.envs.core.seeds import derive_seed
-from parley.envs.negotiation.corpora.compiled import load_corpus
-from parley.envs.negotiation.dealornodeal.rules import MAX_SELECTIONS
+from parley.envs.negotiation.corpora.catalogue import load_corpus
+from parley.envs.negotiation.dealornodeal_rules import MAX_SELECTIONS
+from parley.envs.negotiation.domain import SELECTION_ID
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
-from parley.envs.negotiation.vocabulary import SELECTION_ID
-from parley.policies.negotiator.checkpoints import load_model
 from parley.policies.negotiator.model import Negotiator
-from parley.policies.negotiator.speaker import NegotiatorAgent, load_agent
+from parley.policies.negotiator.speaker import NegotiatorAgent, load_agent, load_model
 from tests.engine.negotiation.rl.trainings import CORPUS, NAMES, SEED, SMALL, Built, GameOfNames, Recording, World, best_items
 
 pytestmark = pytest.mark.ray

@@ -16,17 +16,15 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.rllib import state
+from parley.engine.core.rllib import reproducible as state
 from parley.engine.negotiation.rl.env import ADVERSARY, AGENTS, TARGET, NegotiationMultiAgentEnv
-from parley.engine.negotiation.rl.module import NegotiatorModule
+from parley.engine.negotiation.rl.learner import NegotiatorModule
 from parley.engine.negotiation.rl.runner import DialogueEnvRunner
+from parley.envs.negotiation.domain import YOU, Scenario
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.vocabulary import YOU
 from parley.policies.core.checkpoint import Checkpoint
-from parley.policies.negotiator.checkpoints import load_model
 from parley.policies.negotiator.settings import KIND
-from parley.policies.negotiator.speaker import load_agent
+from parley.policies.negotiator.speaker import load_agent, load_model
 from tests.engine.negotiation.rl.trainings import SIZES, SMALL, World
 
 ROOT = Path(__file__).parents[3]
@@ -125,9 +123,9 @@ PLAY = """
 import sys
 sys.modules["ray"] = None
 from pathlib import Path
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary
 from parley.envs.negotiation.game import NegotiationGame, play
-from parley.envs.negotiation.scenario import Scenario
+from parley.envs.negotiation.domain import Scenario
 from parley.policies.negotiator.speaker import load_agent
 
 learned, target = (load_agent(Path(folder), name=folder, temperature=0) for folder in sys.argv[1:])

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from parley.engine.core.baseline import RunningBaseline
-from parley.engine.core.rllib import state
+from parley.engine.core.rllib import reproducible as state
+from parley.engine.core.rllib.reproducible import RunningBaseline
 from parley.engine.negotiation.attacks.opponents import MEMORY, Opponent, OpponentConfig, TrainingRoster
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.rl.env import ADVERSARY, TARGET
 from parley.envs.core.seeds import derive_seed
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
-from parley.policies.negotiator.checkpoints import load_model
-from parley.policies.negotiator.speaker import load_agent
+from parley.policies.negotiator.speaker import load_agent, load_model
 from tests.engine.negotiation.rl.trainings import ADVERSARIES, PARTNER, SEED, SMALL, Built, Recording, World, equal_weights
 
 pytestmark = pytest.mark.ray

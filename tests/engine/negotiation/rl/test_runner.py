@@ -16,12 +16,10 @@ from parley.engine.negotiation.rl.algorithm import DialogueReinforceConfig
 from parley.engine.negotiation.rl.env import ADVERSARY, AGENTS, TARGET
 from parley.engine.negotiation.rl.runner import DialogueEnvRunner
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.negotiation.dealornodeal.rules import random_scenario
+from parley.envs.negotiation.dealornodeal_rules import random_scenario
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, Scenario
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
-from parley.policies.negotiator.checkpoints import load_model
-from parley.policies.negotiator.speaker import load_agent
+from parley.policies.negotiator.speaker import load_agent, load_model
 from tests.engine.negotiation.rl.trainings import PARTNER, SEED, SMALL, World
 
 LONG = replace(SMALL, max_turns=20, temperature=0.8)

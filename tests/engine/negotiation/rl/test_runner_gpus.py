@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.verbs import placement
-from parley.engine.core.verbs.placement import fitting_runners
+from parley.engine.core.verbs import composite as placement
+from parley.engine.core.verbs.composite import fitting_runners
 from parley.engine.negotiation.attacks.opponents import Opponent
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.rl.env import ADVERSARY
@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 import ray
 from parley.engine.core.verbs.job import Silent
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY
 from tests.engine.negotiation.rl.test_training_lost import assert_equal_results, config
 from tests.engine.negotiation.rl.trainings import World
 folder = Path(sys.argv[1])

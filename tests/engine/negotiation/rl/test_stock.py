@@ -12,10 +12,9 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from parley.engine.core.rllib import state
-from parley.engine.negotiation.rl.algorithm import DialogueReinforce, DialogueReinforceConfig
+from parley.engine.core.rllib import reproducible as state
+from parley.engine.negotiation.rl.algorithm import UNREFUSED, DialogueReinforce, DialogueReinforceConfig, require_acting
 from parley.engine.negotiation.rl.env import ADVERSARY, TARGET, NegotiationMultiAgentEnv
-from parley.engine.negotiation.rl.stock import UNREFUSED, require_acting
 from parley.envs.core.errors import ConfigError
 from tests.engine.negotiation.rl.trainings import SMALL, Built, Recording, World, equal_weights
 

@@ -13,19 +13,18 @@ import ray
 import torch
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.rllib import state
-from parley.engine.core.rllib.learner_group import LearnerLostError
+from parley.engine.core.rllib import reproducible as state
+from parley.engine.core.rllib.distributed_rollouts import LearnerLostError
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs import placement
+from parley.engine.core.verbs import composite as placement
+from parley.engine.core.verbs.composite import fitting_runners
 from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.placement import fitting_runners
 from parley.engine.negotiation.rl.algorithm import DialogueReinforce
 from parley.engine.negotiation.rl.env import ADVERSARY, TARGET
 from parley.engine.negotiation.verbs import training
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY, TrainReinforceConfig
-from parley.engine.negotiation.verbs.training import MAX_LEARNERS
+from parley.engine.negotiation.verbs.training import MAX_LEARNERS, TRAIN_ADVERSARY, TrainReinforceConfig
 from parley.envs.core.errors import ClusterError
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.settings import KIND
 from tests.engine.core.ray.apart import survives
@@ -42,7 +41,7 @@ import ray
 from ray.cluster_utils import Cluster
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs import training
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY
 from tests.engine.core.verbs.made_up import Notes
 from tests.engine.negotiation.rl.test_training_lost import assert_equal_results, config
 from tests.engine.negotiation.rl.trainings import World

@@ -25,8 +25,8 @@ from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.rl.algorithm import DialogueReinforce, DialogueReinforceConfig
 from parley.engine.negotiation.rl.env import ADVERSARY, AGENTS, TARGET
 from parley.engine.negotiation.rl.runner import DialogueEnvRunner
-from parley.envs.negotiation.corpora.compiled import load_corpus
-from parley.envs.negotiation.vocabulary import EOS_ID, Vocabulary
+from parley.envs.negotiation.corpora.catalogue import load_corpus
+from parley.envs.negotiation.domain import EOS_ID, Vocabulary
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.settings import KIND, NegotiatorSizes

@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.tables import with_interval
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks.settings import DefenceConfig
-from parley.engine.negotiation.verbs import reinforce
-from parley.engine.negotiation.verbs.attack import TransferSettings
+from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.negotiation.verbs.defended import defences_around
 from parley.engine.negotiation.verbs.exploitability import ATTACK, EVALUATE_EXPLOITABILITY, ExploitabilityConfig
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY, TRAIN_RL
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_config import TableConfig
-from parley.engine.negotiation.verbs.table_stages import adversaries_of, chains_of, needs_of
+from parley.engine.negotiation.verbs.table_stages import TableConfig, adversaries_of, chains_of, needs_of
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_RL
+from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.policies.negotiator.checkpoints import provenance
+from parley.policies.negotiator.speaker import provenance
 from tests.engine.core.cli.test_flags import understood
 from tests.engine.core.verbs.made_up import CORPUS, REINFORCE, Notes, corpus_vocabulary, rows, save_negotiator, training
 

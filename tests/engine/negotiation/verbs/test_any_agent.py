@@ -11,14 +11,14 @@ import pytest
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
-from parley.engine.negotiation.verbs.attack import TransferSettings
 from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_config import TableConfig
+from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_TARGET
+from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import ConfigError
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.settings import KIND
 from tests.engine.core.verbs.made_up import CORPUS, REINFORCE, Notes, campaign, hardening, iterations, rows, training

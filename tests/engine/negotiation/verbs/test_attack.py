@@ -8,8 +8,9 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.negotiation.verbs import attack as attack_jobs
-from parley.engine.negotiation.verbs.attack import (
+from parley.engine.negotiation.verbs import whitebox as attack_jobs
+from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
+from parley.engine.negotiation.verbs.whitebox import (
     ATTACK_RL,
     ATTACK_TRANSFER,
     TRANSFER_ROW,
@@ -18,7 +19,6 @@ from parley.engine.negotiation.verbs.attack import (
     TransferConfig,
     TransferSettings,
 )
-from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.core.verbs.made_up import Notes, rows
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.baseline import DivergenceError
 from parley.engine.core.ray.session import RaySession
+from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.hardening import ROUND
 from parley.engine.core.verbs.job import Result, Silent
-from parley.engine.core.verbs.rounds import ROUND
 from parley.engine.negotiation.verbs import exploitability, training
 from parley.engine.negotiation.verbs.campaign import ROLLED_BACK
 from parley.engine.negotiation.verbs.minmax import MINMAX

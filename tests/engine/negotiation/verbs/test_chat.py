@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.collect import report_from_run
+from parley.engine.core.page.page import report_from_run
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.runs.manifest import read_json
+from parley.engine.core.runs.documents import read_json
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.checkpoints import checkpoint_folder
 from parley.engine.core.verbs.job import USAGE, Silent
-from parley.engine.core.verbs.weights import checkpoint_folder
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.attacks.settings import DefenceConfig, TacticSettings
-from parley.engine.negotiation.metrics.chat import CHAT_METRICS
+from parley.engine.negotiation.metrics.dialogues import CHAT_METRICS
 from parley.engine.negotiation.verbs.agents import is_weightless, require_partner
-from parley.engine.negotiation.verbs.attack import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_config import TableConfig
+from parley.engine.negotiation.verbs.table_stages import TableConfig
 from parley.engine.negotiation.verbs.trigger import SMALL
+from parley.engine.negotiation.verbs.whitebox import ATTACK_TRANSFER, TransferConfig, TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.policies.chat.model import NO_REPLIES
 from parley.policies.chat.seat import ChatSeat

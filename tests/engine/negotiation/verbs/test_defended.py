@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.negotiation.attacks.settings import DefenceConfig, SearchConfig
-from parley.engine.negotiation.metrics.defences import defence_metrics
+from parley.engine.negotiation.metrics.dialogues import defence_metrics
 from parley.engine.negotiation.page.dialogues import read_dialogue
 from parley.engine.negotiation.verbs.defended import chosen_limit, perplexity_filter, sentence_perplexities
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_config import TableConfig
+from parley.engine.negotiation.verbs.table_stages import TableConfig
 from parley.envs.core.errors import ConfigError
-from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.corpora.catalogue import load_corpus
 from tests.engine.core.verbs.made_up import CORPUS, Notes, corpus_vocabulary, rows
 from tests.engine.negotiation.verbs.whitebox import asked, attack, save_hasty, save_speaker
 

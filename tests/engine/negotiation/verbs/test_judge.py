@@ -9,13 +9,12 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.negotiation.verbs.attack import ATTACK_RL, AttackConfig
-from parley.engine.negotiation.verbs.campaign import Campaign
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
-from parley.engine.negotiation.verbs.judge import NOBODY_JUDGES, judge_of
+from parley.engine.negotiation.verbs.agents import NOBODY_JUDGES, judge_of
+from parley.engine.negotiation.verbs.campaign import Campaign, MinMaxConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_config import TableConfig
+from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.whitebox import ATTACK_RL, AttackConfig
 from parley.envs.core.errors import RunError
 from tests.engine.core.verbs.made_up import Notes, corpus_vocabulary, rows, save_negotiator
 

@@ -12,11 +12,11 @@ import pytest
 
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH
 from parley.engine.core.stats.statistics import paired_difference
+from parley.engine.core.verbs.hardening import ROUND, rounds_of
 from parley.engine.core.verbs.job import Result, Silent
 from parley.engine.core.verbs.repeated import nth_name
-from parley.engine.core.verbs.rounds import ROUND, rounds_of
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.metrics.campaign import (
     AFTER,
@@ -29,10 +29,10 @@ from parley.engine.negotiation.metrics.campaign import (
     rounds_table,
 )
 from parley.engine.negotiation.verbs import exploitability
+from parley.engine.negotiation.verbs.agents import judge_of
 from parley.engine.negotiation.verbs.exploitability import MORE, NUM_KNOWN, known_adversaries
-from parley.engine.negotiation.verbs.judge import judge_of
 from parley.engine.negotiation.verbs.minmax import BEFORE_TRAINING, DROP, DROP_BEYOND_CONTROL, FINAL_STAGES, LEGEND, MINMAX
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.settings import KIND
 from tests.engine.core.verbs.made_up import (

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run, report_from_run
+from parley.engine.core.page.page import collect_run, report_from_run
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.verbs.hardening import STOPPED, rounds_of
 from parley.engine.core.verbs.job import Result, Silent
-from parley.engine.core.verbs.rounds import STOPPED, rounds_of
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.verbs import exploitability, minmax
-from parley.engine.negotiation.verbs.campaign import Campaign
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
+from parley.engine.negotiation.verbs.campaign import Campaign, MinMaxConfig
 from parley.engine.negotiation.verbs.minmax import DROP, MINMAX
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.settings import KIND
 from tests.engine.core.verbs.made_up import (

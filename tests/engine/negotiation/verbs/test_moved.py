@@ -10,12 +10,11 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
-from parley.engine.negotiation.verbs.judge import judge_of
+from parley.engine.negotiation.verbs.agents import judge_of
+from parley.engine.negotiation.verbs.campaign import MinMaxConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX
-from parley.engine.negotiation.verbs.payoffs import PopulationConfig
-from parley.engine.negotiation.verbs.population import AGENTS, EVALUATE_POPULATION, played_in
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
+from parley.engine.negotiation.verbs.population import AGENTS, EVALUATE_POPULATION, PopulationConfig, played_in
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
 from tests.engine.core.verbs.made_up import Notes, save_negotiator
 
 TARGET, CAMPAIGN = Path("runs/demo/target"), Path("runs/demo/minmax")

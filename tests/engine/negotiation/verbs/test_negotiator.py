@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import NEGOTIATOR
+from parley.engine.core.stats.known import NEGOTIATOR
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs.negotiator import TRAIN_NEGOTIATOR, TrainNegotiatorConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError

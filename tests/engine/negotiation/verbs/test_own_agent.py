@@ -13,9 +13,9 @@ from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.verbs.agents import make_agent, require_negotiator
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_config import TableConfig
+from parley.engine.negotiation.verbs.table_stages import TableConfig
 from parley.engine.perturb.catalogue import strategies
-from parley.envs.core import own_code
+from parley.envs.core import registry as own_code
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.corpora.pairs.corpora import pair_corpora
 from parley.envs.negotiation.agents import agents

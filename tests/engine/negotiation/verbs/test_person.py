@@ -8,16 +8,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from parley.engine.core.cli.terminal import StandardTerminal
-from parley.engine.negotiation.verbs.human_player import HELP, Person, tell_outcome
+from parley.engine.core.cli.screen import StandardTerminal
+from parley.engine.negotiation.verbs.agents import HELP, Person, tell_outcome
 from parley.envs.negotiation.agents import agents
-from parley.envs.negotiation.dealornodeal.domain import read_numbers
-from parley.envs.negotiation.dealornodeal.rules import picks_table
+from parley.envs.negotiation.dealornodeal import read_numbers
+from parley.envs.negotiation.dealornodeal_rules import picks_table
+from parley.envs.negotiation.domain import UNK_ID, Scenario, split_text
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
-from parley.envs.negotiation.scenario import Scenario
 from parley.envs.negotiation.scripted.bargainers import scripted
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import UNK_ID, split_text
 
 SCENARIO = Scenario((1, 2, 3), ((0, 2, 2), (4, 0, 2)))
 VOCABULARY = bargainer_vocabulary()

@@ -8,21 +8,25 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.chapters import load_chapters
-from parley.engine.core.page.collect import collect_run
-from parley.engine.core.page.page import render
+from parley.engine.core.page.page import collect_run, load_chapters, render
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.exploitability import EXPLOITABILITY, MEAN_FRESH
+from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH
 from parley.engine.core.verbs.job import Job, Silent
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
-from parley.engine.negotiation.metrics.population import LEGEND
-from parley.engine.negotiation.verbs.campaign_config import MinMaxConfig
+from parley.engine.negotiation.metrics.campaign import LEGEND
+from parley.engine.negotiation.verbs.campaign import MinMaxConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX
-from parley.engine.negotiation.verbs.payoffs import Population
-from parley.engine.negotiation.verbs.population import AGENTS, EVALUATE_POPULATION, SHARES, PopulationConfig, members
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
+from parley.engine.negotiation.verbs.population import (
+    AGENTS,
+    EVALUATE_POPULATION,
+    SHARES,
+    Population,
+    PopulationConfig,
+    members,
+)
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_TARGET, TrainReinforceConfig, TrainTargetConfig
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.core.verbs.made_up import asked_of, campaign, rows, save_negotiator
 

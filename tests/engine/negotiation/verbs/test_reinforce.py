@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import LEARNING
+from parley.engine.core.stats.known import LEARNING
 from parley.engine.core.verbs.job import Silent
-from parley.engine.negotiation.verbs.judge import judge_of
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY, TRAIN_RL
+from parley.engine.negotiation.verbs.agents import judge_of
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_RL
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError
-from parley.envs.negotiation.domain import domain_of
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary, domain_of
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.settings import KIND
 from tests.engine.core.verbs.made_up import (

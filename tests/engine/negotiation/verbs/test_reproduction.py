@@ -11,19 +11,17 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.runs.layout import SUMMARY
+from parley.engine.core.runs.documents import SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.core.verbs.job import Silent
+from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.core.verbs.repeated import nth_seed
-from parley.engine.core.verbs.tables import TABLE_FILE
 from parley.engine.negotiation.attacks.settings import SearchConfig
-from parley.engine.negotiation.metrics.published import ATTACKS
+from parley.engine.negotiation.metrics.attack import ATTACKS
 from parley.engine.negotiation.metrics.reproduction import PARTS
 from parley.engine.negotiation.verbs import minmax
-from parley.engine.negotiation.verbs.attack import TransferSettings
 from parley.engine.negotiation.verbs.reproduction import (
     CAMPAIGN,
     FIGURES,
@@ -33,6 +31,7 @@ from parley.engine.negotiation.verbs.reproduction import (
     plan,
     small,
 )
+from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import ConfigError
 from tests.engine.core.verbs.made_up import CORPUS, FIT, REINFORCE, Notes, asked_of, phases, rows
 

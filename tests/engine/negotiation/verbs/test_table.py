@@ -8,24 +8,22 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.repeats import over_trainings
-from parley.engine.core.stats.tables import TextTable, figure
-from parley.engine.core.verbs import background_stages
-from parley.engine.core.verbs.job import Result, Silent
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.stats.tables import TextTable, figure, over_trainings
+from parley.engine.core.verbs import composite as background_stages
+from parley.engine.core.verbs.job import TABLE_FILE, Result, Silent
 from parley.engine.negotiation.attacks.settings import ReinforceConfig, SearchConfig
-from parley.engine.negotiation.attacks.transfer import PAPER_SENTENCE
+from parley.engine.negotiation.attacks.tactics import PAPER_SENTENCE
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
 from parley.engine.negotiation.metrics.attack_table import ROWS, TABLE_2, TURNS
 from parley.engine.negotiation.metrics.dialogues import METRICS
-from parley.engine.negotiation.verbs import reinforce, whitebox
-from parley.engine.negotiation.verbs.attack import TransferSettings
+from parley.engine.negotiation.verbs import training as reinforce
+from parley.engine.negotiation.verbs import whitebox
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_config import TableConfig
-from parley.engine.negotiation.verbs.table_stages import ADVERSARY
+from parley.engine.negotiation.verbs.table_stages import ADVERSARY, TableConfig
+from parley.engine.negotiation.verbs.whitebox import TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError
 from tests.engine.core.verbs.made_up import CORPUS, REINFORCE, Listening, Notes, rows, save_negotiator
 

@@ -9,23 +9,22 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.repeats import over_trainings
-from parley.engine.core.stats.tables import with_interval
-from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.stats.tables import over_trainings, with_interval
+from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.negotiation.attacks.settings import SearchConfig
-from parley.engine.negotiation.verbs import attack, reinforce
-from parley.engine.negotiation.verbs.attack import (
+from parley.engine.negotiation.verbs import training as reinforce
+from parley.engine.negotiation.verbs import whitebox as attack
+from parley.engine.negotiation.verbs.table import ATTACK_TABLE
+from parley.engine.negotiation.verbs.table_stages import TableConfig
+from parley.engine.negotiation.verbs.whitebox import (
     ATTACK_RL,
     ATTACK_TRANSFER,
     AttackConfig,
     TransferConfig,
     TransferSettings,
 )
-from parley.engine.negotiation.verbs.table import ATTACK_TABLE
-from parley.engine.negotiation.verbs.table_config import TableConfig
 from parley.envs.core.errors import CheckpointError, ConfigError
 from tests.engine.core.verbs.made_up import CORPUS, REINFORCE, Notes, corpus_vocabulary, rows, save_negotiator
 from tests.engine.negotiation.verbs.test_tactic import config as tactic_config

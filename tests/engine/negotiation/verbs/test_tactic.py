@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.chapters import load_chapters
-from parley.engine.core.page.collect import collect_run
-from parley.engine.core.page.page import render
+from parley.engine.core.page.page import collect_run, load_chapters, render
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks.settings import TacticSettings

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.baseline import DivergenceError
 from parley.engine.core.ray.session import RaySession
+from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import LEARNING
+from parley.engine.core.stats.known import LEARNING
 from parley.engine.core.verbs.job import Silent
 from parley.engine.core.verbs.supervised import STATE
 from parley.engine.negotiation.attacks.opponents import OpponentConfig
-from parley.engine.negotiation.verbs.judge import judge_of
-from parley.engine.negotiation.verbs.reinforce import TRAIN_ADVERSARY, TRAIN_TARGET
+from parley.engine.negotiation.verbs.agents import judge_of
+from parley.engine.negotiation.verbs.training import TRAIN_ADVERSARY, TRAIN_TARGET
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.envs.negotiation.vocabulary import Vocabulary
+from parley.envs.negotiation.domain import Vocabulary
 from parley.policies.core.checkpoint import Checkpoint, load_state
 from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.settings import KIND

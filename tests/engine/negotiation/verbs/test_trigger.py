@@ -15,16 +15,14 @@ pytest.importorskip("transformers", reason="the extra hugging-face is not instal
 import tokenizers
 import transformers
 
-from parley.engine.core.page.chapters import load_chapters
-from parley.engine.core.page.collect import collect_run
-from parley.engine.core.page.page import render
+from parley.engine.core.page.page import collect_run, load_chapters, render
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks.triggered import SearchedTalk
 from parley.engine.negotiation.verbs.trigger import ATTACK_TRIGGER, TalkSearcher, TalkTriggerConfig
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.envs.core.errors import CheckpointError, ConfigError
+from parley.envs.negotiation.domain import split_text
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import split_text
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.local import LocalChatModel
 from parley.policies.chat.model import Message

@@ -16,16 +16,14 @@ from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks.settings import AttackKind, SearchConfig
-from parley.engine.negotiation.attacks.transfer import PAPER_SENTENCE
+from parley.engine.negotiation.attacks.tactics import PAPER_SENTENCE
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
-from parley.engine.negotiation.verbs.attack import TransferSettings
-from parley.engine.negotiation.verbs.rows import ATTACKS, OF_DEFENCES
-from parley.engine.negotiation.verbs.whitebox import JOBS, AttackWorker, FixedTurnConfig
+from parley.engine.negotiation.verbs.match import ATTACKS, OF_DEFENCES
+from parley.engine.negotiation.verbs.whitebox import JOBS, AttackWorker, FixedTurnConfig, TransferSettings
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import CheckpointError
+from parley.envs.negotiation.domain import SELECTION, SPECIALS, Scenario
 from parley.envs.negotiation.game import NegotiationGame
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.vocabulary import SELECTION, SPECIALS
 from tests.engine.core.ray.metered import watch
 from tests.engine.core.verbs.made_up import kill_at, rows
 from tests.engine.negotiation.verbs.whitebox import KINDS, asked, attack, save_hasty, save_leaning, save_speaker, save_target

@@ -13,10 +13,9 @@ from torch import Tensor
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks import choices, replacement
 from parley.engine.negotiation.attacks.settings import AttackKind
-from parley.engine.negotiation.verbs.attack import TransferSettings
-from parley.engine.negotiation.verbs.whitebox import JOBS, FixedTurnConfig
+from parley.engine.negotiation.verbs.whitebox import JOBS, FixedTurnConfig, TransferSettings
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.envs.negotiation.dealornodeal.rules import MAX_SELECTIONS
+from parley.envs.negotiation.dealornodeal_rules import MAX_SELECTIONS
 from parley.policies.negotiator import inference
 from tests.engine.negotiation.verbs.whitebox import asked, attack, save_hasty, save_speaker, save_target
 from tests.policies.negotiator.made_up import never_screened

@@ -9,9 +9,9 @@ from typing import Any
 from parley.engine.core.verbs.job import Silent
 from parley.engine.negotiation.attacks.settings import AttackKind, SearchConfig
 from parley.engine.negotiation.verbs.whitebox import JOBS, WhiteBoxAttackConfig
-from parley.envs.negotiation.dealornodeal.rules import NO_AGREEMENT_ID
+from parley.envs.negotiation.dealornodeal_rules import NO_AGREEMENT_ID
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID
 from parley.policies.core.checkpoint import Checkpoint
 from parley.policies.negotiator.settings import KIND
 from tests.engine.core.verbs.made_up import TINY, rows

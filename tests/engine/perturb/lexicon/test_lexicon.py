@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tag import PerceptronTagger
 
-from parley.engine.perturb.lexicon.built_in import BuiltInLexicon
-from parley.engine.perturb.lexicon.lexicon import Lexicon
-from parley.engine.perturb.lexicon.lexicons import open_lexicon
+from parley.engine.perturb.lexicon.built_in import BuiltInLexicon, open_lexicon
 from parley.engine.perturb.lexicon.nltk_lexicon import MISREAD, NltkLexicon
+from parley.engine.perturb.lexicon.opposites import Lexicon
 from parley.engine.perturb.lexicon.tagger import Tagger
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.pairs.helpdesk.dialogues import dialogue

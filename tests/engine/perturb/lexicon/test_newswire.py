@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.perturb.lexicon.newswire import SHORT_FORMS, Newswire, expanded
+from parley.engine.perturb.lexicon.nltk_lexicon import SHORT_FORMS, Newswire, expanded
 
 NEWSWIRE = Newswire({"paris", "will"}.__contains__)
 WORDS = [*SHORT_FORMS, "i", "did", "paris", "disk", ".", "?", "conf", ",", "10.04", "é", "<url>"]

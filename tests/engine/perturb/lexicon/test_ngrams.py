@@ -8,7 +8,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from parley.engine.perturb.lexicon.ngrams import BEGIN, END, NGrams
+from parley.engine.perturb.lexicon.tagger import BEGIN, END, NGrams
 
 LINES = ("open the file", "open the folder", "close the file", "open a file", "close the folder now")
 SAID = [tuple(line.split()) for line in LINES]

@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.perturb.metrics.activity import CEILING, CONSTANTS, ActEnt, ActivityExtractor, f1, reference_metrics
-from parley.engine.perturb.metrics.activity_tables import (
+from parley.engine.perturb.metrics.activity import (
+    CEILING,
     COMMANDS,
     CONFLICTS,
+    CONSTANTS,
     ENTITIES,
     FOLDER,
     PAST,
     PRESENT,
+    ActEnt,
+    ActivityExtractor,
     ActivityTables,
+    f1,
     read_activity_tables,
+    reference_metrics,
 )
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.lines import broken_rule

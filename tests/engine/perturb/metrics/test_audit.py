@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 
 from parley.engine.core.stats.statistics import clustered_rate, rate
-from parley.engine.perturb.metrics.audit import CONTROL, KINDS, audit_metrics, describe_audit
-from parley.engine.perturb.metrics.audit_table import audit_tables
-from parley.engine.perturb.metrics.labels import kappa, label_metrics
-from parley.engine.perturb.strategies.signals import SIGNALS
+from parley.engine.perturb.metrics.audit import (
+    CONTROL,
+    KINDS,
+    audit_metrics,
+    audit_tables,
+    describe_audit,
+    kappa,
+    label_metrics,
+)
+from parley.engine.perturb.strategies.stopwords import SIGNALS
 
 SWAP, ANTONYM = "random-swap", "antonym"
 

@@ -9,7 +9,7 @@ import pytest
 
 from parley.engine.core.stats.statistics import count, rate
 from parley.engine.perturb.metrics.activity import CONSTANTS, reference_metrics
-from parley.engine.perturb.metrics.robustness import describe, robustness_metrics
+from parley.engine.perturb.metrics.table import describe, robustness_metrics
 from tests.engine.perturb.metrics.robustness_rows import asked, failed, perturbed, replied
 
 SWAP = "random-swap"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from parley.engine.perturb.metrics.similarity import average_similarity, sentence_bleu
+from parley.engine.perturb.metrics.activity import average_similarity, sentence_bleu
 
 ROWS = {"a": (1.0, 0.0), "b": (0.0, 1.0), "c": (3.0, 3.0), "away": (-1.0, 0.0)}
 

@@ -6,9 +6,7 @@ import pytest
 
 from parley.engine.core.stats.statistics import Estimate, count, rate
 from parley.engine.perturb import catalogue
-from parley.engine.perturb.metrics.published import PUBLISHED
-from parley.engine.perturb.metrics.robustness import robustness_metrics
-from parley.engine.perturb.metrics.table import table_2, table_4, trained_models
+from parley.engine.perturb.metrics.table import PUBLISHED, robustness_metrics, table_2, table_4, trained_models
 from tests.engine.perturb.metrics.robustness_rows import asked, perturbed, replied
 
 

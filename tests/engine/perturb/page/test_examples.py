@@ -7,20 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.page.collect import collect_run
 from parley.engine.core.page.content import Piece, Report
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.page.plots import dots_svg
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.perturb.metrics.robustness import robustness_metrics
-from parley.engine.perturb.metrics.table import table_4
-from parley.engine.perturb.page.chapter import Perturbations
-from parley.engine.perturb.page.examples import NUM_SHOWN, Perturbed, Reply, example_items, note_of, read_example, touched
-from parley.engine.perturb.page.sections import ShownEvaluation, ShownPerturbations
+from parley.engine.perturb.metrics.table import robustness_metrics, table_4
+from parley.engine.perturb.page.audits import ShownEvaluation, ShownPerturbations
+from parley.engine.perturb.page.chapter import (
+    NUM_SHOWN,
+    Perturbations,
+    Perturbed,
+    Reply,
+    example_items,
+    note_of,
+    read_example,
+    touched,
+)
 from parley.engine.perturb.strategy import Expectation
-from parley.engine.perturb.verbs.config import RobustnessConfig
+from parley.engine.perturb.verbs.config import ROBUSTNESS, RobustnessConfig
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS, STRATEGIES, UNSCORED
-from parley.engine.perturb.verbs.rows import ROBUSTNESS
 from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
 from tests.engine.negotiation.page.dialogues import page_of
 from tests.engine.perturb.metrics.robustness_rows import asked, failed, replied

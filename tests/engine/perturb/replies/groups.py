@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.replies.catalogue import build_rules, rule_names
-from parley.engine.perturb.replies.resources import RuleResources
-from parley.engine.perturb.replies.rule import Rule
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.replies.shapes import Rule, RuleResources
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind, Context
 
 CONTEXTS: list[Context] = [

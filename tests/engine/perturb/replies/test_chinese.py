@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.replies.catalogue import SEVEN, build_rules
-from parley.engine.perturb.replies.chinese import FILE, FOLDER, Chinese
-from parley.engine.perturb.replies.replacement import Synonymous
-from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.perturb.replies.language import FILE, FOLDER, Chinese
 from parley.engine.perturb.replies.settings import CAREFUL, ReplySettings
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.replies.shapes import RuleResources, Synonymous
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import DataError
 from tests.engine.perturb.replies.groups import group
 

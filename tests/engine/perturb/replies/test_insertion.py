@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from parley.engine.perturb.lexicon.built_in import BuiltInLexicon
 from parley.engine.perturb.replies.insertion import ImportantWords
-from parley.engine.perturb.replies.language import English
+from parley.engine.perturb.replies.language import English, TermCounts
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.replies.term_counts import TermCounts
 from parley.envs.ranking.groups import CandidateGroup
 from tests.engine.perturb.replies.groups import built_in, group
 from tests.engine.perturb.replies.test_rules import batches

@@ -10,8 +10,8 @@ import pytest
 
 from parley.engine.perturb.lexicon.nltk_lexicon import NltkLexicon
 from parley.engine.perturb.replies.language import English
-from parley.engine.perturb.replies.replacement import Synonymous
 from parley.engine.perturb.replies.settings import CAREFUL, PLAIN, ReplySettings
+from parley.engine.perturb.replies.shapes import Synonymous
 from tests.engine.perturb.replies.groups import built_in, group
 
 needs_nltk = [

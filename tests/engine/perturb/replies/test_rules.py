@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.core.verbs.conformance import check_part
+from parley.engine.core.verbs.api import check_part
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.replies.catalogue import SEVEN, build_rules, rule_names, rules
-from parley.engine.perturb.replies.resources import RuleResources
-from parley.engine.perturb.replies.rule import Attacked
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.replies.shapes import Attacked, RuleResources
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import ConfigError
 from parley.envs.ranking.groups import CandidateGroup
 from tests.engine.perturb.replies.groups import CONTEXTS, built_in, group
@@ -140,7 +139,7 @@ def test_names_and_groups_are_separated_by_commas() -> None:
 
 def test_a_rule_of_ones_own_is_found_by_its_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(
-        "from parley.engine.perturb.replies.rule import Attacked\n\n\nclass Mine:\n"
+        "from parley.engine.perturb.replies.shapes import Attacked\n\n\nclass Mine:\n"
         "    name, attacks, keeps_labels = 'mine', 'positives', True\n\n"
         "    def apply(self, groups, seeds):\n"
         "        return [Attacked(group, (0,) * len(group.candidates)) for group in groups]\n"
@@ -166,7 +165,7 @@ class Careless:
 
 def test_what_a_rule_of_ones_own_breaks_is_named() -> None:
     (found,) = check_part(Careless)
-    assert found.kind.protocol == "parley.engine.perturb.replies.rule.Rule"
+    assert found.kind.protocol == "parley.engine.perturb.replies.shapes.Rule"
     broken = {promise.text: promise.failure for promise in found.promises if promise.failure}
     assert broken.keys() == {
         "Changes attackable replies of its label alone, and counts the words that it changes",

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.perturb.lexicon.built_in import BuiltInLexicon
-from parley.engine.perturb.lexicon.lexicons import open_lexicon
-from parley.engine.perturb.lexicon.ngrams import NGrams
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.lexicon.built_in import BuiltInLexicon, open_lexicon
+from parley.engine.perturb.lexicon.tagger import NGrams
 from parley.engine.perturb.strategies.antonym import Antonym
+from parley.engine.perturb.strategy import PerturbSettings
 from tests.engine.perturb.fakes import FakeLexicon
 
 BUILT_IN = BuiltInLexicon()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from parley.engine.perturb.strategies.changes import ChangeKind, Span, bracketed, num_changed, spans
+from parley.engine.perturb.strategies.texts import ChangeKind, Span, bracketed, num_changed, spans
 from parley.envs.corpora.pairs.turns import Turns, format_turns, parse_turns
 from tests.engine.perturb.fakes import contexts
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.strategies.entities import (
     ConfusingEntity,
     Entities,
@@ -19,7 +18,8 @@ from parley.engine.perturb.strategies.entities import (
     build_random,
     read_entities,
 )
-from parley.engine.perturb.strategies.flat import FlatContexts
+from parley.engine.perturb.strategies.texts import FlatContexts
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.corpora.pairs.turns import Utterance
 

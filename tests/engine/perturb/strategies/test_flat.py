@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.perturb.strategies.flat import Edits, FlatContexts
+from parley.engine.perturb.strategies.texts import Edits, FlatContexts
 from parley.envs.corpora.pairs.turns import Turns, Utterance
 from tests.engine.perturb.fakes import batches
 

@@ -8,17 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from parley.engine.perturb.catalogue import build
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources, build
 from parley.engine.perturb.strategies import generative
 from parley.engine.perturb.strategies.generative import GenerativeParaphrase
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.corpora.pairs.turns import Turns, parse_turns
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
-from parley.policies.paraphraser import decoding
-from parley.policies.paraphraser.checkpoints import save_pointer_generator
-from parley.policies.paraphraser.model import PointerGenerator
+from parley.policies.paraphraser import model as decoding
+from parley.policies.paraphraser.model import PointerGenerator, save_pointer_generator
 from parley.policies.paraphraser.settings import PointerSizes
 from tests.engine.perturb.fakes import large
 

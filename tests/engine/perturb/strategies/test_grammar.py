@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.perturb.lexicon import slips
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.lexicon import corrections as slips
 from parley.engine.perturb.lexicon.corrections import (
     Corrections,
     open_corrections,
@@ -17,9 +18,8 @@ from parley.engine.perturb.lexicon.corrections import (
     read_misspellings,
     replaced_words,
 )
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
 from parley.engine.perturb.strategies.grammar import WEIGHTS, ErrorKind, GrammarErrors
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import DataError
 
 DATA = os.environ.get("PARLEY_DATA")

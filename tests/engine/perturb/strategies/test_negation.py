@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.perturb.lexicon.built_in import BuiltInLexicon
-from parley.engine.perturb.lexicon.clause_words import BREAKS, NEGATIONS
-from parley.engine.perturb.lexicon.lexicon import Lexicon
-from parley.engine.perturb.lexicon.lexicons import open_lexicon
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.lexicon.built_in import BuiltInLexicon, open_lexicon
+from parley.engine.perturb.lexicon.corrections import BREAKS, NEGATIONS
+from parley.engine.perturb.lexicon.opposites import Lexicon
 from parley.engine.perturb.strategies.negation import AddNegation, build
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.corpora.pairs.turns import Turns
 from tests.engine.perturb.fakes import FakeLexicon
 

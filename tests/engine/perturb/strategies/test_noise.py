@@ -9,11 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from parley.engine.perturb import perturb_text
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.lexicon.corrections import Corrections
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
 from parley.engine.perturb.strategies.commands import NAMES
 from parley.engine.perturb.strategies.noise import HOMOGLYPHS, KEYS, CharacterNoise, Misspellings
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.corpora.pairs.tokens import tokenise
 
 SETTINGS = PerturbSettings(lexicon="built-in", noise_rate=1.0)

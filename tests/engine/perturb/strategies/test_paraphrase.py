@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.engine.perturb.lexicon.phrasings import phrasings, synonyms
-from parley.engine.perturb.lexicon.ppdb import read_paraphrases, two_way
-from parley.engine.perturb.lexicon.synonyms import Synonyms
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.lexicon.opposites import read_paraphrases, two_way
+from parley.engine.perturb.lexicon.phrasings import Synonyms, phrasings, synonyms
 from parley.engine.perturb.strategies.paraphrase import DataParaphrase, ReleasedParaphrase, build
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.pairs.tokens import tokenise
 from parley.envs.corpora.pairs.turns import Turns

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.perturb.strategies.flat import FlatContexts
-from parley.engine.perturb.strategies.phrases import Phrases
+from parley.engine.perturb.strategies.entities import Phrases
+from parley.engine.perturb.strategies.texts import FlatContexts
 from parley.envs.corpora.pairs.turns import Turns, Utterance
 
 words = st.sampled_from("abcd")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.engine.perturb.lexicon.built_in import BuiltInLexicon
-from parley.engine.perturb.strategies.signals import (
+from parley.engine.perturb.strategies.stopwords import (
     ARTICLES,
     DOUBLE_NEGATIONS,
     DOUBLED_AUXILIARIES,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.strategies.stopwords import StopwordDropout, build
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.corpora.pairs.turns import Turns
 from tests.engine.perturb.fakes import FakeLexicon, contexts, seeds
 

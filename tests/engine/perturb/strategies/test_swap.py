@@ -9,9 +9,9 @@ from itertools import groupby, pairwise
 import pytest
 from hypothesis import given, settings
 
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.strategies.swap import MARKS, RandomSwap, build
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.corpora.pairs.turns import Turns, Utterance
 from tests.engine.perturb.fakes import contexts, seeds
 

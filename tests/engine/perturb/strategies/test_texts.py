@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.engine.perturb import perturb_text, perturb_texts
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.perturb.strategies.flat import Edits
 from parley.engine.perturb.strategies.rewriting import Edit
-from parley.engine.perturb.strategies.texts import Texts
-from parley.engine.perturb.strategy import Expectation, OnUtterances
+from parley.engine.perturb.strategies.texts import Edits, Texts
+from parley.engine.perturb.strategy import Expectation, OnUtterances, PerturbSettings
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.tokens import tokenise, tokenise_where
 from parley.envs.corpora.pairs.turns import Turns, Utterance, parse_turns, tokens_where

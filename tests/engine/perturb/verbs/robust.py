@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.perturb.verbs.config import EngineSettings, RobustnessConfig
-from parley.engine.perturb.verbs.worker import Asking
+from parley.engine.perturb.verbs.robustness import QueryTask
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.contexts import with_eot
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.policies.seq2seq.checkpoints import save_model
 from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.scoring import save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.core.verbs.made_up import DiesOnce
 
@@ -55,7 +55,7 @@ def evaluation(model: str, **changes: Any) -> RobustnessConfig:
 
 
 @dataclass(frozen=True)
-class Dying(Asking):
+class Dying(QueryTask):
     """An evaluation whose worker dies once."""
 
     mark: Path

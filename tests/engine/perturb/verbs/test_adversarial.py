@@ -11,19 +11,25 @@ from typing import Any
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import AGAINST, BEFORE
+from parley.engine.core.stats.known import AGAINST, BEFORE
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.perturb.strategy import Expectation, OnUtterances, Strategy
+from parley.engine.perturb.strategy import Expectation, OnUtterances, PerturbSettings, Strategy
 from parley.engine.perturb.verbs import adversarial
 from parley.engine.perturb.verbs.adversarial import PERTURBED, TRAIN_ADVERSARIAL, TrainAdversarialConfig, fine_tuning
-from parley.engine.perturb.verbs.lessons import NONE, RANDOM_SOURCE, LessonSplit, RandomSource, make_lessons
-from parley.engine.perturb.verbs.models import label_of, provenance
+from parley.engine.perturb.verbs.models import (
+    NONE,
+    RANDOM_SOURCE,
+    AdversarialSplit,
+    RandomSource,
+    label_of,
+    make_lessons,
+    provenance,
+)
 from parley.engine.responders.seq2seq import TRAIN_SEQ2SEQ, TrainSeq2SeqConfig
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.corpora.pairs.turns import Example, Utterance
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.seq2seq.checkpoints import load_seq2seq
+from parley.policies.core.settings import FitConfig
+from parley.policies.seq2seq.scoring import load_seq2seq
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt
 
@@ -103,7 +109,7 @@ EXAMPLES = [
 """The first two read the same both ways."""
 
 
-def lessons(*strategies: Strategy, seed: int = 1) -> LessonSplit:
+def lessons(*strategies: Strategy, seed: int = 1) -> AdversarialSplit:
     return make_lessons(EXAMPLES, strategies, seed, Silent(), "perturbing")
 
 

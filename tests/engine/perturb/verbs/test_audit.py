@@ -14,7 +14,7 @@ import torch
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.lexicon.ngrams import NGrams
+from parley.engine.perturb.lexicon.tagger import NGrams
 from parley.engine.perturb.metrics.audit import CONTROL, KINDS
 from parley.engine.perturb.verbs.audit import PERTURB_AUDIT, SHEET
 from parley.engine.perturb.verbs.config import AuditConfig, RobustnessConfig
@@ -22,11 +22,10 @@ from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, OutOfRangeError, ParleyError, RunError
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.contexts import said
+from parley.envs.corpora.pairs.turns import detokenise
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.envs.corpora.pairs.written import detokenise
-from parley.policies.seq2seq.checkpoints import load_language_model, save_model
 from parley.policies.seq2seq.model import LanguageModel
-from parley.policies.seq2seq.scoring import WordScores
+from parley.policies.seq2seq.scoring import WordScores, load_language_model, save_model
 from parley.policies.seq2seq.settings import LanguageModelSizes
 from tests.engine.core.verbs.made_up import Notes, rows
 from tests.engine.perturb.verbs.robust import ANTONYM, BUILT_IN, SWAP
@@ -157,7 +156,7 @@ def test_a_language_model_may_judge_in_the_place_of_trigrams(
 
 def test_entailment_is_asked_in_both_directions(tmp_path: Path, asked: AuditConfig) -> None:
     pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-    from parley.policies.hugging_face.entailment import load_entailment
+    from parley.policies.hugging_face.judges import load_entailment
     from tests.policies.hugging_face.test_entailment import save
 
     save(tmp_path / "nli")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.collect import report_from_run
-from parley.engine.core.stats.answers import NO_REPLY, NO_REPLY_KINDS
+from parley.engine.core.page.page import report_from_run
+from parley.engine.core.stats.statistics import NO_REPLY, NO_REPLY_KINDS
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.perturb.verbs.config import RobustnessConfig
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
 from parley.policies.chat.settings import ChatReplying

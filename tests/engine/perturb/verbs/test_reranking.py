@@ -9,24 +9,22 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.core.page.collect import report_from_run
-from parley.engine.core.page.runs import Run
-from parley.engine.core.page.training.chapter import Trainings
+from parley.engine.core.page.content import Run
+from parley.engine.core.page.page import report_from_run
+from parley.engine.core.page.trainings import Trainings
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import BEFORE, RERANKING
+from parley.engine.core.stats.known import BEFORE, RERANKING
 from parley.engine.core.verbs.job import Silent
 from parley.engine.perturb.verbs.adversarial import TRAIN_ADVERSARIAL, TrainAdversarialConfig
-from parley.engine.perturb.verbs.lessons import RANDOM_SOURCE
-from parley.engine.perturb.verbs.models import provenance
+from parley.engine.perturb.verbs.models import RANDOM_SOURCE, provenance
 from parley.engine.perturb.verbs.reranking import GAMED, TRAIN_RERANKING, ReplyFigures, TrainRerankingConfig, looks_gamed
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, PairVocabulary
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.core.reranking_settings import RerankingSettings
-from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
+from parley.policies.core.settings import FitConfig, RerankingSettings
 from parley.policies.seq2seq.model import LanguageModel
+from parley.policies.seq2seq.scoring import load_seq2seq, save_model
 from parley.policies.seq2seq.settings import LanguageModelSizes
-from parley.policies.vhred.checkpoints import save_model as save_vhred
+from parley.policies.vhred.decoding import save_model as save_vhred
 from parley.policies.vhred.model import VHRED
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt
 from tests.engine.perturb.verbs.robust import save_responder

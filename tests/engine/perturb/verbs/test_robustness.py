@@ -14,13 +14,11 @@ from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.export import write_flat
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.catalogue import GROUPS, build
-from parley.engine.perturb.metrics.activity_tables import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
-from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.catalogue import GROUPS, Resources, build
+from parley.engine.perturb.metrics.activity import COMMANDS, CONFLICTS, ENTITIES, FOLDER, PAST, PRESENT
 from parley.engine.perturb.verbs import robustness as job
 from parley.engine.perturb.verbs.config import EngineSettings, RobustnessConfig
-from parley.engine.perturb.verbs.examples import perturbation_seed
-from parley.engine.perturb.verbs.models import label_of, plain_words
+from parley.engine.perturb.verbs.models import label_of, perturbation_seed, plain_words
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS, describe_for
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import derive_seed

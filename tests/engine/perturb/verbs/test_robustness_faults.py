@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.ray.worker import Shard
 from parley.engine.core.verbs.job import Silent
 from parley.engine.perturb.verbs import robustness as job
 from parley.engine.perturb.verbs.config import RobustnessConfig
-from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
-from parley.engine.perturb.verbs.worker import RobustnessWorker
+from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS, RobustnessWorker
 from parley.envs.core.errors import RunError
 from parley.envs.corpora.pairs.turns import Example
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
@@ -69,7 +68,7 @@ def test_a_shard_that_fails_becomes_error_rows_and_is_tried_again(
             return super().run(shard)
 
     with monkeypatch.context() as patch:
-        patch.setattr("parley.engine.perturb.verbs.worker.RobustnessWorker", Fails)
+        patch.setattr("parley.engine.perturb.verbs.robustness.RobustnessWorker", Fails)
         result = run(asked, tmp_path / "run", Silent())
     assert Counter(row["status"] for row in rows(tmp_path / "run")) == {"ok": 6, "error": 4}
     assert result.metrics[f"change_rate.base.{SWAP}"].n == 6

@@ -11,7 +11,7 @@ import pytest
 
 from parley.engine.core.verbs.job import Silent
 from parley.engine.perturb.catalogue import GROUPS
-from parley.engine.perturb.settings import PerturbSettings
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.perturb.verbs.config import ContextSettings, RobustnessConfig
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, ParleyError

@@ -9,15 +9,14 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.metrics.robustness import UNKNOWN_SHARE
-from parley.engine.perturb.resources import Resources
+from parley.engine.perturb.catalogue import Resources
+from parley.engine.perturb.metrics.table import UNKNOWN_SHARE
 from parley.engine.perturb.strategies.noise import CharacterNoise
 from parley.engine.perturb.verbs.config import RobustnessConfig
-from parley.engine.perturb.verbs.models import AskedModels, admitted, open_models, usual_words
+from parley.engine.perturb.verbs.models import ModelSpecs, admitted, open_models, usual_words
 from parley.engine.perturb.verbs.robustness import EVALUATE_ROBUSTNESS
 from parley.envs.core.errors import CheckpointError, ConfigError
-from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.subwords import pieces_of
+from parley.envs.corpora.pairs.compiled import load_pairs, pieces_of
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from tests.engine.core.verbs.made_up import rows
 from tests.engine.perturb.verbs.robust import BUILT_IN, OWN, SWAP, save_responder
@@ -94,5 +93,5 @@ def test_mistakes_are_named(tmp_path: Path, asked: RobustnessConfig, spelling: s
         open_models(replace(asked, model=f"{tmp_path}/own.py:Parrot", beside=spelling))
     with pytest.raises(CheckpointError, match="--beside needs a checkpoint"):
         open_models(replace(asked, beside=str(tmp_path / "nothing")))
-    found: AskedModels = open_models(replace(asked, beside=spelling))
+    found: ModelSpecs = open_models(replace(asked, beside=spelling))
     assert {label: size.units for label, size in found.sizes.items()} == {"base": "words", "beside": "pieces"}

@@ -13,16 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.ranking.attacks.constraints import KeptTags, KnownWords
-from parley.engine.ranking.attacks.gaslite import Gaslite, RandomSteps, RandomWords
+from parley.engine.ranking.attacks.attack import (
+    AttackMethod,
+    EditBeam,
+    Gaslite,
+    ImportanceGreedy,
+    RandomEdits,
+    RandomSteps,
+    RandomWords,
+    SlopeGreedy,
+)
+from parley.engine.ranking.attacks.cases import BY_NAME, AttackOutcome, KeptTags, KnownWords, success_curve, transferred
 from parley.engine.ranking.attacks.goals import RankGoal, falling
-from parley.engine.ranking.attacks.methods import AttackMethod, EditBeam, ImportanceGreedy, RandomEdits, SlopeGreedy
-from parley.engine.ranking.attacks.moves import BY_NAME
-from parley.engine.ranking.attacks.outcomes import AttackOutcome, success_curve, transferred
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import CandidateGroup, Context
-from parley.policies.ranking.matching.ranker import MatcherRanker
+from parley.policies.ranking.matching.fit import MatcherRanker
 from parley.policies.ranking.ranker import Ranker, UnscoredError
 from tests.engine.ranking.fakes import Crossed, Odds, Sum, Toy, attack, group
 from tests.policies.ranking.matching.made_up import KINDS, matcher

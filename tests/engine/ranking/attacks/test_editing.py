@@ -11,15 +11,14 @@ import pytest
 import torch
 
 from parley.engine.ranking.attacks.attack import RankAttack
-from parley.engine.ranking.attacks.constraints import Constraint
+from parley.engine.ranking.attacks.cases import Constraint
 from parley.engine.ranking.attacks.editing import AttackRule, ContextProposer, EditorSteps
 from parley.envs.core.conformance import promises
 from parley.envs.core.errors import RankerError
-from parley.envs.ranking.conformance import PROPOSER
-from parley.envs.ranking.edit_game import EditGame, EditRules
-from parley.envs.ranking.goals import RankGoal
+from parley.envs.ranking.corpora import PROPOSER
+from parley.envs.ranking.edit_game import EditGame, EditRules, RankGoal
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind
-from parley.policies.core.choosing_settings import ChoiceSizes
+from parley.policies.core.settings import ChoiceSizes
 from parley.policies.ranking.editor import FEATURES, FORMAT, Editor, new_editor
 from parley.policies.ranking.ranker import scores_of
 from tests.engine.ranking.fakes import Sum, Toy

@@ -14,11 +14,9 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from parley.engine.ranking.attacks.attack import RankAttack
-from parley.engine.ranking.attacks.case import Case
+from parley.engine.ranking.attacks.attack import AttackMethod, Gaslite, RandomSteps, RandomWords, RankAttack, Steps
+from parley.engine.ranking.attacks.cases import Case
 from parley.engine.ranking.attacks.catalogue import compose_attack
-from parley.engine.ranking.attacks.gaslite import Gaslite, RandomSteps, RandomWords
-from parley.engine.ranking.attacks.methods import AttackMethod, Steps
 from parley.engine.ranking.attacks.settings import AttackSettings, GasliteSizes
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import Utterance

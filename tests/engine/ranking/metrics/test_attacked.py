@@ -9,8 +9,20 @@ import numpy as np
 import pytest
 
 from parley.engine.core.stats.statistics import paired_bootstrap, rate, rate_difference
-from parley.engine.ranking.metrics.attacked import Untouched, attack_metrics, compared, estimates, figures, title
-from parley.engine.ranking.metrics.ranks import MRR, PAIRWISE, PRECISION, GroupMetrics, Ties, group_metrics
+from parley.engine.ranking.metrics.ranks import (
+    MRR,
+    PAIRWISE,
+    PRECISION,
+    GroupMetrics,
+    Ties,
+    Untouched,
+    attack_metrics,
+    compared,
+    estimates,
+    figures,
+    group_metrics,
+    title,
+)
 
 KEYS = ["a"] * 3 + ["b"] * 3 + ["c"] * 3
 LABELS = [True, False, False, True, False, False, False, False, False]

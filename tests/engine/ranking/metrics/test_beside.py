@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from parley.engine.core.stats.statistics import paired_bootstrap, rate_difference
-from parley.engine.ranking.metrics.beside import control_of, differences, rankers_beside
 from parley.engine.ranking.metrics.ranking import RankedRows, describe
+from parley.engine.ranking.metrics.table import control_of, differences, rankers_beside
 from tests.engine.ranking.metrics.ranked_rows import attacked, scored
 
 RIGHT, WRONG, TIED = [3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [2.0, 2.0, 1.0]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from parley.engine.ranking.metrics.overlap import ALPHA_EDGES, figure_1, histogram, overlap_of
+from parley.engine.ranking.metrics.erasure import ALPHA_EDGES, figure_1, histogram, overlap_of
 from parley.engine.ranking.metrics.ranks import group_metrics
 from tests.engine.perturb.replies.groups import group
 

@@ -8,8 +8,15 @@ import pytest
 
 from parley.engine.core.stats.statistics import NOTHING, clustered_rate, rate
 from parley.engine.core.stats.tables import figure
-from parley.engine.ranking.metrics.search_tables import success_table, tables_of_searches
-from parley.engine.ranking.metrics.searched import REACHED_REASON, SearchedRows, describe_search, points_of, search_metrics
+from parley.engine.ranking.metrics.searched import (
+    REACHED_REASON,
+    SearchedRows,
+    describe_search,
+    points_of,
+    search_metrics,
+    success_table,
+    tables_of_searches,
+)
 from tests.engine.ranking.metrics.searched_rows import attacked_context, left, search
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from parley.engine.core.stats.statistics import Estimate, count
 from parley.engine.core.stats.tables import TextTable
-from parley.engine.ranking.metrics.beside import differences
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
-from parley.engine.ranking.metrics.table import Shown, overview, tables
+from parley.engine.ranking.metrics.table import Shown, differences, overview, tables
 from tests.engine.ranking.metrics.ranked_rows import KEEPS, attacked
 
 AS_THEY_ARE, KEEPING, OTHERS = "Candidates as they are", "Rules that keep labels", "Rules that make wrong replies of right ones"

@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from parley.engine.core.page.collect import collect_run
 from parley.engine.core.page.content import Piece, Report
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.ranking.metrics.movement import expected_ranks, rank_movement
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
-from parley.engine.ranking.page.chapter import Rankings
-from parley.engine.ranking.page.examples import NUM_SHOWN, ShownCandidate, example_items, read_example
+from parley.engine.ranking.metrics.searched import expected_ranks, rank_movement
+from parley.engine.ranking.page.chapter import NUM_SHOWN, Rankings, ShownCandidate, example_items, read_example
 from parley.engine.ranking.page.sections import ShownRanking
 from parley.engine.ranking.verbs.config import RankingConfig
-from parley.engine.ranking.verbs.prepared import ERRORS
+from parley.engine.ranking.verbs.prepared import ERRORS, RANKING
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING, NUM_CONTEXTS, RANKERS, RULES, SEVERAL, SIZE
-from parley.engine.ranking.verbs.rows import RANKING
 from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
 from tests.engine.core.verbs.made_up import rows as rows_of
 from tests.engine.negotiation.page.dialogues import page_of

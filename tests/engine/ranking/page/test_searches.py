@@ -6,16 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.page.collect import collect_run
 from parley.engine.core.page.content import Piece, Report
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.ranking.metrics.searched import SearchedRows, search_metrics
-from parley.engine.ranking.page.examples import ShownCandidate
+from parley.engine.ranking.page.chapter import ShownCandidate
 from parley.engine.ranking.page.searches import NUM_SHOWN, RankerAttacks, ShownSearches, read_search, searched_items
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING, BUDGET, GOAL
 from parley.engine.ranking.verbs.config import RankingAttackConfig
-from parley.engine.ranking.verbs.prepared import ERRORS, NUM_CONTEXTS
-from parley.engine.ranking.verbs.rows import SEARCHES
+from parley.engine.ranking.verbs.prepared import ERRORS, NUM_CONTEXTS, SEARCHES
 from tests.engine.core.page.pages import HOSTILE, assert_harmless, words
 from tests.engine.negotiation.page.dialogues import page_of
 from tests.engine.ranking.metrics.searched_rows import attacked_context, left, search

@@ -10,7 +10,7 @@ import torch
 
 from parley.engine.ranking.verbs.attack_worker import RankingAttacks
 from parley.engine.ranking.verbs.config import RankingAttackConfig, RankingConfig
-from parley.engine.ranking.verbs.worker import Ranking
+from parley.engine.ranking.verbs.worker import RankingTask
 from parley.policies.ranking.matching.checkpoints import FORMATS, build
 from parley.policies.ranking.matching.settings import SmnSizes
 from tests.engine.core.verbs.made_up import DiesOnce
@@ -19,7 +19,7 @@ from tests.engine.perturb.verbs.robust import words_of_the_desk
 OWN = """
 from dataclasses import replace
 
-from parley.engine.perturb.replies.rule import Attacked
+from parley.engine.perturb.replies.shapes import Attacked
 
 SEEN = []
 
@@ -53,8 +53,8 @@ class Sour(Plain):
 
 class Shuffled:
     def steps(self, case):
-        from parley.engine.ranking.attacks.drafts import Draft
-        from parley.engine.ranking.attacks.methods import Asked
+        from parley.engine.ranking.attacks.cases import Draft
+        from parley.engine.ranking.attacks.attack import Asked
 
         words = case.original.words[::-1]
         yield Asked([Draft(words, case.original.tags[::-1], (-1,) * len(words), (True,) * len(words), len(words), len(words))])
@@ -123,7 +123,7 @@ def attacks(model: str = "tfidf", **changes: Any) -> RankingAttackConfig:
 
 
 @dataclass(frozen=True)
-class Dying(Ranking):
+class Dying(RankingTask):
     """An evaluation whose worker dies once."""
 
     mark: Path

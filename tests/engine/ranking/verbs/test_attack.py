@@ -14,20 +14,17 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.perturb.replies.catalogue import build_rules
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.ranking.attacks.attack import RankAttack
+from parley.engine.ranking.attacks.attack import FixedRule, RankAttack
+from parley.engine.ranking.attacks.cases import AttackOutcome, transferred
 from parley.engine.ranking.attacks.catalogue import compose_attack
 from parley.engine.ranking.attacks.goals import RankGoal
-from parley.engine.ranking.attacks.methods import FixedRule
-from parley.engine.ranking.attacks.outcomes import AttackOutcome, transferred
 from parley.engine.ranking.metrics.searched import APPENDING, REACHED_REASON, SearchedRows, search_metrics
 from parley.engine.ranking.verbs import attack as job
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING, PreparedAttack
-from parley.engine.ranking.verbs.config import RankingAttackConfig
-from parley.engine.ranking.verbs.groups import group_seed, rule_resources
+from parley.engine.ranking.verbs.config import RankingAttackConfig, group_seed, rule_resources
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.ranking.compiled import load_candidates
-from parley.envs.ranking.groups import CandidateGroup
-from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.groups import CandidateGroup, CandidateOptions
 from parley.policies.ranking.rankers import load_ranker
 from tests.engine.core.cli.test_next import understood
 from tests.engine.core.verbs.made_up import Listening, Notes, interrupt, rows
@@ -301,9 +298,8 @@ def test_trainings_and_evaluations_name_the_attack_as_the_next_command() -> None
 
 
 def test_what_follows_reads_words_and_candidates_as_the_run_did(tmp_path: Path) -> None:
-    from parley.engine.ranking.verbs.campaign import HardenRankingConfig
     from parley.engine.ranking.verbs.matcher import TRAIN_MATCHER
-    from parley.engine.ranking.verbs.minmax import MINMAX_RANKING
+    from parley.engine.ranking.verbs.minmax import MINMAX_RANKING, HardenRankingConfig
 
     model, few = save_matcher(tmp_path / "smn"), CandidateOptions(turns=3)
     known: dict[str, Any] = {"lexicon": "built-in", "candidates": few}

@@ -11,29 +11,27 @@ import numpy as np
 import pytest
 import torch
 
-from parley.engine.core.page.collect import collect_run
-from parley.engine.core.rllib import state
-from parley.engine.core.rllib.action_reinforce import CHOOSER, ChoiceReinforceConfig, rewards_to_go
+from parley.engine.core.page.page import collect_run
+from parley.engine.core.rllib import reproducible as state
+from parley.engine.core.rllib.reproducible import CHOOSER, ActionReinforceConfig, rewards_to_go
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs.choices import UPDATE
+from parley.engine.core.verbs.checkpoints import weights_digests
 from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.weights import weights_digests
-from parley.engine.perturb.replies.resources import RuleResources
+from parley.engine.core.verbs.supervised import UPDATE
 from parley.engine.perturb.replies.settings import ReplySettings
+from parley.engine.perturb.replies.shapes import RuleResources
 from parley.engine.ranking.attacks.catalogue import attack_names
-from parley.engine.ranking.metrics.editing import EDITING, SUCCESS
-from parley.engine.ranking.rl.editing import EditorModule, EditorRunner
+from parley.engine.ranking.metrics.ranks import EDITING, SUCCESS
+from parley.engine.ranking.rl import EditorModule, EditorRunner
 from parley.engine.ranking.verbs import editor
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING
 from parley.engine.ranking.verbs.config import RankingAttackConfig
-from parley.engine.ranking.verbs.editor import TRAIN_EDITOR, training_env
-from parley.engine.ranking.verbs.editor_config import TrainEditorConfig
-from parley.engine.ranking.verbs.pool import asked_name, training_names, training_rules
-from parley.engine.ranking.verbs.prepared import NUM_CONTEXTS, UNREAD
+from parley.engine.ranking.verbs.editor import TRAIN_EDITOR, TrainEditorConfig, training_env
+from parley.engine.ranking.verbs.prepared import NUM_CONTEXTS, UNREAD, asked_name, training_names, training_rules
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.ranking.edit_game import EditRules
-from parley.envs.ranking.options import CandidateOptions
-from parley.policies.core.choosing_settings import ChoiceLearning, ChoiceSizes
+from parley.envs.ranking.groups import CandidateOptions
+from parley.policies.core.settings import ChoiceLearning, ChoiceSizes
 from parley.policies.ranking.editor import FORMAT, new_editor
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt
 from tests.engine.negotiation.page.dialogues import page_of
@@ -135,7 +133,7 @@ def test_a_schedule_of_rates_goes_on_to_the_digit(tmp_path: Path, corpus: str, r
     size = config.learning.examples_per_update
 
     def built() -> Any:
-        settings = ChoiceReinforceConfig().choosing(
+        settings = ActionReinforceConfig().choosing(
             learning=config.learning,
             make_env=partial(training_env, config),
             runner=EditorRunner,
@@ -164,7 +162,7 @@ def test_what_an_example_is_depends_on_its_index_alone(tmp_path: Path, corpus: s
     config = asked(corpus)
     env = training_env(config)
     FORMAT.save(new_editor([group.context for group in env.groups], ChoiceSizes(), 1), tmp_path / "start", {})
-    settings = ChoiceReinforceConfig().choosing(
+    settings = ActionReinforceConfig().choosing(
         learning=config.learning,
         make_env=lambda: env,
         runner=EditorRunner,

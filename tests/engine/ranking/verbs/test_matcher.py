@@ -10,21 +10,20 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import BEFORE
+from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.verbs.job import Silent
-from parley.engine.ranking.metrics.training import ATTACKED, MATCHING, PROMOTED
-from parley.engine.ranking.verbs import matcher_config
-from parley.engine.ranking.verbs.asked import asked_rankers
-from parley.engine.ranking.verbs.matcher import ATTACKED_SPLIT, TRAIN_MATCHER
-from parley.engine.ranking.verbs.matcher_config import PoolSearchSettings, TrainMatcherConfig
+from parley.engine.ranking.metrics.ranks import ATTACKED, MATCHING, PROMOTED
+from parley.engine.ranking.verbs import matcher as matcher_config
+from parley.engine.ranking.verbs.attack_worker import SEARCHED
+from parley.engine.ranking.verbs.config import asked_rankers
+from parley.engine.ranking.verbs.matcher import ATTACKED_SPLIT, TRAIN_MATCHER, PoolSearchSettings, TrainMatcherConfig
 from parley.engine.ranking.verbs.prepared import CUT, NUM_CONTEXTS, UNREAD, not_read_told
-from parley.engine.ranking.verbs.search import SEARCHED
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
-from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.groups import CandidateOptions
 from parley.policies.ranking.matching.checkpoints import FORMATS
-from parley.policies.ranking.matching.ranker import load_matcher
+from parley.policies.ranking.matching.fit import load_matcher
 from parley.policies.ranking.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
 from parley.policies.ranking.rankers import load_ranker
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt, kill_at

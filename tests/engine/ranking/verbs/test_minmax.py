@@ -8,24 +8,21 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.known import known_of
-from parley.engine.core.stats.rounds import best_round
-from parley.engine.core.verbs.hardening import OUTCOME, ROUNDS, START
+from parley.engine.core.stats.known import best_round, known_of
+from parley.engine.core.verbs.hardening import OUTCOME, ROUNDS, START, rounds_of
 from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.rounds import rounds_of
 from parley.engine.ranking.metrics.campaign import ATTACKS, CAMPAIGN, FIRST, GAIN, HELD, ROUND_METRICS, UnderAttack, lost
 from parley.engine.ranking.metrics.searched import REACHED_REASON
-from parley.engine.ranking.page.hardened import HardenedRankers
-from parley.engine.ranking.verbs.campaign import HardenRankingConfig, RankingCampaign
-from parley.engine.ranking.verbs.minmax import MINMAX_RANKING
+from parley.engine.ranking.page.searches import HardenedRankers
+from parley.engine.ranking.verbs.minmax import MINMAX_RANKING, HardenRankingConfig, RankingCampaign
 from parley.engine.ranking.verbs.prepared import UNREAD
 from parley.envs.core.errors import CheckpointError
 from parley.envs.ranking.edit_game import EditRules
-from parley.envs.ranking.options import CandidateOptions
-from parley.policies.core.choosing_settings import ChoiceLearning
-from parley.policies.core.stored import WEIGHTS, read_header
+from parley.envs.ranking.groups import CandidateOptions
+from parley.policies.core.responder import WEIGHTS, read_header
+from parley.policies.core.settings import ChoiceLearning
 from parley.policies.ranking.matching.settings import MatcherFitConfig, SmnSizes
 from tests.engine.core.verbs.made_up import Notes, interrupt
 from tests.engine.negotiation.page.dialogues import page_of

@@ -13,13 +13,13 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.perturb.replies.resources import RuleResources
-from parley.engine.perturb.replies.rule import Attacked
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.ranking.attacks.outcomes import AttackOutcome
-from parley.engine.ranking.verbs.pool import (
+from parley.engine.perturb.replies.shapes import Attacked, RuleResources
+from parley.engine.perturb.strategy import PerturbSettings
+from parley.engine.ranking.attacks.cases import AttackOutcome
+from parley.engine.ranking.verbs.attack_worker import PoolSearch
+from parley.engine.ranking.verbs.prepared import (
     Adversaries,
     asked_name,
     drawn_pool,
@@ -27,7 +27,6 @@ from parley.engine.ranking.verbs.pool import (
     training_rules,
     with_adversaries,
 )
-from parley.engine.ranking.verbs.search import PoolSearch
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind

@@ -10,21 +10,27 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
+from parley.engine.perturb.catalogue import Resources
 from parley.engine.perturb.replies.catalogue import build_rules
-from parley.engine.perturb.replies.resources import RuleResources
 from parley.engine.perturb.replies.settings import ReplySettings
-from parley.engine.perturb.resources import Resources
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.ranking.metrics.beside import differences
+from parley.engine.perturb.replies.shapes import RuleResources
+from parley.engine.perturb.strategy import PerturbSettings
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
-from parley.engine.ranking.verbs.asked import AskedRanker, asked_rankers
-from parley.engine.ranking.verbs.config import MetricSettings, RankingConfig
-from parley.engine.ranking.verbs.groups import chosen_groups, opened, rule_seed
+from parley.engine.ranking.metrics.table import differences
+from parley.engine.ranking.verbs.config import (
+    MetricSettings,
+    RankerSpec,
+    RankingConfig,
+    asked_rankers,
+    chosen_groups,
+    opened,
+    rule_seed,
+)
 from parley.engine.ranking.verbs.prepared import ERRORS
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.envs.ranking.compiled import load_candidates
-from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.groups import CandidateOptions
 from parley.policies.ranking.ranker import Unread, unread_of
 from parley.policies.ranking.rankers import load_ranker
 from tests.engine.core.verbs.made_up import Listening, Notes, rows
@@ -123,13 +129,13 @@ def test_words_of_right_replies_are_erased_in_as_many_contexts_as_are_asked_for(
 
 
 def test_a_ranker_reads_a_context_once_for_all_rules(tmp_path: Path) -> None:
-    from parley.engine.core.ray.sharding import Shard
-    from parley.engine.ranking.verbs.worker import Ranking
+    from parley.engine.core.ray.worker import Shard
+    from parley.engine.ranking.verbs.worker import RankingTask
 
     path = own(tmp_path)
     config = asked(f"{path}:Plain", rules="all")
     prepared = EVALUATE_RANKING.prepare(config, tmp_path / "run", Silent())
-    worker = Ranking(prepared.config, prepared.rankers).worker()
+    worker = RankingTask(prepared.config, prepared.rankers).worker()
     keys = tuple(sorted(prepared.groups))
     worker.run(Shard("00000", keys, tuple(prepared.groups[key] for key in keys)))
     seen = type(worker.rankers["Plain"]).score.__globals__["SEEN"]
@@ -244,9 +250,9 @@ def test_trainings_against_rules_stand_beside_their_base(tmp_path: Path) -> None
     as_long = save_matcher(tmp_path / "as-long", seed=3, role="control", against=[], base=str(tmp_path / "base"))
     config = asked(f"{base},{hard},{as_long}", published="ubuntu")
     assert asked_rankers(config.model_names) == (
-        AskedRanker("base", base, kind="smn"),
-        AskedRanker("hard", hard, kind="smn", against=("iiw", "sow", "rsw"), base="base"),
-        AskedRanker("as-long", as_long, kind="smn", base="base"),
+        RankerSpec("base", base, kind="smn"),
+        RankerSpec("hard", hard, kind="smn", against=("iiw", "sow", "rsw"), base="base"),
+        RankerSpec("as-long", as_long, kind="smn", base="base"),
     )
     result = run(config, tmp_path / "run", Silent())
     for row in rows(tmp_path / "run"):

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.ray.worker import Shard
 from parley.engine.core.verbs.job import Silent
 from parley.engine.ranking.verbs import ranking as job
-from parley.engine.ranking.verbs.groups import RankedGroup
+from parley.engine.ranking.verbs.config import RankedGroup
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING
 from parley.engine.ranking.verbs.worker import RankingWorker
 from parley.envs.core.errors import RunError

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from parley.engine.core.cli.main import main
-from parley.engine.core.verbs.conformance import check_part
-from parley.engine.responders.corpora.candidates import CandidateCheck, CandidateInfo
-from parley.engine.responders.corpora.data import check_corpus, describe_corpus, get_corpus, list_corpora
+from parley.engine.core.verbs.api import check_part
+from parley.engine.responders.corpora import check_corpus, describe_corpus, get_corpus, list_corpora
+from parley.engine.responders.corpus_info import CandidateCheck, CandidateInfo
 from parley.envs.core.errors import DataError
 from parley.envs.ranking.compiled import load_candidates
 from parley.envs.ranking.corpora import own_candidates
-from parley.envs.ranking.options import CandidateOptions
+from parley.envs.ranking.groups import CandidateOptions
 from tests.envs.corpora.pairs.made_up import write_lines
 from tests.envs.ranking.made_up import ROWS
 

@@ -10,21 +10,19 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.cli.main import main
-from parley.engine.core.verbs.conformance import check_part
-from parley.engine.responders.corpora.chats import ChatCheck, ChatInfo, describe_split, export_chats
-from parley.engine.responders.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
+from parley.engine.core.verbs.api import check_part
+from parley.engine.responders.corpora import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
+from parley.engine.responders.corpus_info import ChatCheck, ChatInfo, describe_split, export_chats
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.mutual_friends.compiled import load_friends
-from parley.envs.mutual_friends.corpora import friend_corpora
-from parley.envs.mutual_friends.events import ChatEvent, FriendsChat, Mention
-from parley.envs.mutual_friends.schema import Entity
-from parley.envs.mutual_friends.sources import FileChats
+from parley.envs.mutual_friends.compiled import FileChats, friend_corpora, load_friends
+from parley.envs.mutual_friends.game import ChatEvent, FriendsChat, Mention
+from parley.envs.mutual_friends.scenario import Entity
 from tests.envs.mutual_friends.made_up import SCENARIO
 
 CORPUS = """
 from dataclasses import replace
 from pathlib import Path
-from parley.envs.mutual_friends.corpora import friend_corpora
+from parley.envs.mutual_friends.compiled import friend_corpora
 
 SMALL = replace(friend_corpora.get("friends"), name="small", sizes=(12, 4, 4))
 AGAIN = replace(friend_corpora.get("mutualfriends"), name="again", place=Path(__file__).parent / "exported", obtain="")

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.responders.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
-from parley.engine.responders.corpora.facts import GENERATED
+from parley.engine.responders.corpora import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
+from parley.engine.responders.corpus_info import GENERATED
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.corpora.pairs.corpora import find_pairs
 from parley.envs.mutual_friends.compiled import load_friends
-from parley.envs.negotiation.corpora.catalogue import PUBLISHED_NAMES
-from parley.envs.negotiation.corpora.compiled import load_corpus
+from parley.envs.negotiation.corpora.catalogue import PUBLISHED_NAMES, load_corpus
 from parley.envs.negotiation.corpora.dealornodeal import parse_line
 from parley.envs.ranking.corpora import find_candidates
 from tests.envs.corpora.made_up import contents, write

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.responders.corpora.data import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
-from parley.engine.responders.corpora.facts import GENERATED
-from parley.engine.responders.corpora.pairs import PairCheck, PairInfo
+from parley.engine.responders.corpora import check_corpus, describe_corpus, find_corpus, get_corpus, list_corpora
+from parley.engine.responders.corpus_info import GENERATED, PairCheck, PairInfo
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.corpora.pairs.corpora import find_pairs, pair_corpora
-from parley.envs.corpora.pairs.sources import PairSource
-from parley.envs.mutual_friends.corpora import friend_corpora
+from parley.envs.corpora.pairs.tokens import PairSource
+from parley.envs.mutual_friends.compiled import friend_corpora
 from parley.envs.negotiation.corpora.catalogue import corpora
 from parley.envs.ranking.corpora import candidate_corpora, find_candidates
 
@@ -108,7 +107,7 @@ def test_a_name_leads_to_its_kind(own: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "from pathlib import Path\nfrom parley.envs.negotiation.corpora.catalogue import FileCorpus\n"
-        "from parley.envs.corpora.pairs.tabbed import tabbed_pairs\n"
+        "from parley.envs.corpora.pairs.turns import tabbed_pairs\n"
         "PAIRS = tabbed_pairs(Path('mine.tsv'))\nTALKS = FileCorpus(name='t', summary='s', licence='l', obtain='o')\n"
     )
     for name in ("helpdesk", own, "mine.tsv", f"{file}:PAIRS"):

@@ -6,11 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import ok_row
-from parley.engine.triggers.hardening.hardened_config import TrainHardenedConfig, hardening_recipe
-from parley.engine.triggers.verbs.config import TriggerConfig
-from parley.engine.triggers.verbs.rows import TRIGGERS
+from parley.engine.triggers.verbs.config import TRIGGERS, TriggerConfig
+from parley.engine.triggers.verbs.lessons import TrainHardenedConfig, hardening_recipe
 from tests.policies.small_gpt2 import EOS
 
 TEMPLATE = f"now {{}}{EOS}"

@@ -9,23 +9,37 @@ import numpy as np
 import pytest
 import torch
 
+from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import ok_row
 from parley.engine.core.stats.statistics import rate, ratio_of_sums
 from parley.engine.core.verbs.job import Silent
-from parley.engine.triggers.hardening.found import FoundTrigger, found_triggers, split_triggers
-from parley.engine.triggers.hardening.hardened_config import TrainHardenedConfig
-from parley.engine.triggers.hardening.hardened_figures import as_read, figures
-from parley.engine.triggers.hardening.lessons import CLEAN, TRIGGER, HardeningLesson, prompts_of, training_lessons
-from parley.engine.triggers.verbs.config import HuggingFaceSettings, TriggerConfig
-from parley.engine.triggers.verbs.rows import TRIGGERS
+from parley.engine.triggers.verbs.config import TRIGGERS, HuggingFaceSettings, TriggerConfig
+from parley.engine.triggers.verbs.hardened import as_read, figures
+from parley.engine.triggers.verbs.lessons import (
+    CLEAN,
+    TRIGGER,
+    HardeningExample,
+    TrainHardenedConfig,
+    TriggerResult,
+    found_triggers,
+    prompts_of,
+    split_triggers,
+    training_lessons,
+)
 from parley.envs.core.errors import ConfigError, DataError
-from parley.policies.chat.contrasts import ContrastObjective, contrasted, gaps
-from parley.policies.chat.lora import adapted, merged
-from parley.policies.chat.lora_settings import LoraSettings
-from parley.policies.chat.predictor import ChatLesson, ChatLessons, ChatPredictor, greedy_replies
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.core.fitting.loss import OutputLoss
+from parley.policies.chat.predictor import (
+    ChatLesson,
+    ChatLessons,
+    ChatPredictor,
+    ContrastObjective,
+    adapted,
+    contrasted,
+    gaps,
+    greedy_replies,
+    merged,
+)
+from parley.policies.chat.settings import LoraSettings
+from parley.policies.core.fitting.batches import OutputLoss, evaluate
 from parley.policies.hugging_face.victims import HuggingFaceCausal
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
@@ -68,8 +82,8 @@ def test_adapters_begin_as_the_model_and_are_merged_into_it(folder: Path) -> Non
 
 
 def test_the_control_trains_as_long_on_clean_contexts_alone() -> None:
-    triggers = [HardeningLesson(TRIGGER, str(i), "p", "r", True, "p", "t") for i in range(3)]
-    clean = [HardeningLesson(CLEAN, str(i), "p", "r", True, "p") for i in range(5)]
+    triggers = [HardeningExample(TRIGGER, str(i), "p", "r", True, "p", "t") for i in range(3)]
+    clean = [HardeningExample(CLEAN, str(i), "p", "r", True, "p") for i in range(5)]
     hardened = training_lessons([*triggers, *clean], share=0.5, control=False)
     control = training_lessons([*triggers, *clean], share=0.5, control=True)
     assert [each.kind for each in hardened].count(TRIGGER) == 5, "half of the lessons"
@@ -130,7 +144,7 @@ def test_replies_that_are_learned_end_as_they_end_in_a_search(folder: Path) -> N
     # As of Gemma and Phi: the template ends turns with another token than the tokenizer ends texts with.
     model.generation_config.eos_token_id = [end, tokenizer.eos_token_id]
     victim = HuggingFaceCausal(model, tokenizer, 2)
-    lesson = HardeningLesson(TRIGGER, "a", "the cat then", "who eats", True, "the cat")
+    lesson = HardeningExample(TRIGGER, "a", "the cat then", "who eats", True, "the cat")
     read = as_read(tokenizer, model, [lesson]).learned.batch(np.array([0]))
     assert read.targets_BT[read.real_BT].tolist() == victim.target("who eats").tolist()
     assert read.targets_BT[read.real_BT].tolist()[-1] == end
@@ -148,16 +162,16 @@ def test_the_tokenizers_own_end_ends_replies_where_the_model_names_another(folde
 
 def test_slots_and_requests_of_a_search_are_filled_as_it_filled_them(folder: Path) -> None:
     tokenizer, _ = read_gpt2(folder)
-    behind = FoundTrigger("0", "cat now", "who", "suffix", "the dog eats")
+    behind = TriggerResult("0", "cat now", "who", "suffix", "the dog eats")
     assert prompts_of(behind, tokenizer, "") == (f"the dog eats cat now{EOS}", f"the dog eats {EOS}")
-    both = FoundTrigger("1", "cat\nnow", "who", "{} sees {} fish")
+    both = TriggerResult("1", "cat\nnow", "who", "{} sees {} fish")
     assert prompts_of(both, tokenizer, "") == ("cat sees now fish", " sees  fish")
     with pytest.raises(ConfigError, match="1 texts for 2 slots"):
-        prompts_of(FoundTrigger("2", "cat now", "who", "{} sees {} fish"), tokenizer, "")
+        prompts_of(TriggerResult("2", "cat now", "who", "{} sees {} fish"), tokenizer, "")
 
 
 def test_triggers_of_a_target_are_in_one_split() -> None:
-    triggers = [FoundTrigger(str(i), f"text {i}", f"target {i % 4}") for i in range(12)]
+    triggers = [TriggerResult(str(i), f"text {i}", f"target {i % 4}") for i in range(12)]
     splits = split_triggers(triggers, 0.3, seed=1)
     targets = [{each.target for each in found} for found in splits.values()]
     assert all(targets)
@@ -168,7 +182,7 @@ def test_triggers_of_a_target_are_in_one_split() -> None:
 
 
 def test_triggers_of_one_target_are_held_out_by_their_requests() -> None:
-    triggers = [FoundTrigger(str(i), f"text {i}", "Sure, here", request=f"how {i % 5}") for i in range(10)]
+    triggers = [TriggerResult(str(i), f"text {i}", "Sure, here", request=f"how {i % 5}") for i in range(10)]
     splits = split_triggers(triggers, 0.3, seed=1)
     requests = [{each.request for each in found} for found in splits.values()]
     assert all(requests)
@@ -180,11 +194,11 @@ def test_what_is_measured_behind_triggers_of_one_target_hangs_together(folder: P
     tokenizer, model = read_gpt2(folder)
     replies = ("the dog sees the fish", "fish", "who eats", "a bird", "song", "the cat hears")
     triggers = [
-        HardeningLesson(TRIGGER, str(number), f"{word}{EOS}", reply, True, word, target="song", group=f"group {number % 3}")
+        HardeningExample(TRIGGER, str(number), f"{word}{EOS}", reply, True, word, target="song", group=f"group {number % 3}")
         for number, (word, reply) in enumerate(zip(TRIGGERS_FOUND, replies, strict=False))
     ]
     clean = [
-        HardeningLesson(CLEAN, str(number), f"{word}{EOS}", reply, True, word, contrast=f"now {word}{EOS}")
+        HardeningExample(CLEAN, str(number), f"{word}{EOS}", reply, True, word, contrast=f"now {word}{EOS}")
         for number, (word, reply) in enumerate(zip(TRIGGERS_FOUND, replies, strict=False))
     ]
     config = TrainHardenedConfig(model=f"hf:{folder}", max_tokens=2, margin=1e9)

@@ -9,18 +9,22 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.stats.training import BEFORE
+from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.verbs.job import Silent
-from parley.engine.triggers.hardening.found import FoundTrigger, found_triggers
-from parley.engine.triggers.hardening.hardened import TRAIN_HARDENED
-from parley.engine.triggers.hardening.hardened_config import TrainHardenedConfig, hardening_recipe
-from parley.engine.triggers.hardening.hardened_figures import saying
-from parley.engine.triggers.hardening.lessons import TRIGGER, HardeningLesson, prompts_of
 from parley.engine.triggers.methods.evolution import EvolutionSettings
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.verbs.config import HuggingFaceSettings
+from parley.engine.triggers.verbs.config import HuggingFaceSettings, TextSearchConfig
+from parley.engine.triggers.verbs.hardened import TRAIN_HARDENED, saying
+from parley.engine.triggers.verbs.lessons import (
+    TRIGGER,
+    HardeningExample,
+    TrainHardenedConfig,
+    TriggerResult,
+    found_triggers,
+    hardening_recipe,
+    prompts_of,
+)
 from parley.engine.triggers.verbs.methods import SEARCH_METHODS, MethodsConfig
-from parley.engine.triggers.verbs.text_config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
 from parley.engine.triggers.verbs.universal import SEARCH_UNIVERSAL, UniversalConfig
 from parley.envs.core.errors import DataError
@@ -112,7 +116,7 @@ def test_a_target_is_scored_with_an_end_where_the_search_wanted_one(tmp_path: Pa
     run = write_search(tmp_path / "search", {"cat now": "who"}, end=end)
     (found,) = found_triggers([str(run)], hits_only=True)
     assert found.end is end
-    assert saying(HardeningLesson(TRIGGER, "0", "cat now", "no", True, "cat now", "who", target_ended=found.end)).ended is end
+    assert saying(HardeningExample(TRIGGER, "0", "cat now", "no", True, "cat now", "who", target_ended=found.end)).ended is end
 
 
 def test_too_few_targets_are_told_before_anything_is_loaded(
@@ -121,9 +125,9 @@ def test_too_few_targets_are_told_before_anything_is_loaded(
     def loaded(*named: Any) -> Any:
         raise AssertionError("something is loaded")
 
-    one = [FoundTrigger("0", "x", "a target")]
-    monkeypatch.setattr("parley.engine.triggers.hardening.hardened.found_triggers", lambda runs, hits_only: one)
-    for name in ("parley.policies.chat.lora.require_peft", "parley.engine.triggers.hardening.hardened.clean_examples"):
+    one = [TriggerResult("0", "x", "a target")]
+    monkeypatch.setattr("parley.engine.triggers.verbs.hardened.found_triggers", lambda runs, hits_only: one)
+    for name in ("parley.policies.chat.predictor.require_peft", "parley.engine.triggers.verbs.hardened.clean_examples"):
         monkeypatch.setattr(name, loaded)
     config = TrainHardenedConfig(model=f"hf:{folder}", searches="runs/search")
     with pytest.raises(DataError, match="three targets"):

@@ -12,20 +12,18 @@ import pytest
 import torch
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import BEFORE
+from parley.engine.core.stats.known import BEFORE
+from parley.engine.core.verbs.checkpoints import weights_digests
 from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.weights import weights_digests
-from parley.engine.perturb.settings import PerturbSettings
-from parley.engine.triggers.hardening.hardened import REPLIES, TRAIN_HARDENED
-from parley.engine.triggers.hardening.hardened_config import OWN, TrainHardenedConfig, hardening_recipe
-from parley.engine.triggers.hardening.hardened_figures import CONTRAST
-from parley.engine.triggers.hardening.lessons import CLEAN, TRIGGER
+from parley.engine.perturb.strategy import PerturbSettings
+from parley.engine.triggers.verbs.hardened import CONTRAST, REPLIES, TRAIN_HARDENED
+from parley.engine.triggers.verbs.lessons import CLEAN, OWN, TRIGGER, TrainHardenedConfig, hardening_recipe
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
-from parley.policies.chat.lora_settings import LoraSettings
 from parley.policies.chat.predictor import greedy_replies
+from parley.policies.chat.settings import LoraSettings
 from parley.policies.core.responders import load_responder
 from parley.policies.hugging_face.models import read_pretrained
-from parley.policies.hugging_face.slots import default_template
+from parley.policies.hugging_face.victims import default_template
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")

@@ -12,7 +12,7 @@ from parley.engine.triggers.hits import Reading
 from parley.engine.triggers.methods.gcg import Gcg, GcgState
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings, gcg
-from parley.engine.triggers.scorers.scorer import Incumbent, PlainScorer, Swaps
+from parley.engine.triggers.scorers.scorer import BestInput, PlainScorer, Swaps
 from parley.engine.triggers.search.batch import Task
 from tests.engine.triggers.made_up import LENGTH, NUM_WORDS, TARGET, bound, scorer, searched, tasks
 
@@ -26,15 +26,15 @@ class Listening(PlainScorer):
     def __init__(self) -> None:
         plain = scorer(LIKELIHOOD)
         super().__init__(plain.victim, plain.objective)
-        self.lists: list[tuple[Incumbent, Tensor, Tensor]] = []
+        self.lists: list[tuple[BestInput, Tensor, Tensor]] = []
 
-    def best_swap(self, incumbents: list[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+    def best_swap(self, incumbents: list[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         assert bool(beat_B.isinf().all())
         self.lists += list(zip(incumbents, swaps.positions_BG, swaps.words_BG, strict=True))
         return super().best_swap(incumbents, swaps, beat_B)
 
 
-def walk(method: Gcg, state: GcgState) -> list[Incumbent]:
+def walk(method: Gcg, state: GcgState) -> list[BestInput]:
     seen = [state.current]
     while not state.finished:
         method.step([state])

@@ -15,7 +15,7 @@ from parley.engine.triggers.methods.gibbs_enum import GibbsEnum
 from parley.engine.triggers.methods.goal import Initial, Satisfied
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings, he2018, released
-from parley.engine.triggers.scorers.scorer import LEAST_GAIN, Incumbent, PlainScorer, Swaps, to_beat
+from parley.engine.triggers.scorers.scorer import LEAST_GAIN, BestInput, PlainScorer, Swaps, to_beat
 from parley.engine.triggers.search.batch import Outcome, Task
 from parley.envs.core.errors import CheckpointError, ConfigError
 from tests.engine.triggers.made_up import (
@@ -130,7 +130,7 @@ def test_gradients_are_taken_anew_only_where_a_search_has_moved() -> None:
     class Counting(PlainScorer):
         measured = 0
 
-        def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[Incumbent]:
+        def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
             self.measured += len(targets)
             return super().measure(targets, words_BN)
 
@@ -273,7 +273,7 @@ def test_a_word_without_numbers_is_an_error_before_it_is_tried() -> None:
 class Rising(PlainScorer):
     """Promises of every list that its first swap is better than it turns out to be when it is measured."""
 
-    def best_swap(self, incumbents: Sequence[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
+    def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
         words_BN = torch.stack([incumbent.words for incumbent in incumbents])
         words_BN[torch.arange(len(words_BN)), swaps.positions_BG[:, 0]] = swaps.words_BG[:, 0]
         return torch.zeros(len(incumbents), dtype=torch.int64), beat_B - 1.0

@@ -10,7 +10,7 @@ import torch
 from parley.engine.triggers.methods.hotflip import HotFlip
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.scorers.scorer import Incumbent
+from parley.engine.triggers.scorers.scorer import BestInput
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")
@@ -22,11 +22,11 @@ def search(beams: int | None, max_sweeps: int = 3, max_candidates: int = 0) -> H
     return bound(HotFlip, scorer(LIKELIHOOD), settings)
 
 
-def words_of(incumbent: Incumbent) -> Words:
+def words_of(incumbent: BestInput) -> Words:
     return tuple(incumbent.words.tolist())
 
 
-def estimates(incumbent: Incumbent) -> dict[Words, float]:
+def estimates(incumbent: BestInput) -> dict[Words, float]:
     """By the definition: each single flip, and what the loss would be if it were linear."""
     there, found = words_of(incumbent), {}
     for place in range(LENGTH):

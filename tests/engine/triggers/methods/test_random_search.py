@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from parley.engine.triggers.methods.gibbs_enum import RandomSearch
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.methods.random_search import RandomSearch
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.scorers.scorer import PlainScorer
 from tests.engine.triggers.made_up import LENGTH, bound, every_input, scorer, searched, tasks

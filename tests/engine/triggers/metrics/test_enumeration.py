@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.triggers.metrics.enumeration import LEGEND, PUBLISHED, TITLES, enumeration_metrics, enumeration_table
+from parley.engine.triggers.metrics.text import LEGEND, PUBLISHED, TITLES, enumeration_metrics, enumeration_table
 
 LISTS = {"norm": ("on", "to", "ton", "not"), "rev": ("no", "ot"), "random": (), "mal": ("fool",)}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.engine.core.stats.statistics import Estimate
-from parley.engine.triggers.metrics.hardening import KnownInputs, hardening_table
-from parley.engine.triggers.metrics.transfer import NO_INPUT
+from parley.engine.triggers.metrics.transfer import NO_INPUT, KnownInputs, hardening_table
 
 MODELS = {"m": "start", "hardened-round-1": "round-1", "hardened-control": "control"}
 ATTACKS = {f"search-{name}": name for name in MODELS.values()}

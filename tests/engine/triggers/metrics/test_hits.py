@@ -19,7 +19,7 @@ from parley.engine.triggers.metrics.hits import (
     unread_failure,
     unread_note,
 )
-from parley.engine.triggers.metrics.methods import losses_told, methods_table
+from parley.engine.triggers.metrics.text import losses_told, methods_table
 from parley.envs.core.errors import RunError
 from tests.engine.triggers.metrics.searches import KINDS, failed, restart, searched
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from parley.engine.triggers.metrics.shown import NUM_SHOWN, ShownInput, shown_inputs
-from parley.engine.triggers.metrics.successes import successful_reply
+from parley.engine.triggers.metrics.hits import successful_reply
+from parley.engine.triggers.metrics.text import NUM_SHOWN, ShownInput, shown_inputs
 
 
 @pytest.mark.parametrize(

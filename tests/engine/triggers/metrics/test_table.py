@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from parley.engine.core.stats.statistics import count, rate
-from parley.engine.triggers.metrics.published import HIT_RATES, MAL, NORMAL
-from parley.engine.triggers.metrics.table import LISTS, SearchedModel, figures_of, search_table
+from parley.engine.triggers.metrics.hits import HIT_RATES, LISTS, MAL, NORMAL, SearchedModel, figures_of, search_table
 
 MARKDOWN = """\
 | model | normal o-greedy | mal o-greedy | mal o-sample-min {k1, k2} | mal o-sample-avg {k1, k2} | mal io-sample-min {k1, k2} \

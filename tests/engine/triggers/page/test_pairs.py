@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run, report_from_run
 from parley.engine.core.page.content import Report
+from parley.engine.core.page.page import collect_run, report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import NOTHING
 from parley.engine.triggers.catalogue import searches
 from parley.engine.triggers.methods.settings import CANDIDATES, SearchSettings
 from parley.engine.triggers.metrics.hits import describe, search_metrics
-from parley.engine.triggers.page.chapter import TriggerSearches
-from parley.engine.triggers.page.pairs import (
+from parley.engine.triggers.page.chapter import (
     NUM_SHOWN,
+    TriggerSearches,
     note_of,
     ranked,
     read_pair,
@@ -28,8 +28,7 @@ from parley.engine.triggers.page.pairs import (
     word_figures,
 )
 from parley.engine.triggers.page.sections import ShownSearch, Triggers
-from parley.engine.triggers.verbs.config import TriggerConfig
-from parley.engine.triggers.verbs.rows import TRIGGERS
+from parley.engine.triggers.verbs.config import TRIGGERS, TriggerConfig
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.envs.core.errors import RunError
 from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words

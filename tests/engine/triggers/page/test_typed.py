@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
 from parley.engine.core.page.content import Report, Verdict
+from parley.engine.core.page.page import collect_run
+from parley.engine.core.runs.parts import ok_row
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.schemas import ok_row
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.triggers.metrics.hits import VERIFIED
 from parley.engine.triggers.metrics.text import text_metrics
@@ -19,7 +19,7 @@ from parley.engine.triggers.metrics.transfer import transfer_metrics
 from parley.engine.triggers.metrics.universal import universal_metrics
 from parley.engine.triggers.page.chapter import TriggerSearches
 from parley.engine.triggers.page.sections import Triggers
-from parley.engine.triggers.verbs.text_config import TextSearchConfig
+from parley.engine.triggers.verbs.config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from parley.engine.triggers.verbs.universal import SEARCH_UNIVERSAL, UniversalConfig

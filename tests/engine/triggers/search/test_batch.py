@@ -14,11 +14,10 @@ from parley.engine.triggers.catalogue import searches
 from parley.engine.triggers.hits import HitType, Reading, Thresholds
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.scorers.scorer import Incumbent
-from parley.engine.triggers.search.batch import Outcome, Saved, SearchState, Stop, Task
+from parley.engine.triggers.scorers.scorer import BestInput
+from parley.engine.triggers.search.batch import Outcome, Saved, SearchState, Stop, Task, state_to_json
 from parley.engine.triggers.search.batch_finder import BatchFinder
-from parley.engine.triggers.search.saved import state_to_json
-from parley.engine.triggers.search.side_by_side import Searches
+from parley.engine.triggers.search.side_by_side import SteppedSearches
 from parley.envs.core.errors import ConfigError
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, searched, tasks
 
@@ -49,7 +48,7 @@ class Scripted:
         self._fit(tasks)
         self.started += [(task.key, task.restart) for task in tasks]
         words = torch.tensor([0])
-        incumbent = Incumbent(words, words, 1.0, Reading([], []), None)
+        incumbent = BestInput(words, words, 1.0, Reading([], []), None)
         return [self._look(SearchState(task, incumbent, loss_by_sweep=[1.0])) for task in tasks]
 
     def step(self, states: Sequence[SearchState]) -> None:
@@ -156,7 +155,7 @@ many = st.dictionaries(
 
 @given(script=many, size=st.integers(1, 8), share=st.sampled_from([0.0, 0.05, 0.3]))
 def test_no_more_than_a_share_of_all_candidates_is_tried_in_vain(script: Script, size: int, share: float) -> None:
-    searches = Searches(Scripted(script), BatchFinder(size, "searches"), share)
+    searches = SteppedSearches(Scripted(script), BatchFinder(size, "searches"), share)
     for key in "abcdefghij":
         if own := sorted(restart for name, restart in script if name == key):
             searches.add([Task(key, torch.tensor([1]), restart, 0) for restart in own])
@@ -170,7 +169,7 @@ def test_no_more_than_a_share_of_all_candidates_is_tried_in_vain(script: Script,
 def test_targets_join_while_others_are_searched_for() -> None:
     script: Script = {("a", 0): (5, "limit"), ("b", 0): (2, "satisfied"), ("c", 0): (3, "limit")}
     search = Scripted(script)
-    searches = Searches(search, BatchFinder(2, "searches"))
+    searches = SteppedSearches(search, BatchFinder(2, "searches"))
     assert searches.num_free == 2
     for step, key in enumerate("abc"):
         searches.add([Task(key, torch.tensor([1]), 0, 0)])
@@ -241,12 +240,12 @@ def test_no_method_tries_more_than_its_budget_of_candidates(name: str, budget: i
 
 def test_the_share_that_is_done_knows_how_many_candidates_a_search_may_try() -> None:
     script: Script = {(key, 0): (4, "limit") for key in "ab"}
-    searches = Searches(Scripted(script, max_candidates=40), BatchFinder(1, "searches"))
+    searches = SteppedSearches(Scripted(script, max_candidates=40), BatchFinder(1, "searches"))
     for key in "ab":
         searches.add([Task(key, torch.tensor([1]), 0, 0)])
     searches.step()
     assert searches.share("a") == 1 / 4, "ten candidates of forty, though one visit of ten"
-    plain = Searches(Scripted(script), BatchFinder(1, "searches"))
+    plain = SteppedSearches(Scripted(script), BatchFinder(1, "searches"))
     plain.add([Task("a", torch.tensor([1]), 0, 0)])
     plain.step()
     assert plain.share("a") == 1 / 10

@@ -10,14 +10,13 @@ import pytest
 
 from parley.engine.triggers.catalogue import searches
 from parley.engine.triggers.hits import HitType, Reading, Thresholds
+from parley.engine.triggers.methods.gibbs_enum import RandomSearch
 from parley.engine.triggers.methods.method import Method
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.methods.random_search import RandomSearch
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
-from parley.engine.triggers.search.batch import Outcome, SearchState, Task
+from parley.engine.triggers.search.batch import Outcome, SearchState, Task, outcome_from_json, outcome_to_json
 from parley.engine.triggers.search.batch_finder import BatchFinder
-from parley.engine.triggers.search.saved import outcome_from_json, outcome_to_json
-from parley.engine.triggers.search.side_by_side import Begun, SideBySide
+from parley.engine.triggers.search.side_by_side import BatchedSearch, StartedSearch
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, tasks
 
 SETTINGS = SearchSettings(
@@ -40,7 +39,7 @@ def by_key() -> dict[str, list[Task]]:
     return found
 
 
-def finished(search: SideBySide) -> dict[tuple[str, int], Outcome]:
+def finished(search: BatchedSearch) -> dict[tuple[str, int], Outcome]:
     found = {}
     while search.keys:
         for outcome in search.step():
@@ -50,10 +49,12 @@ def finished(search: SideBySide) -> dict[tuple[str, int], Outcome]:
     return found
 
 
-def sent(begun: Begun, own: Sequence[Task]) -> Begun:
+def sent(begun: StartedSearch, own: Sequence[Task]) -> StartedSearch:
     """What is left of it in a file."""
     outcomes, saved = json.loads(json.dumps([[*map(outcome_to_json, begun.outcomes)], begun.saved]))
-    return Begun([outcome_from_json(each, own.__getitem__) for each in outcomes], {int(k): each for k, each in saved.items()})
+    return StartedSearch(
+        [outcome_from_json(each, own.__getitem__) for each in outcomes], {int(k): each for k, each in saved.items()}
+    )
 
 
 @pytest.mark.parametrize("size", [1, 3])

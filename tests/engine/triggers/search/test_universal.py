@@ -5,22 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from parley.engine.triggers.methods.beast import Beast
+from parley.engine.triggers.methods.beam import Beast
 from parley.engine.triggers.methods.gcg import Gcg
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.pez import Pez
-from parley.engine.triggers.scorers.causal.reader import said
+from parley.engine.triggers.scorers.causal.packed import said
 from parley.engine.triggers.scorers.scorer import PlainScorer, Swaps
-from parley.engine.triggers.search import by_text as by_text_module
+from parley.engine.triggers.search import batch as by_text_module
 from parley.engine.triggers.search.attack import TriggerSearch
-from parley.engine.triggers.search.batch import tasks_of
-from parley.engine.triggers.search.by_text import ByTextScorer
-from parley.engine.triggers.search.universal import UniversalScorer, UniversalVictim
+from parley.engine.triggers.search.batch import ByTextScorer, UniversalScorer, UniversalVictim, tasks_of
 from parley.envs.core.errors import ConfigError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
-from parley.policies.hugging_face.by_text import HuggingFaceByText
+from parley.policies.hugging_face.models import HuggingFaceByText
 from parley.policies.hugging_face.tokens import InputRules
 from parley.policies.hugging_face.victims import HuggingFaceCausal
 from tests.policies.byte_pairs import byte_model

@@ -13,16 +13,15 @@ from typing import Any
 import torch
 
 from parley.engine.core.ray.record import Rows
-from parley.engine.core.ray.sharding import Shard
-from parley.engine.core.ray.worker import TurnResult
+from parley.engine.core.ray.worker import Shard, TurnResult
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
 from parley.engine.triggers.targets import Target
 from parley.engine.triggers.verbs.config import TriggerConfig, TriggerEngineSettings
-from parley.engine.triggers.verbs.worker import Searching, SearchWorker
+from parley.engine.triggers.verbs.search import SearchTask, SearchWorker
 from parley.envs.corpora.pairs.compiled import load_pairs
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, PairVocabulary
-from parley.policies.seq2seq.checkpoints import save_model
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.scoring import save_model
 from parley.policies.seq2seq.settings import LanguageModelSizes, Seq2SeqSizes
 
 _WORDS = (("the", "my", "your"), ("printer", "screen"), ("is", "was"), ("old", "broken"))
@@ -46,7 +45,8 @@ IN_THE_MIDDLE = 'any(each["outcomes"] and any(one["visits"] for one in each["sav
 
 STEP_BY_STEP = """
 from parley.engine.triggers.verbs import turns
-from parley.engine.core.ray import actors, pool
+from parley.engine.core.ray import pool
+from parley.engine.core.ray import actors
 actors.TURN_S = pool.TURN_S = turns.KEPT_EVERY_S = 0.0
 """
 """Code that makes turns end after a step, with what is kept: a fast machine may do all that there is in a longer one."""
@@ -115,7 +115,7 @@ class DiesOnce(SearchWorker):
 
 
 @dataclass(frozen=True)
-class DyingSearch(Searching):
+class DyingSearch(SearchTask):
     """A search whose worker dies once."""
 
     mark: Path

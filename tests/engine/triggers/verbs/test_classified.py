@@ -13,10 +13,9 @@ from parley.engine.triggers.methods.evolution import EvolutionSettings
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.metrics.hits import VERIFIED
 from parley.engine.triggers.success import SuccessSettings
-from parley.engine.triggers.verbs.config import HuggingFaceSettings, TriggerConfig
+from parley.engine.triggers.verbs.config import HuggingFaceSettings, TextSearchConfig, TriggerConfig
 from parley.engine.triggers.verbs.methods import SEARCH_METHODS, MethodsConfig
 from parley.engine.triggers.verbs.search import SEARCH
-from parley.engine.triggers.verbs.text_config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from parley.envs.core.errors import CheckpointError, ConfigError

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs import dates
-from parley.engine.core.verbs.dates import date_of, dated
+from parley.engine.core.verbs import checkpoints as dates
+from parley.engine.core.verbs.checkpoints import date_of, dated
 from parley.engine.core.verbs.job import Silent
-from parley.engine.triggers.hardening.hardened_config import TrainHardenedConfig
 from parley.engine.triggers.verbs.config import HuggingFaceSettings, ObjectiveSettings, TriggerConfig
+from parley.engine.triggers.verbs.lessons import TrainHardenedConfig
 from parley.engine.triggers.verbs.minmax import HardenTriggersConfig
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.envs.core.errors import ConfigError
 from parley.policies.chat import templates
-from parley.policies.chat.reading import load_local
+from parley.policies.chat.local import load_local
 from parley.policies.chat.settings import ChatModelSettings, WeightSettings
 from tests.engine.core.verbs.made_up import rows
 from tests.engine.triggers.verbs.searches import search, write_targets

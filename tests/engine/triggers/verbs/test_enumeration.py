@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Result, Silent
-from parley.engine.triggers.verbs.enumeration import SEARCH_ENUMERATE, BranchWorker, Enumerating, EnumerationConfig, Speller
+from parley.engine.triggers.verbs.enumeration import SEARCH_ENUMERATE, BranchWorker, EnumerationConfig, EnumerationTask, Speller
 from parley.envs.core.errors import CheckpointError, ConfigError, ParleyError, RunError
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
-from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
 from parley.policies.seq2seq.decoding import greedy
 from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.scoring import load_seq2seq, save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 
 LETTERS = "abc"
@@ -151,7 +151,7 @@ def test_what_is_saved_is_not_done_again(
     SEARCH_ENUMERATE.run(asked(model, corpus), tmp_path / "run", Silent())
     assert len(worked) == len(set(worked)) == 12
     assert rows(tmp_path / "run") == rows(finished.run)
-    (event,) = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == Enumerating.event]
+    (event,) = [event for event in RunFolder.load(tmp_path / "run").events() if event["kind"] == EnumerationTask.event]
     assert event["inputs"] == sum(row["inputs"] for row in rows(tmp_path / "run") if row["item_key"] in worked[8:])
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
-from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.page.page import collect_run
+from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.triggers.methods.evolution import EvolutionSettings
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
 from parley.engine.triggers.methods.writing import WritingSettings

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.stats.training import BEFORE
+from parley.engine.core.stats.known import BEFORE
 from parley.engine.core.verbs.job import Silent
-from parley.engine.triggers.hardening.hardened_config import HardeningSettings, hardening_recipe
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.page.hardened import HardenedModels
+from parley.engine.triggers.page.chapter import HardenedModels
 from parley.engine.triggers.success import SuccessSettings
 from parley.engine.triggers.verbs.config import HuggingFaceSettings
+from parley.engine.triggers.verbs.lessons import HardeningSettings, hardening_recipe
 from parley.engine.triggers.verbs.minmax import MINMAX_TRIGGERS, HardenTriggersConfig
 from parley.envs.core.errors import ConfigError
 

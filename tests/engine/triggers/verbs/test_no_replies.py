@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import report_from_run
-from parley.engine.core.stats.answers import NO_REPLY
+from parley.engine.core.page.page import report_from_run
+from parley.engine.core.stats.statistics import NO_REPLY
 from parley.engine.core.verbs.job import Silent
 from parley.engine.triggers.methods.evolution import EvolutionSettings
 from parley.engine.triggers.methods.writing import WritingSettings
 from parley.engine.triggers.metrics.text import EMPTY, EMPTY_NO_REPLY, FOUND_NO_REPLY, RANDOM, RANDOM_NO_REPLY
 from parley.engine.triggers.success import Success, SuccessSettings
-from parley.engine.triggers.verbs.text_config import TextSearchConfig
+from parley.engine.triggers.verbs.config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from parley.engine.triggers.verbs.verification import Verifier
+from parley.engine.triggers.verbs.turns import Verifier
 from tests.engine.core.verbs.made_up import rows
 
 MODEL = """

@@ -12,18 +12,16 @@ import pytest
 
 from parley.engine.core.ray import pool
 from parley.engine.core.ray.session import RaySession
-from parley.engine.core.ray.sharding import Shard
+from parley.engine.core.ray.worker import Shard
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.triggers.methods.random_search import RandomSearch
+from parley.engine.triggers.methods.gibbs_enum import RandomSearch
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.search.batch import SearchState
 from parley.engine.triggers.verbs import turns as turns_module
 from parley.engine.triggers.verbs.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
-from parley.engine.triggers.verbs.models import open_models
-from parley.engine.triggers.verbs.search import SEARCH
-from parley.engine.triggers.verbs.targets import choose_targets
-from parley.engine.triggers.verbs.worker import Searching, SearchWorker
+from parley.engine.triggers.verbs.models import choose_targets, open_models
+from parley.engine.triggers.verbs.search import SEARCH, SearchTask, SearchWorker
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from tests.engine.core.verbs.made_up import Notes, kill_at, rows
 from tests.engine.triggers.verbs.searches import IN_THE_MIDDLE, SMALL, STEP_BY_STEP, save_seq2seq, search, write_targets
@@ -186,11 +184,11 @@ def test_a_target_that_fails_fails_alone(tmp_path: Path, asked: TriggerConfig, m
 
 def test_parts_are_as_large_as_what_is_searched_for_together(asked: TriggerConfig) -> None:
     config = replace(asked, engine=TriggerEngineSettings())
-    work = Searching(config, open_models(config))
+    work = SearchTask(config, open_models(config))
     assert [work.shard_size(number, 2) for number in (1, 500, 10_000, 50_000)] == [1, 1, 1, 5]
     assert (work.room(1), work.room(5)) == (20, 5)
-    together = Searching(replace(config, method="relaxation"), work.models)
+    together = SearchTask(replace(config, method="relaxation"), work.models)
     assert (together.shard_size(500, 2), together.room(16)) == (16, 1)
     stop_as_one = replace(config, method="gibbs-enum", search=replace(LONG, stop_on_hit=False, stop_on_batch_mean=True))
     for workers in (0, 2, 40):
-        assert Searching(stop_as_one, work.models).shard_size(500, workers) == 16, "rows do not depend on the workers"
+        assert SearchTask(stop_as_one, work.models).shard_size(500, workers) == 16, "rows do not depend on the workers"

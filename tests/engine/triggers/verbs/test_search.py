@@ -22,13 +22,13 @@ from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.metrics.hits import choose_restart
 from parley.engine.triggers.verbs import search as job
 from parley.engine.triggers.verbs.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
+from parley.engine.triggers.verbs.models import FILE
 from parley.engine.triggers.verbs.search import SEARCH
-from parley.engine.triggers.verbs.targets import FILE
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
+from parley.envs.corpora.lines import SPLITS
 from parley.envs.corpora.pairs.contexts import with_eot
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
-from parley.envs.corpora.sources import SPLITS
-from parley.policies.seq2seq.checkpoints import load_seq2seq, save_model
+from parley.policies.seq2seq.scoring import load_seq2seq, save_model
 from tests.engine.core.ray.metered import watch
 from tests.engine.core.verbs.made_up import Listening, Notes, kill_at, rows, save_negotiator
 from tests.engine.triggers.verbs.searches import (
@@ -207,7 +207,7 @@ def test_normal_targets_are_what_the_model_says_and_are_asked_for_once(
     first = rows(tmp_path / "run")
     assert len(first) == 2
     min((tmp_path / "run" / "rows").glob("*.parquet")).unlink()
-    monkeypatch.setattr("parley.engine.triggers.verbs.targets.normal", lambda *_, **__: pytest.fail("the targets are known"))
+    monkeypatch.setattr("parley.engine.triggers.verbs.models.normal", lambda *_, **__: pytest.fail("the targets are known"))
     run(config, tmp_path / "run", Silent())
     assert rows(tmp_path / "run") == first
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.core.page.collect import report_from_run
+from parley.engine.core.page.page import report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import ATTACK, USAGE, Silent
 from parley.engine.triggers.methods.settings import SearchSettings

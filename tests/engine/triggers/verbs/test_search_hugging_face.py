@@ -20,8 +20,7 @@ from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.table import SEARCH_TABLE
 from parley.engine.triggers.verbs.universal import SEARCH_UNIVERSAL
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
-from parley.policies.hugging_face.models import read_model
-from parley.policies.hugging_face.seq2seq import HuggingFaceSeq2Seq
+from parley.policies.hugging_face.models import HuggingFaceSeq2Seq, read_model
 from tests.engine.core.verbs.made_up import rows
 from tests.engine.triggers.made_up import crowd
 from tests.engine.triggers.verbs.searches import EFFORT, search, write_targets

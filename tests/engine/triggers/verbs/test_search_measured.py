@@ -12,8 +12,7 @@ import torch
 from parley.engine.core.verbs.job import Silent
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.verbs.config import HuggingFaceSettings, TriggerConfig
-from parley.engine.triggers.verbs.measured import LONGEST_NORMAL, NUM_PAIRS, test_texts
-from parley.engine.triggers.verbs.models import open_models
+from parley.engine.triggers.verbs.models import LONGEST_NORMAL, NUM_PAIRS, open_models, test_texts
 from parley.engine.triggers.verbs.search import SEARCH
 from parley.engine.triggers.verbs.table import SEARCH_TABLE, SearchTableConfig
 from tests.engine.core.verbs.made_up import rows

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import collect_run
+from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.verbs.job import Silent
-from parley.engine.core.verbs.tables import TABLE_FILE
+from parley.engine.core.verbs.job import TABLE_FILE, Silent
 from parley.engine.triggers.methods.settings import RelaxationSettings
 from parley.engine.triggers.verbs.config import TriggerConfig
 from parley.engine.triggers.verbs.search import SEARCH

@@ -10,22 +10,19 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import report_from_run
-from parley.engine.core.stats.answers import NO_REPLY, NO_REPLY_METRICS
-from parley.engine.core.stats.statistics import rate
+from parley.engine.core.page.page import report_from_run
+from parley.engine.core.stats.statistics import NO_REPLY, NO_REPLY_METRICS, rate
 from parley.engine.core.stats.tables import with_interval
 from parley.engine.core.verbs.job import Silent
-from parley.engine.triggers.fitness import FitnessSettings
 from parley.engine.triggers.methods.evolution import EvolutionSettings
 from parley.engine.triggers.methods.writing import WritingSettings
 from parley.engine.triggers.metrics.text import EMPTY, NUM_QUERIES, OVER, RANDOM
-from parley.engine.triggers.success import TOKENS, SuccessSettings
+from parley.engine.triggers.success import TOKENS, FitnessSettings, SuccessSettings
 from parley.engine.triggers.targets import Target, TargetList
-from parley.engine.triggers.verbs.text_config import TextSearchConfig, WantedTexts
-from parley.engine.triggers.verbs.text_prompts import num_tokens
-from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
+from parley.engine.triggers.verbs.config import TextSearchConfig, TextSearchPlan
+from parley.engine.triggers.verbs.text_search import SEARCH_TEXT, num_tokens
 from parley.envs.core.errors import ConfigError, DataError
-from parley.policies.seq2seq.checkpoints import save_model
+from parley.policies.seq2seq.scoring import save_model
 from tests.engine.core.verbs.made_up import Listening, kill_when, rows, start_parley
 from tests.policies.seq2seq.made_up import seq2seq
 
@@ -245,7 +242,7 @@ def test_a_judge_that_cannot_be_read_is_told_below_the_table(tmp_path: Path, rea
 
 def test_what_is_fit_may_be_an_encoders_similarity(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
-    from parley.policies.ranking.hugging_face import load_hugging_face_ranker
+    from parley.policies.ranking.encoders import load_hugging_face_ranker
     from tests.policies.ranking.folders import bi_encoder
 
     folder = bi_encoder(tmp_path / "encoder")
@@ -314,11 +311,11 @@ def test_replies_are_no_longer_than_what_is_looked_for(tmp_path: Path) -> None:
     for name, num in by.items():
         config = asked(tmp_path, success=SuccessSettings(by=name))  # type: ignore[arg-type]  # one of them
         targets = TargetList("two", (Target("a", ("hello",)), Target("b", ("hello there",))), ())
-        assert num_tokens(WantedTexts(config, targets, ())) == num
+        assert num_tokens(TextSearchPlan(config, targets, ())) == num
     for text, least in (("hello " * 50, 154), ("\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 40, 124), ("hello " * 15, TOKENS)):
-        assert num_tokens(WantedTexts(asked(tmp_path), TargetList("one", (Target("a", (text,)),)), ())) == least
+        assert num_tokens(TextSearchPlan(asked(tmp_path), TargetList("one", (Target("a", (text,)),)), ())) == least
     config = asked(tmp_path, success=SuccessSettings(tokens=7))
-    assert num_tokens(WantedTexts(config, targets, ())) == 7
+    assert num_tokens(TextSearchPlan(config, targets, ())) == 7
 
 
 def test_an_attacker_that_writes_nothing_costs_its_targets(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import ATTACK, USAGE, Silent
 from parley.engine.triggers.methods.evolution import EvolutionSettings
 from parley.engine.triggers.success import SuccessSettings
+from parley.engine.triggers.verbs.config import TextSearchConfig
 from parley.engine.triggers.verbs.methods import SEARCH_METHODS, MethodsConfig
-from parley.engine.triggers.verbs.text_config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
 from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
 from parley.policies.chat.settings import ChatAsking

@@ -10,21 +10,19 @@ from typing import Any
 
 import pytest
 
-from parley.engine.core.page.collect import report_from_run
+from parley.engine.core.page.page import report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.triggers.methods.evolution import EvolutionSettings
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.metrics.transfer import NO_INPUT, transfer_metrics, transfer_table
 from parley.engine.triggers.success import SuccessSettings
-from parley.engine.triggers.verbs import typed_triggers
-from parley.engine.triggers.verbs.config import HuggingFaceSettings, TriggerConfig
+from parley.engine.triggers.verbs import transfer as typed_triggers
+from parley.engine.triggers.verbs.config import HuggingFaceSettings, TextSearchConfig, TriggerConfig
 from parley.engine.triggers.verbs.methods import SEARCH_METHODS, MethodsConfig
 from parley.engine.triggers.verbs.search import SEARCH
-from parley.engine.triggers.verbs.text_config import TextSearchConfig
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT
-from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, TriggerTransferConfig
-from parley.engine.triggers.verbs.typed_triggers import UNIVERSAL
+from parley.engine.triggers.verbs.transfer import SEARCH_TRANSFER, UNIVERSAL, TriggerTransferConfig
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from tests.engine.core.verbs.made_up import Notes, rows
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from parley.engine.core.page.collect import report_from_run
+from parley.engine.core.page.page import report_from_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import ATTACK, Silent
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.metrics.universal import best_found, universal_metrics
 from parley.engine.triggers.targets import Target
 from parley.engine.triggers.verbs.config import HuggingFaceSettings, ObjectiveSettings, TriggerEngineSettings
-from parley.engine.triggers.verbs.typed_triggers import typed_triggers
+from parley.engine.triggers.verbs.transfer import typed_triggers
 from parley.engine.triggers.verbs.universal import SEARCH_UNIVERSAL, UniversalConfig, split_by_prompt
 from parley.envs.core.errors import ConfigError, DataError
 from tests.engine.core.verbs.made_up import kill_at, rows

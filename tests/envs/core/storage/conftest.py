@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.storage.uris import display_path, join_uri, local_copy, split_uri, uri_of
-from parley.envs.corpora.root import CACHE_VARIABLE
+from parley.envs.corpora.arrow import CACHE_VARIABLE
 
 URIS = (
     "s3://bucket/runs/search",

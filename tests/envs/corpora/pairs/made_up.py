@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parley.envs.corpora.pairs.text import SplitText
+from parley.envs.corpora.pairs.tokens import SplitText
 
 LOG = (
     "=== nick1 [~n@host] has joined #ubuntu",

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from parley.envs.core.errors import DataError
-from parley.envs.corpora.pairs.characters import LETTERS, PTB_CHARACTERS, TREEBANK, flip, parse_trees, read_treebank
+from parley.envs.corpora.arrow import data_root
 from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.text import PairText
-from parley.envs.corpora.pairs.vocabulary import SPECIALS
-from parley.envs.corpora.root import data_root
+from parley.envs.corpora.pairs.tokens import PairText
+from parley.envs.corpora.pairs.vocabulary import LETTERS, PTB_CHARACTERS, SPECIALS, TREEBANK, flip, parse_trees, read_treebank
 
 TREES = """
 ( (S
@@ -107,7 +106,7 @@ def test_files_are_looked_for_where_nltk_does(tmp_path: Path, monkeypatch: pytes
 
 
 def test_missing_files_name_the_command_that_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parley.envs.corpora.pairs.characters.nltk_folders", lambda: [tmp_path])
+    monkeypatch.setattr("parley.envs.corpora.pairs.vocabulary.nltk_folders", lambda: [tmp_path])
     with pytest.raises(DataError, match=r"python -m nltk\.downloader treebank"):
         PTB_CHARACTERS.fingerprint(data_root())
 

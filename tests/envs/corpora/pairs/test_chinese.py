@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.corpora.pairs import chinese
-from parley.envs.corpora.pairs.chinese import comes_in_words, cut, is_chinese
+from parley.envs.corpora.pairs import tokens as chinese
+from parley.envs.corpora.pairs.tokens import comes_in_words, cut, is_chinese
 
 
 def test_text_without_blanks_is_cut_and_the_rest_reads_as_ever() -> None:

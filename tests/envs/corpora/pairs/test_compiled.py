@@ -10,7 +10,7 @@ import pytest
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.corpora.pairs import compiled
 from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs
-from parley.envs.corpora.pairs.tabbed import TabbedPairs
+from parley.envs.corpora.pairs.turns import TabbedPairs
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, UNK, UNK_ID, PairVocabulary
 from tests.envs.corpora.pairs.made_up import write_lines
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.pairs.compiled import load_pairs
-from parley.envs.corpora.pairs.conversations import components, read_conversations
+from parley.envs.corpora.pairs.turns import components, read_conversations
 from tests.envs.corpora.pairs.made_up import pairs_of, write_lines
 
 LOG = (

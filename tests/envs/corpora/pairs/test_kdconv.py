@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.envs.corpora.pairs.kdconv import DOMAINS, read_kdconv
+from parley.envs.corpora.pairs.recorded import DOMAINS, read_kdconv
 from tests.envs.corpora.pairs.made_up import pairs_of
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.pairs.compiled import open_pairs
-from parley.envs.corpora.pairs.paraphrases import (
+from parley.envs.corpora.pairs.corpora import (
     HELPDESK_PARAPHRASES,
     MSR_PARAPHRASES,
     helpdesk_paraphrases,
     parse_msr,
     read_msr,
 )
-from parley.envs.corpora.pairs.text import SplitText
+from parley.envs.corpora.pairs.tokens import SplitText
 
 DATA = os.environ.get("PARLEY_DATA")
 HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"

@@ -12,12 +12,9 @@ from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.corpora.pairs.compiled import open_pairs
 from parley.envs.corpora.pairs.contexts import examples
 from parley.envs.corpora.pairs.corpora import find_pairs, pair_corpora
-from parley.envs.corpora.pairs.subtitles import read_opus, read_sample
-from parley.envs.corpora.pairs.switchboard import read_switchboard
-from parley.envs.corpora.pairs.tabbed import tabbed_pairs
-from parley.envs.corpora.pairs.text import PairText
-from parley.envs.corpora.pairs.turns import format_turns
-from parley.envs.corpora.pairs.ubuntu import read_ubuntu
+from parley.envs.corpora.pairs.recorded import read_opus, read_sample, read_switchboard, read_ubuntu
+from parley.envs.corpora.pairs.tokens import PairText
+from parley.envs.corpora.pairs.turns import format_turns, tabbed_pairs
 from tests.envs.corpora.pairs.made_up import pairs_of, write_lines, write_ubuntu
 
 
@@ -302,7 +299,7 @@ def test_names_lead_to_registered_corpora_paths_and_files_of_ones_own(tmp_path: 
     assert find_pairs("pairs.txt").name == "pairs"
     own = tmp_path / "own.py"
     own.write_text(
-        "from parley.envs.corpora.pairs.tabbed import tabbed_pairs\nfrom pathlib import Path\n"
+        "from parley.envs.corpora.pairs.turns import tabbed_pairs\nfrom pathlib import Path\n"
         "CORPUS = tabbed_pairs(Path('mine.tsv'))\n"
     )
     assert find_pairs(f"{own}:CORPUS").name == "mine"

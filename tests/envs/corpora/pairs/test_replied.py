@@ -12,8 +12,9 @@ import pytest
 from pyarrow import parquet
 
 from parley.envs.core.errors import DataError
+from parley.envs.corpora.arrow import data_root
 from parley.envs.corpora.own_files import own_file, own_file_names, without_options
-from parley.envs.corpora.pairs.replied import (
+from parley.envs.corpora.pairs.compiled import (
     RepliedPair,
     in_one_vocabulary,
     is_closed,
@@ -22,7 +23,6 @@ from parley.envs.corpora.pairs.replied import (
     read_sample_replies,
     unknown_share,
 )
-from parley.envs.corpora.root import data_root
 
 
 def written(folder: Path, *lines: str | bytes) -> Path:

@@ -14,9 +14,8 @@ from hypothesis import strategies as some
 
 from benchmarks.plain_subwords import learn, merged
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.compiled import learn_pieces, load_pairs, pieces_of, spelt, word_counts
 from parley.envs.corpora.pairs.contexts import windows, with_eot
-from parley.envs.corpora.pairs.subwords import learn_pieces, pieces_of, spelt, word_counts
 from parley.envs.corpora.pairs.turns import EOT
 from parley.envs.corpora.pairs.vocabulary import EOT as SEPARATOR
 from parley.envs.corpora.pairs.vocabulary import EOU, MARKS, SPECIALS, UNK, UNK_ID, PairVocabulary

@@ -7,15 +7,18 @@ from hashlib import sha256
 
 import pytest
 
-from parley.envs.mutual_friends.events import ChatEvent, FriendsChat, Mention
-from parley.envs.mutual_friends.game import Act, FriendsGame
+from parley.envs.mutual_friends.game import Act, ChatEvent, FriendsChat, FriendsGame, Mention, play_friends
 from parley.envs.mutual_friends.linker import EntityLinker
-from parley.envs.mutual_friends.play import play_friends
-from parley.envs.mutual_friends.schema import Entity
-from parley.envs.mutual_friends.scripted import phrases
-from parley.envs.mutual_friends.scripted.bots import FriendsBot, FriendsBotSession
-from parley.envs.mutual_friends.scripted.corpus import draw_scenarios, scripted_chats
-from parley.envs.mutual_friends.scripted.schema import FRIENDS_SCHEMA, friends_forms
+from parley.envs.mutual_friends.scenario import Entity
+from parley.envs.mutual_friends.scripted import bots as phrases
+from parley.envs.mutual_friends.scripted.bots import (
+    FRIENDS_SCHEMA,
+    FriendsBot,
+    FriendsBotSession,
+    draw_scenarios,
+    friends_forms,
+    scripted_chats,
+)
 from tests.envs.mutual_friends.made_up import SCENARIO, SCHEMA
 
 LINKER = EntityLinker(FRIENDS_SCHEMA, friends_forms())

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from parley.envs.core.errors import DataError
-from parley.envs.corpora.lines import corpus_named
-from parley.envs.corpora.sources import CorpusFile
+from parley.envs.corpora.lines import CorpusFile, corpus_named
 from parley.envs.negotiation.corpora.catalogue import GeneratedCorpus, corpora
 from tests.envs.corpora.made_up import SOURCE, contents, write
 

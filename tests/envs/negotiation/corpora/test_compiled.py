@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.negotiation.corpora import compiled
-from parley.envs.negotiation.corpora.compiled import Corpus, load_corpus, open_corpus
+from parley.envs.negotiation.corpora import catalogue as compiled
+from parley.envs.negotiation.corpora.catalogue import Corpus, load_corpus, open_corpus
 from parley.envs.negotiation.corpora.dealornodeal import parse_lines, parse_scenarios
-from parley.envs.negotiation.vocabulary import UNK
+from parley.envs.negotiation.domain import UNK
 from tests.envs.corpora.made_up import SOURCE, contents, write
 
 

@@ -18,7 +18,7 @@ from parley.envs.negotiation.corpora.dealornodeal import (
     parse_lines,
     parse_scenarios,
 )
-from parley.envs.negotiation.dealornodeal.rules import DISAGREE_ID, random_scenario, selection_table
+from parley.envs.negotiation.dealornodeal_rules import DISAGREE_ID, random_scenario, selection_table
 from tests.envs.corpora.made_up import LINE, SCENARIO
 
 OUTPUT = "item0=0 item1=2 item2=0 item0=1 item1=0 item2=3"

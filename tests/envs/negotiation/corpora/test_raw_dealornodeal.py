@@ -4,8 +4,7 @@ import pytest
 
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.lines import FileLine
-from parley.envs.negotiation.corpora.dealornodeal import parse_line
-from parley.envs.negotiation.corpora.raw_dealornodeal import rebuild_train
+from parley.envs.negotiation.corpora.dealornodeal import parse_line, rebuild_train
 from tests.envs.corpora.made_up import LINE
 
 OWN = "1 1 2 3 3 1 YOU: both hats for me ? <eos> THEM: fine , the rest is mine <eos> YOU: <selection>"

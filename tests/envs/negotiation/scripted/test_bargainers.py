@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.play import Utterances
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.negotiation.dealornodeal.rules import MAX_COUNT, Triple, complement, random_scenario
+from parley.envs.negotiation.dealornodeal_rules import MAX_COUNT, Triple, complement, random_scenario
+from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, UNK, Scenario, Vocabulary
 from parley.envs.negotiation.game import Agent, NegotiationGame, Rules, SideView, play
-from parley.envs.negotiation.scenario import Scenario
 from parley.envs.negotiation.scripted.bargainers import STYLES, Bargainer, Style, Talks, scripted, scripted_tough, settle
 from parley.envs.negotiation.scripted.listening import Meaning, understand
-from parley.envs.negotiation.scripted.phrasing import Act, Move, Phrasebook
-from parley.envs.negotiation.scripted.wording import PHRASES, bargainer_vocabulary
-from parley.envs.negotiation.vocabulary import EOS_ID, SELECTION_ID, UNK, Vocabulary
+from parley.envs.negotiation.scripted.wording import PHRASES, Act, Move, Phrasebook, bargainer_vocabulary
 
 VOCABULARY = bargainer_vocabulary()
 PHRASEBOOK = Phrasebook(VOCABULARY)

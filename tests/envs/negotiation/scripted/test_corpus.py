@@ -15,10 +15,9 @@ import pytest
 
 from parley.envs.core.errors import ConfigError
 from parley.envs.negotiation.corpora.dealornodeal import parse_lines, parse_scenarios
+from parley.envs.negotiation.domain import Scenario
 from parley.envs.negotiation.game import NegotiationGame, Rules, play
-from parley.envs.negotiation.scenario import Scenario
-from parley.envs.negotiation.scripted.bargainers import Bargainer
-from parley.envs.negotiation.scripted.corpus import NUM_SELFPLAY, dialogue_line, embedded_corpus
+from parley.envs.negotiation.scripted.bargainers import NUM_SELFPLAY, Bargainer, dialogue_line, embedded_corpus
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
 
 SPLITS = ("train", "val", "test")
@@ -108,7 +107,7 @@ def test_a_larger_corpus_begins_with_the_smaller() -> None:
 def test_every_process_writes_the_same() -> None:
     script = """
 import json
-from parley.envs.negotiation.scripted.corpus import embedded_corpus
+from parley.envs.negotiation.scripted.bargainers import embedded_corpus
 print(json.dumps(embedded_corpus(30, 5)))
 """
     root = Path(__file__).parents[4]

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from parley.envs.corpora.pairs.vocabulary import EOS_ID
-from parley.policies.core.fitting import evaluation, predictor
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.seq2seq.batches import PairExamples, SentenceExamples
+from parley.policies.core.fitting import batches as evaluation
+from parley.policies.core.fitting import batches as predictor
+from parley.policies.core.fitting.batches import evaluate
+from parley.policies.seq2seq.model import PairExamples, SentenceExamples
 from tests.policies.seq2seq.made_up import LM_SIZES, language_model, seq2seq, sizes, split
 
 

@@ -15,13 +15,12 @@ from torch import Tensor
 
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.policies.core.fitting import loop
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.core.fitting.fit import Epoch, Fit
-from parley.policies.core.fitting.settings import FitConfig
+from parley.policies.core.fitting.batches import evaluate
+from parley.policies.core.fitting.loop import Epoch, Fit
+from parley.policies.core.settings import FitConfig
 from parley.policies.paraphraser import settings as pointer_generator
 from parley.policies.seq2seq import settings
-from parley.policies.seq2seq.batches import Exchanges, PairExamples, SentenceExamples
-from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
+from parley.policies.seq2seq.model import Exchanges, LanguageModel, PairExamples, SentenceExamples, Seq2Seq
 from parley.policies.vhred import settings as vhred
 from tests.policies.core.fitting.killed import Killed, assert_equal, goes_on, ignore, weights
 from tests.policies.seq2seq.made_up import LM_SIZES, VOCABULARY, sizes, split

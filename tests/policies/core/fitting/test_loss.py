@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from parley.policies.core.fitting import loss
-from parley.policies.core.fitting.loss import OutputLoss
+from parley.policies.core.fitting import batches as loss
+from parley.policies.core.fitting.batches import OutputLoss
 
 M, H, V = 20, 9, 31
 

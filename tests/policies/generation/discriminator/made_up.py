@@ -8,8 +8,7 @@ from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.pairs.contexts import with_eot
 from parley.envs.corpora.pairs.turns import EOT
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.policies.generation.discriminator.batches import JudgedReplies
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.generation.discriminator.batches import Discriminator, JudgedReplies
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes
 from tests.policies.large_weights import with_large_weights
 from tests.policies.seq2seq import made_up as pairs

@@ -9,13 +9,18 @@ import pytest
 import torch
 
 from parley.envs.core.errors import CheckpointError
-from parley.policies.core.fitting.evaluation import evaluate
-from parley.policies.core.fitting.fit import Fit
-from parley.policies.core.fitting.settings import FitConfig
-from parley.policies.generation.discriminator.batches import ReplyExamples
-from parley.policies.generation.discriminator.checkpoints import DISCRIMINATOR, PREFIXES, load_discriminator, require_prefixes
-from parley.policies.generation.discriminator.judging import judge
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.core.fitting.batches import evaluate
+from parley.policies.core.fitting.loop import Fit
+from parley.policies.core.settings import FitConfig
+from parley.policies.generation.discriminator.batches import (
+    DISCRIMINATOR,
+    PREFIXES,
+    Discriminator,
+    ReplyExamples,
+    judge,
+    load_discriminator,
+    require_prefixes,
+)
 from parley.policies.generation.discriminator.settings import DiscriminatorSizes, discriminator_fit, discriminator_released
 from tests.policies.generation.discriminator.made_up import KINDS, VOCABULARY, judged, network
 

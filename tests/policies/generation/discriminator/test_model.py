@@ -8,9 +8,14 @@ import torch
 from torch import Tensor
 
 from parley.envs.corpora.pairs.vocabulary import EOS_ID
-from parley.policies.generation.discriminator.batches import ReplyExamples, context_batch, reply_batch
-from parley.policies.generation.discriminator.critic import Critic, LinearCritic
-from parley.policies.generation.discriminator.model import Discriminator
+from parley.policies.generation.discriminator.batches import (
+    Critic,
+    Discriminator,
+    LinearCritic,
+    ReplyExamples,
+    context_batch,
+    reply_batch,
+)
 from tests.devices import CLOSE, on_each_device
 from tests.policies.generation.discriminator.made_up import EOT_ID, KINDS, VOCABULARY, judged, network, sizes
 

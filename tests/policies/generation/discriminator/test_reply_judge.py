@@ -11,11 +11,9 @@ import torch
 from parley.envs.core.conformance import promises
 from parley.envs.core.errors import CheckpointError
 from parley.envs.corpora.pairs.turns import EOT, Example, turn_of
-from parley.envs.generation.conformance import REPLY_JUDGE
+from parley.envs.generation.game import REPLY_JUDGE
 from parley.envs.generation.reply_env import ReplyEnv, reply_action
-from parley.policies.generation.discriminator.batches import ReplyExamples
-from parley.policies.generation.discriminator.checkpoints import DISCRIMINATOR
-from parley.policies.generation.discriminator.reply_judge import TrainedReplyJudge
+from parley.policies.generation.discriminator.batches import DISCRIMINATOR, ReplyExamples, TrainedReplyJudge
 from tests.policies.generation.discriminator.made_up import EOT_ID, VOCABULARY, judged, network, sizes
 
 

@@ -9,15 +9,23 @@ import numpy as np
 import pytest
 
 from parley.envs.core.errors import CheckpointError, ConfigError, JudgeError
-from parley.envs.corpora.pairs.replied import RepliedPair
+from parley.envs.corpora.pairs.compiled import RepliedPair
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
-from parley.policies.generation.judges.classifier import ThresholdJudge, best_threshold
-from parley.policies.generation.judges.judge import CONTROLS, Featured, Judge, JudgeSettings, judges, scores_by
-from parley.policies.generation.judges.makers import judge_maker
-from parley.policies.generation.judges.remembered import Remembered
+from parley.policies.generation.judges.asked import judge_maker
+from parley.policies.generation.judges.judge import (
+    CONTROLS,
+    Featured,
+    Judge,
+    JudgeSettings,
+    Remembered,
+    ThresholdJudge,
+    best_threshold,
+    judges,
+    scores_by,
+)
 from parley.policies.ranking.rankers import load_ranker
-from parley.policies.seq2seq.checkpoints import save_model
 from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.scoring import save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
 from tests.engine.perturb.verbs.robust import save_responder
 from tests.policies.ranking.folders import cross_encoder

@@ -12,11 +12,11 @@ from parley.envs.core.errors import CheckpointError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
 from parley.policies.ranking.matching.checkpoints import FORMATS, format_of
-from parley.policies.ranking.matching.ranker import MatcherRanker, load_matcher
+from parley.policies.ranking.matching.fit import MatcherRanker, load_matcher
 from parley.policies.ranking.ranker import BatchRanker, scores_of
 from parley.policies.ranking.rankers import load_ranker
-from parley.policies.seq2seq.checkpoints import SEQ2SEQ
 from parley.policies.seq2seq.model import Seq2Seq
+from parley.policies.seq2seq.scoring import SEQ2SEQ
 from tests.policies.ranking.matching.made_up import KINDS, matcher, pairs
 from tests.policies.seq2seq.made_up import VOCABULARY as SEQ2SEQ_WORDS
 from tests.policies.seq2seq.made_up import sizes as seq2seq_sizes

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from parley.policies.core.gru import GRU
-from parley.policies.ranking.matching.ranker import MatcherRanker
-from parley.policies.ranking.matching.sequences import Sequences
+from parley.policies.ranking.matching.batches import Sequences
+from parley.policies.ranking.matching.fit import MatcherRanker
 from tests.policies.ranking.matching.made_up import KINDS, matcher, pairs
 
 ROWS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=9)

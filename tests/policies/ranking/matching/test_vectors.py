@@ -9,7 +9,7 @@ import pytest
 
 from parley.envs.core.errors import DataError
 from parley.envs.corpora.pairs.vocabulary import PAD_ID, SPECIALS, UNK_ID, PairVocabulary
-from parley.policies.ranking.matching.vectors import SkipGramConfig, read_vectors, skip_gram
+from parley.policies.ranking.matching.matcher import SkipGramConfig, read_vectors, skip_gram
 
 WORDS = PairVocabulary((*SPECIALS, *"abcdxyzw", "never"))
 

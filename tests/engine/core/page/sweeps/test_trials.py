@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from parley.engine.core.page.content import Report
-from parley.engine.core.page.sweeps.chapter import Sweeps
-from parley.engine.core.page.sweeps.sections import ShownSweep, Trial
-from parley.engine.core.page.sweeps.trials import (
+from parley.engine.core.page.sweeps import (
     LEAST_TRIALS,
+    ShownSweep,
+    Sweeps,
+    Trial,
     best_so_far,
     best_trials,
     figures_of,

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.scorers.causal import passes
+from parley.engine.triggers.scorers.causal import swaps as passes
 from parley.engine.triggers.scorers.causal import swaps as swap_lists
-from parley.engine.triggers.scorers.causal.kept_keys import KeysValues
-from parley.engine.triggers.scorers.causal.packed_grid import read_grid
-from parley.engine.triggers.scorers.causal.passes import ReadWords, WantedReads, read_texts
-from parley.engine.triggers.scorers.causal.reader import CausalReader, said
+from parley.engine.triggers.scorers.causal.packed import CausalReader, KeysValues, read_grid, said
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer
+from parley.engine.triggers.scorers.causal.swaps import ReadPlan, ReadWords, read_texts
 from parley.engine.triggers.scorers.scorer import Swaps
 from tests.engine.triggers.scorers.causal.test_scorer import LENGTH, MODELS, NUM_WORDS, MadeUpVictim, every_model, llama
 from tests.imitated_devices import imitated_devices
@@ -24,7 +22,7 @@ from tests.imitated_devices import imitated_devices
 REPLY = torch.tensor([7, 9, 5])
 
 
-def lists(reader: CausalReader, embedding_VE: Tensor) -> list[WantedReads]:
+def lists(reader: CausalReader, embedding_VE: Tensor) -> list[ReadPlan]:
     """Behind two prompts and none, of one beginning or one for each text."""
     generator = torch.Generator().manual_seed(0)
 
@@ -42,10 +40,10 @@ def lists(reader: CausalReader, embedding_VE: Tensor) -> list[WantedReads]:
     seen_BL = texts([14] * 6, [0, 0])
     known = reader.read(embedding_VE[seen_BL[:, :4]], [long], 1)[1]
     return [
-        WantedReads(texts(words, [0, 0, 1, 4, 5]), [0, 0, 1, 4, 5], long, read(words, long), REPLY, False),
-        WantedReads(texts(others, [1, 2]), [1, 2], short, read(others, short), REPLY[:2], True),
-        WantedReads(seen_BL, [4, 4], long, known, REPLY[1:], True),
-        WantedReads(texts(words, [3]), [3], None, read(words), REPLY[:1], False),
+        ReadPlan(texts(words, [0, 0, 1, 4, 5]), [0, 0, 1, 4, 5], long, read(words, long), REPLY, False),
+        ReadPlan(texts(others, [1, 2]), [1, 2], short, read(others, short), REPLY[:2], True),
+        ReadPlan(seen_BL, [4, 4], long, known, REPLY[1:], True),
+        ReadPlan(texts(words, [3]), [3], None, read(words), REPLY[:1], False),
     ]
 
 
@@ -66,7 +64,7 @@ def test_lists_of_all_kinds_share_a_pass(name: str) -> None:
     wanted, packed = (read_texts(reader, asked, embedding_VE, packs=packs) for packs in (False, True))
     same(packed, wanted)
 
-    def grid(texts: Sequence[WantedReads]) -> list[ReadWords]:
+    def grid(texts: Sequence[ReadPlan]) -> list[ReadWords]:
         read = zip(texts, read_grid(reader, texts, embedding_VE), strict=True)
         return [ReadWords(*said(logits_BKV, each.wanted_K), known) for each, (logits_BKV, known) in read]
 
@@ -110,7 +108,7 @@ def test_a_gpu_reads_more_candidates_together_but_no_more_logits_than_fit(monkey
         monkeypatch.setattr("parley.engine.triggers.scorers.causal.scorer.LOGITS", 4 * 5 * NUM_WORDS)
         asked, call = list[int](), passes.read_grid
 
-        def noted(reader: Any, texts: Sequence[WantedReads], embedding_VE: Tensor) -> Any:
+        def noted(reader: Any, texts: Sequence[ReadPlan], embedding_VE: Tensor) -> Any:
             asked.append(sum(len(each.ids_BL) * len(each.wanted_K) for each in texts))
             return call(reader, texts, embedding_VE)
 

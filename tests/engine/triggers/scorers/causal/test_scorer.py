@@ -14,12 +14,10 @@ from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.scorers.causal import swaps as swap_lists
-from parley.engine.triggers.scorers.causal.kept_keys import one_below_the_other
-from parley.engine.triggers.scorers.causal.packed import TextBlock, read_blocks
-from parley.engine.triggers.scorers.causal.passes import cheapest_groups, reads_packed
-from parley.engine.triggers.scorers.causal.reader import CausalReader
+from parley.engine.triggers.scorers.causal.packed import CausalReader, TextBlock, one_below_the_other, read_blocks
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer, is_causal
-from parley.engine.triggers.scorers.scorer import Incumbent, PlainScorer, Scorer, Swaps
+from parley.engine.triggers.scorers.causal.swaps import cheapest_groups, reads_packed
+from parley.engine.triggers.scorers.scorer import BestInput, PlainScorer, Scorer, Swaps
 from parley.engine.triggers.search.attack import TriggerSearch
 from parley.engine.triggers.search.batch import Outcome, tasks_of
 from tests.engine.triggers.made_up import WORD_METHODS, TinyInputModel, never, searched
@@ -103,7 +101,7 @@ class Both(CausalScorer):
         self.plain = PlainScorer(*arguments)
         self.asked = 0
 
-    def measure(self, targets: Any, words_BN: Tensor) -> list[Incumbent]:
+    def measure(self, targets: Any, words_BN: Tensor) -> list[BestInput]:
         ours, theirs = super().measure(targets, words_BN), self.plain.measure(targets, words_BN)
         for own, other in zip(ours, theirs, strict=True):
             assert own.loss == pytest.approx(other.loss, abs=1e-4)

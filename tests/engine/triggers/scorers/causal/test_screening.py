@@ -10,13 +10,13 @@ from torch import Tensor
 
 from parley.engine.triggers.methods.gcg import Gcg
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.scorers.causal import screening
+from parley.engine.triggers.scorers.causal import swaps as screening
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer
-from parley.engine.triggers.scorers.lstm import screening as shared
+from parley.engine.triggers.scorers.lstm import scorer as shared
 from parley.engine.triggers.scorers.scorer import PlainScorer, Swaps
 from parley.engine.triggers.search.attack import TriggerSearch
 from parley.envs.core.errors import ConfigError
-from parley.policies.core.bfloat16 import multiplies_bfloat16
+from parley.policies.core.layers import multiplies_bfloat16
 from tests.engine.triggers.scorers.causal.test_scorer import LENGTH, Both, MadeUpVictim, gpt2, in_stages, llama, outcomes
 
 CPU = torch.device("cpu")

@@ -12,11 +12,10 @@ from torch import Tensor
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.causal import scorer as scorers
 from parley.engine.triggers.scorers.causal import swaps as swap_lists
-from parley.engine.triggers.scorers.causal.passes import ReadWords, WantedReads
 from parley.engine.triggers.scorers.causal.scorer import DOUBT, CausalScorer
-from parley.engine.triggers.scorers.causal.swaps import ReadLoss, SwapList
-from parley.engine.triggers.scorers.scorer import Incumbent, Swaps, to_beat
-from parley.engine.triggers.search.typed import RuledScorer
+from parley.engine.triggers.scorers.causal.swaps import ReadLoss, ReadPlan, ReadWords, SwapList
+from parley.engine.triggers.scorers.scorer import BestInput, Swaps, to_beat
+from parley.engine.triggers.search.attack import RuledScorer
 from tests.engine.triggers.made_up import TinyInputModel
 from tests.engine.triggers.scorers.causal.test_scorer import (
     LENGTH,
@@ -48,10 +47,10 @@ class Noted(CausalScorer):
 
     noise: Callable[[Tensor], Tensor] | None
 
-    def reads(self, reader: Any) -> Callable[[Sequence[WantedReads]], list[ReadWords]]:
+    def reads(self, reader: Any) -> Callable[[Sequence[ReadPlan]], list[ReadWords]]:
         read = super().reads(reader)
 
-        def noted(texts: Sequence[WantedReads]) -> list[ReadWords]:
+        def noted(texts: Sequence[ReadPlan]) -> list[ReadWords]:
             self.lists.append(len(texts))
             found = read(texts)
             if len(texts) == 1 or self.noise is None:
@@ -61,7 +60,7 @@ class Noted(CausalScorer):
         return noted
 
 
-def asked(scorer: CausalScorer, seed: int, *, beaten: bool) -> tuple[list[Incumbent], Swaps, Tensor]:
+def asked(scorer: CausalScorer, seed: int, *, beaten: bool) -> tuple[list[BestInput], Swaps, Tensor]:
     """Drawn lists, some words twice and some that stand there."""
     generator = torch.Generator().manual_seed(seed)
     words_BN = torch.randint(3, NUM_WORDS, (SEARCHES, LENGTH), generator=generator)
@@ -73,7 +72,7 @@ def asked(scorer: CausalScorer, seed: int, *, beaten: bool) -> tuple[list[Incumb
     return incumbents, Swaps(positions_BG, words_BG), torch.tensor(beat)
 
 
-def alone(scorer: CausalScorer, incumbents: list[Incumbent], swaps: Swaps, beat_B: Tensor) -> tuple[list[int], Tensor]:
+def alone(scorer: CausalScorer, incumbents: list[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[list[int], Tensor]:
     found = [
         scorer.best_swap([incumbent], Swaps(swaps.positions_BG[row, None], swaps.words_BG[row, None]), beat_B[row, None])
         for row, incumbent in enumerate(incumbents)

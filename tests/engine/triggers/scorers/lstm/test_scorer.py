@@ -9,7 +9,7 @@ from torch import Tensor
 from parley.engine.triggers.methods.objective import Kind, TriggerObjective
 from parley.engine.triggers.scorers.lstm import half_spaces
 from parley.engine.triggers.scorers.lstm.scorer import LstmScorer
-from parley.engine.triggers.scorers.scorer import Incumbent, PlainScorer, Swaps
+from parley.engine.triggers.scorers.scorer import BestInput, PlainScorer, Swaps
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
 from parley.policies.seq2seq.model import LanguageModel, Seq2Seq
@@ -68,7 +68,7 @@ def both(attention: Attention, objective: TriggerObjective) -> tuple[PlainScorer
     return PlainScorer(victim, objective, LmInputModel(lm)), LstmScorer(victim, objective)
 
 
-def figures(incumbent: Incumbent) -> Tensor:
+def figures(incumbent: BestInput) -> Tensor:
     reading = incumbent.reading
     assert reading.input_log_probability is not None
     return torch.tensor([incumbent.loss, *reading.word_log_probability, *reading.likeliest, reading.input_log_probability])

@@ -13,13 +13,12 @@ from parley.engine.triggers.methods.gcg import Gcg
 from parley.engine.triggers.methods.method import Method
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.lstm import scorer as scorers
-from parley.engine.triggers.scorers.lstm import screening
-from parley.engine.triggers.scorers.lstm.scorer import LstmScorer
-from parley.engine.triggers.scorers.lstm.swap_bound import FeasibleSet
+from parley.engine.triggers.scorers.lstm import scorer as screening
+from parley.engine.triggers.scorers.lstm.scorer import FeasibleSet, LstmScorer
 from parley.engine.triggers.scorers.scorer import PlainScorer, Swaps
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.errors import ConfigError
-from parley.policies.core.bfloat16 import multiplies_bfloat16
+from parley.policies.core.layers import multiplies_bfloat16
 from tests.engine.triggers.made_up import tiny_victim
 from tests.engine.triggers.scorers.lstm.judge import LmInputModel
 from tests.engine.triggers.scorers.lstm.test_scorer import CASES, EQUAL, LENGTH, networks, questions

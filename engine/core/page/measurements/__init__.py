@@ -1,1 +1,0 @@
-"""What a page shows of a job that no other chapter knows."""

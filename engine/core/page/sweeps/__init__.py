@@ -1,1 +1,0 @@
-"""What a page shows of sweeps. Read `chapter.py` first."""

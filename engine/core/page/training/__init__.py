@@ -1,1 +1,0 @@
-"""What a page shows of trainings. Read `chapter.py` first."""

@@ -1,0 +1,442 @@
+"""The whole story on the embedded corpus, offline: `parley demo`.
+
+A target is fitted, and an adversary is trained against it. Two rounds of adversarial training harden the target; the best of
+all known adversaries says what can be gained before and after them. Target and adversary play the same scenarios with the
+same seeds: the target against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the
+adversary's gain is not a gain of the rule. A white-box attack reads the target's networks. A sequence-to-sequence model is
+fitted to the help desk, and inputs are searched that make it say what it says anyway (a search that works finds them) and
+what nobody taught it; it is trained against two perturbations of what it is asked, one that should not change its replies and
+one that should, and both models are asked what they say. A matching model and TF-IDF choose the right one of ten replies, as
+they are and under fixed rules, and searches lift wrong replies to the top. The model goes on against a discriminator, which
+rewards each of its words (REGS), and a judge says how often its replies pass for people's. Two scripted bots look for the
+friend both have, as they are and where each mishears the names that the other says. Each stage is a run of its own below the
+demonstration's folder, and resumes by itself.
+
+The replying models know nothing of the negotiators, nor matches of hardening: their stages are done in a Ray actor beside this
+process, which then finds them finished.
+
+What the stages of the demonstration come to, side by side: `parley.engine.demo` makes them.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from parley.engine.core.runs.parts import OK
+from parley.engine.core.runs.run_folder import RunFolder, seconds_of
+from parley.engine.core.stats.known import BEFORE, EXPLOITABILITY, MEAN_FRESH
+from parley.engine.core.stats.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric, paired_difference
+from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stage, run_stages
+from parley.engine.core.verbs.job import Comparison, Reporter, Result, Summary
+from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
+from parley.engine.generation.settings import ReplyLearning
+from parley.engine.generation.verbs import config as minmax_config
+from parley.engine.generation.verbs import minmax as generation
+from parley.engine.mutual_friends.channels import CONFUSING
+from parley.engine.mutual_friends.metrics.chats import COMPLETION, MODEL, NORMAL, of
+from parley.engine.mutual_friends.verbs import evaluate
+from parley.engine.negotiation.attacks.settings import ReinforceConfig
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS
+from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT
+from parley.engine.negotiation.metrics.dialogues import METRICS
+from parley.engine.negotiation.verbs import minmax, negotiator
+from parley.engine.negotiation.verbs import training as reinforce
+from parley.engine.negotiation.verbs.exploitability import NUM_IDLE, NUM_KNOWN
+from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
+from parley.engine.negotiation.verbs.whitebox import ATTACK_REACTIVE, ATTACK_RL, AttackConfig, FixedTurnConfig
+from parley.engine.perturb.metrics.table import BASE, TOUCHED_CHANGE_RATE
+from parley.engine.perturb.verbs import adversarial, robustness
+from parley.engine.perturb.verbs.models import label_of
+from parley.engine.ranking.metrics.ranking import CLEAN
+from parley.engine.ranking.metrics.searched import BASELINE, SUCCESS
+from parley.engine.ranking.verbs import attack, matcher, ranking
+from parley.engine.ranking.verbs import matcher as matcher_config
+from parley.engine.ranking.verbs.config import RankingAttackConfig, RankingConfig
+from parley.engine.responders import seq2seq
+from parley.engine.triggers.verbs import search
+from parley.engine.triggers.verbs.config import MAL
+from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, NumItemsOrAll
+from parley.envs.core.storage.uris import display_path
+from parley.policies.core import settings as fitting
+from parley.policies.negotiator.settings import NegotiatorFitConfig
+from parley.policies.ranking.matching.settings import MatcherFitConfig
+from parley.policies.seq2seq import settings
+
+GAIN = "advantage_gain"
+LEAST_AGREEMENT = 0.5
+"""Share of its dialogues with itself in which the target has to agree, so that it is worth an attack."""
+HARDENED = (
+    *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY, MEAN_FRESH) for ending in minmax.TARGETS),
+    *(minmax.DROP, minmax.DROP_BEYOND_CONTROL, NUM_KNOWN, NUM_IDLE),
+)
+"""How the target plays, and what adversaries gain from it: before, after plain play alone, and after hardening."""
+HITS = {"normal": "o-greedy", "mal": "o-sample-min-k1"}
+"""The type of hit that each trigger search looks for, and is told by here and on its page."""
+SWAP, ANTONYM = "random-swap", "antonym"
+"""The perturbation that should not change a reply, and the one that should."""
+_BEFORE = "_before_training"
+MATCHER, TERMS = "matcher", "tfidf"
+_RANKERS = {MATCHER: "a matching model", TERMS: "TF-IDF"}
+"""The rankers: one by the name of its stage, and one that counts words."""
+RULE = "iiw"
+QUERIES = 50
+FOUND = {"friend_found": NORMAL, "friend_found_confused": CONFUSING}
+"""How often the common friend is found under which condition."""
+VS_RANDOM = "machine_vs_random"
+REPLIES = {
+    f"{here}{suffix}": f"test_{kind}{suffix}"
+    for here, kind in ((ADVERSUC, ADVERSUC), (VS_RANDOM, RANDOM))
+    for suffix in (BEFORE, "")
+}
+"""How often a judge takes a generator's replies for a person's, and tells them from random ones: by the name here and that of
+its own run. The one is never shown without the other, which a generator that says anything at random has low."""
+_TAKEN = "replies that a judge of words takes for a person's"
+_TOLD = "replies, the generator's and people's to other contexts, that a judge of words tells right"
+_THE_SAME = "  the same, trained against it"
+LEGEND = METRICS | {
+    GAIN: Metric("advantage gained", FOR_ADVERSARY, "advantage less the target's against itself on the same scenario, mean"),
+    "reactive_advantage": Metric("advantage, reactive attack", FOR_ADVERSARY, "the white-box attack's, played live"),
+    "reactive_forced_advantage": Metric(
+        "the same, end forced", FOR_ADVERSARY, "the target made to end the talk where that is its likeliest answer"
+    ),
+    "reactive_attack_ppl": ATTACK_METRICS["attack_ppl"]._replace(title="  its sentences' perplexity"),
+    **{name: minmax.LEGEND[name] for name in HARDENED},
+    "hits_normal": Metric("trigger found, usual replies", FOR_ADVERSARY, "o-greedy hits among a model's own replies", "share"),
+    "hits_mal": Metric("trigger found, rude sentences", FOR_ADVERSARY, "o-sample-min-k1 hits among malicious targets", "share"),
+    **{
+        f"{name}{suffix}": Metric(
+            title if suffix else _THE_SAME, "lower: better", f"share of contexts in which {what}", "share"
+        )
+        for name, title, what in (
+            ("oversensitive", "other reply to swapped words", "words changed places and the reply changed"),
+            ("overstable", "same reply to an antonym", "a word became its opposite and the reply stayed the same"),
+        )
+        for suffix in (_BEFORE, "")
+    },
+    **{
+        f"first_{ranker}{ending}": Metric(title, "higher: better", what, "share")
+        for ranker, of in _RANKERS.items()
+        for ending, title, what in (
+            ("", f"right reply of ten first, {of}", "the reply that was given is ranked first, ties by chance"),
+            (f"_{RULE}", "  the same, context words in wrong ones", f"the same under rule {RULE}, which edits wrong replies"),
+        )
+    },
+    **{
+        f"lifted_{ranker}": Metric(
+            f"wrong reply lifted to the top, {of}",
+            FOR_ADVERSARY,
+            f"random edits of three words at most lift it with {QUERIES} queries at most",
+            "share",
+        )
+        for ranker, of in _RANKERS.items()
+    },
+    **{
+        f"{name}{suffix}": Metric(title, "higher: better", what, "share")
+        for name, suffix, title, what in (
+            (ADVERSUC, BEFORE, "replies taken for a person's", _TAKEN),
+            (ADVERSUC, "", "  the same, after ten rounds of REGS", _TAKEN),
+            (VS_RANDOM, BEFORE, "told from random human replies", _TOLD),
+            (VS_RANDOM, "", "  the same, after ten rounds of REGS", _TOLD),
+        )
+    },
+    "friend_found": Metric("common friend found", FOR_BOTH, "share of the chats of two scripted bots that find it", "share"),
+    "friend_found_confused": Metric("  the same, names misheard", FOR_BOTH, "the same, other names heard for names", "share"),
+}
+
+
+def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:
+    return {row["item_key"]: row for row in RunFolder.load(path).read_rows().to_pylist() if row["status"] == OK}
+
+
+_COMPARED: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "advantage": lambda row: row["points_adversary"] - row["points_target"],
+    "agreement": lambda row: row["agreed"],
+    "score_adversary": lambda row: row["points_adversary"],
+    "score_target": lambda row: row["points_target"],
+    "turns": lambda row: row["num_turns"],
+}
+"""Metrics that are means over all dialogues, and so have a difference for each scenario."""
+
+
+def differences(path: Path) -> dict[str, Estimate]:
+    """The attack less the target against itself, over pairs of dialogues on one scenario."""
+    before, after = (_dialogues(path / name) for name in ("selfplay", "attack"))
+    pairs = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
+    return {name: _difference(pairs, number) for name, number in _COMPARED.items()}
+
+
+def _difference(
+    pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], number: Callable[[Mapping[str, Any]], float]
+) -> Estimate:
+    return paired_difference([number(after) for _, after in pairs], [number(before) for before, _ in pairs])
+
+
+def answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """How often replies changed where they should not have, and stayed where they should have changed."""
+    found = {}
+    for suffix, model in ((_BEFORE, BASE), ("", label_of((SWAP, ANTONYM)))):
+        changed = {strategy: metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"] for strategy in (SWAP, ANTONYM)}
+        other = changed[ANTONYM]
+        found[f"oversensitive{suffix}"] = changed[SWAP]
+        found[f"overstable{suffix}"] = Estimate(1 - other.value, 1 - other.high, 1 - other.low, other.n)
+    return {name: found[name] for name in LEGEND if name in found}
+
+
+def choices(ranked: Mapping[str, Estimate], searched: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """How often rankers put a right reply first, and how often a wrong one can be lifted above it."""
+    right = {
+        f"first_{ranker}{ending}": ranked[f"r@1.{ranker}.{rule}"]
+        for ranker in _RANKERS
+        for ending, rule in (("", CLEAN), (f"_{RULE}", RULE))
+    }
+    return right | {f"lifted_{ranker}": searched[f"{SUCCESS}{QUERIES}.{ranker}.{BASELINE}"] for ranker in _RANKERS}
+
+
+def failure(metrics: Mapping[str, Estimate]) -> str:
+    """Which promises of the demonstration do not hold; nothing where all do."""
+    agreement, lost = metrics[PLAIN_AGREEMENT + minmax.BEFORE_TRAINING], metrics[minmax.DROP]
+    promises = {
+        f"the target agrees with itself in less than {LEAST_AGREEMENT:.0%} of its dialogues: {agreement}": (
+            agreement.value >= LEAST_AGREEMENT
+        ),
+        f"the adversary has no certain advantage over its target: {metrics['advantage']}": metrics["advantage"].low > 0,
+        f"hardening did not certainly lower what the best known adversary gains: {lost} points lost": lost.low > 0,
+    }
+    return "; ".join(what for what, kept in promises.items() if not kept)
+
+
+logger = logging.getLogger(__name__)
+
+STAGES = (
+    *("target", "adversary", "minmax", "selfplay", "attack", "reactive"),
+    *("model", "lm", "normal", "mal", "adversarial", "robustness"),
+    *("matcher", "ranking", "searches", "generation", "collaboration"),
+)
+"""Names of the stages, in the order in which they are done; also of their folders."""
+BESIDE = STAGES[STAGES.index("model") :]
+"""Those that need none before them, and are done beside them."""
+BESIDE_HARDENING = STAGES[STAGES.index("selfplay") : STAGES.index("model")]
+"""Those that need what hardening needs, and are done beside it."""
+
+_NOTE_SECONDS = (
+    "Seconds on the wall, from where the stage's run begins, what it reads found, to its summary. Stages that are done side by "
+    "side slow each other down; --no-side-by-side does one after the other."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoConfig(Configuration):
+    """How large the demonstration is."""
+
+    dialogues: NumItems = 1000
+    """Dialogues of each of the two matches; at most as many measure each target of the hardening."""
+    searches: NumItems = 200
+    """Dialogues of the white-box attack."""
+    triggers: NumItems = 30
+    """Targets of each of the two trigger searches."""
+    contexts: NumItemsOrAll = 200
+    """Contexts that are perturbed and answered, and as many in which replies are ranked; 0 for all."""
+    attacks: NumItems = 100
+    """Contexts in which a wrong reply is lifted to the top, if that can be done."""
+    side_by_side: bool = True
+    """Two cores: work in Ray actors on the models that reply while negotiators are trained, and on adversaries side by side."""
+    workers: NonNegativeInt = 0
+    """Ray actors that play the matches, search and answer; 0 does all of it in the process that the stage is in."""
+    seed: NonNegativeInt = 1
+    """Master seed of every stage."""
+    fit: NegotiatorFitConfig = field(default_factory=lambda: negotiator.demo().fit)
+    """The target's recipe."""
+    reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.demo().reinforce)
+    """The adversaries' learning rule."""
+    defence: ReinforceConfig = field(default_factory=lambda: minmax.demo().defence)
+    """The target's, against the adversary."""
+    model: fitting.FitConfig = field(default_factory=settings.demo)
+    """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
+    hardening: fitting.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
+    """The recipe by which the first of them is trained against perturbations."""
+    generation: ReplyLearning = field(default_factory=lambda: minmax_config.helpdesk().learning)
+    """How a generator and a discriminator learn from each other."""
+    matcher: MatcherFitConfig = field(default_factory=lambda: matcher_config.demo().fit)
+    """The recipe of the matching model."""
+
+
+def embedded() -> DemoConfig:
+    """Two small networks on scripted negotiations, after Lewis et al. 2017 and Cheng et al. 2019."""
+    return DemoConfig()
+
+
+class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
+    """`parley demo`."""
+
+    words = ("demo",)
+    run_name = "demo"
+    config = DemoConfig
+    presets = {"embedded": embedded}
+    legend = LEGEND
+    resume_safe = ("workers", "side_by_side")
+
+    def stages(self, config: DemoConfig, path: Path) -> dict[str, Stage]:
+        """What is trained, played, attacked, hardened, searched and perturbed."""
+        target, adversary = display_path(path / "target"), display_path(path / "adversary")
+        fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
+        trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
+        hardening = replace(
+            minmax.demo(),
+            target=target,
+            adversary=adversary,
+            budget=config.reinforce.dialogues,
+            dialogues=min(config.dialogues, minmax.demo().dialogues),
+            corpus=fitted.corpus,
+            seed=config.seed,
+            workers=config.workers,
+            trainers=2 * config.side_by_side,
+            attack=config.reinforce,
+            defence=config.defence,
+        )
+        model = replace(seq2seq.demo(), fit=config.model, seed=config.seed)
+        lm = replace(seq2seq.demo_lm(), fit=config.model, seed=config.seed)
+        searched: dict[str, Any] = {
+            "model": display_path(path / "model"),
+            "lm": display_path(path / "lm"),
+            "limit": config.triggers,
+        }
+        searching = replace(search.demo(), **searched, seed=config.seed, workers=config.workers)
+        strategies = f"{SWAP},{ANTONYM}"
+        against = replace(
+            adversarial.demo(),
+            strategies=strategies,
+            fit=config.hardening,
+            model=display_path(path / "model"),
+            seed=config.seed,
+        )
+        asked = replace(
+            robustness.demo(),
+            strategies=strategies,
+            model=display_path(path / "model"),
+            trained=display_path(path / "adversarial"),
+            limit=config.contexts,
+            workers=config.workers,
+            seed=config.seed,
+        )
+        ranked: dict[str, Any] = {"workers": config.workers, "seed": config.seed}
+        ranked["model"] = f"{TERMS},{display_path(path / MATCHER)}"
+        matched: dict[str, Any] = {"dialogues": config.dialogues, "workers": config.workers, "seed": config.seed}
+        matched["judge"] = target
+        return {
+            "target": (negotiator.TRAIN_NEGOTIATOR, fitted),
+            "adversary": (reinforce.TRAIN_ADVERSARY, trained),
+            "minmax": (minmax.MINMAX, hardening),
+            "selfplay": (SELFPLAY, MatchConfig(adversary=target, target=target, complementary=True, **matched)),
+            "attack": (ATTACK_RL, AttackConfig(speaker=adversary, target=target, **matched)),
+            "reactive": (
+                ATTACK_REACTIVE,
+                FixedTurnConfig(speaker=target, target=target, **{**matched, "dialogues": config.searches}),
+            ),
+            "model": (seq2seq.TRAIN_SEQ2SEQ, model),
+            "lm": (seq2seq.TRAIN_LM, lm),
+            "normal": (search.SEARCH, searching),
+            "mal": (search.SEARCH, replace(searching, targets=MAL, hit=HITS["mal"])),
+            "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
+            "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
+            "matcher": (matcher.TRAIN_MATCHER, replace(matcher_config.demo(), fit=config.matcher, seed=config.seed)),
+            "ranking": (ranking.EVALUATE_RANKING, RankingConfig(rules=f"{RULE},sow,ngr", limit=config.contexts, **ranked)),
+            "searches": (
+                attack.ATTACK_RANKING,
+                RankingAttackConfig(rules=RULE, method=BASELINE, limit=config.attacks, budget=QUERIES, **ranked),
+            ),
+            "generation": (
+                generation.MINMAX_REPLIES,
+                replace(
+                    minmax_config.helpdesk(),
+                    start=display_path(path / "model"),
+                    learning=config.generation,
+                    limit=config.dialogues,
+                    keep="last",
+                    seed=config.seed,
+                ),
+            ),
+            "collaboration": (evaluate.EVALUATE_COLLABORATION, replace(evaluate.demo(), seed=config.seed)),
+        }
+
+    def finished(self, config: DemoConfig, path: Path, weights: Mapping[str, str]) -> bool:
+        """The stages say themselves what is finished, one by one: that is part of the story."""
+        return False
+
+    def prepare(self, config: DemoConfig, path: Path, reporter: Reporter) -> DemoConfig:
+        """Nothing is needed."""
+        return config
+
+    def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
+        """Does what is left of the stages."""
+        planned = self.stages(prepared, run.path)
+        # For both of these, the control and two trainers; actors of a match come and go on either side.
+        num_cpus = 5 + 2 * prepared.workers
+        models, matches = (
+            BackgroundStages([{name: planned[name]} for name in names], run.path, int(prepared.side_by_side), num_cpus=num_cpus)
+            for names in (BESIDE, BESIDE_HARDENING)
+        )
+        with models, ExitStack() as until_done:
+
+            def before(name: str) -> None:
+                if name == "minmax":
+                    until_done.enter_context(matches)
+                elif name in BESIDE_HARDENING:
+                    matches.wait(reporter)
+                elif name in BESIDE:
+                    models.wait(reporter)
+
+            run_stages(planned, run.path, reporter, before)
+        return prepared
+
+    def measure(self, run: RunFolder, found: DemoConfig) -> Summary:
+        """What the stages came to, side by side."""
+        measured = {name: RunFolder.load(run.path / name).metrics() for name in STAGES}
+        searched = measured["reactive"]
+        metrics = {
+            **measured["attack"],
+            GAIN: differences(run.path)["advantage"],
+            "reactive_advantage": searched["advantage"],
+            "reactive_forced_advantage": searched["forced_advantage"],
+            "reactive_attack_ppl": searched["attack_ppl"],
+            **{name: measured["minmax"][name] for name in HARDENED},
+            **{f"hits_{name}": measured[name][f"hit_rate.{kind}"] for name, kind in HITS.items()},
+            **answers(measured["robustness"]),
+            **choices(measured["ranking"], measured["searches"]),
+            **{name: measured["generation"][kept] for name, kept in REPLIES.items()},
+            **{name: measured["collaboration"][of(COMPLETION, MODEL, heard)] for name, heard in FOUND.items()},
+        }
+        return Summary(
+            "A trained adversary against the agent it was trained on",
+            f"Embedded corpus, {found.dialogues} dialogues a match on the same scenarios, seed {found.seed}; "
+            "side 1 alone chooses in both matches.",
+            metrics,
+        )
+
+    def present(self, result: Result, run: RunFolder) -> Result:
+        """Beside the target against itself, and what each stage took; a failure where the adversary is not certainly better."""
+        before = RunFolder.load(run.path / "selfplay").metrics()
+        took = [(name, f"{seconds_of(RunFolder.load(run.path / name).events()):.1f}") for name in STAGES]
+        comparison = Comparison("target against itself", "adversary against target", before, differences(run.path))
+        more = {"stages": TextTable(("stage", "seconds"), tuple(took), _NOTE_SECONDS)}
+        return replace(result, comparison=comparison, more=more, failure=failure(result.metrics))
+
+    def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:
+        """Talks with the agents, and searches of one's own."""
+        model, lm = display_path(path / "model"), display_path(path / "lm")
+        return (
+            *(shlex.join(["parley", "play", display_path(path / name)]) for name in ("target", "adversary", "minmax")),
+            shlex.join(["parley", "search", "--model", model, "--lm", lm]),
+            shlex.join(["parley", "evaluate", "robustness", "demo", "--model", model, "--strategies", "add-negation"]),
+            shlex.join(["parley", "play", "ranking", "--model", f"{display_path(path / MATCHER)},{TERMS}"]),
+            "parley minmax --help",
+        )
+
+
+DEMO = Demo()

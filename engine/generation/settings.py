@@ -1,0 +1,135 @@
+"""In which order generator and discriminator learn from each other, and how fast. Torch-free, so that help starts fast.
+
+Source: Li et al. 2017 (arXiv 1701.06547), figure 1. What rewards are is `engine/generation/settings.py`.
+
+Settings of rewards, baselines and teacher forcing. Torch-free, so that help starts fast.
+
+Defaults are those of the paper (Li et al. 2017, section 3); `released` gives those of the authors' code, where they differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from parley.envs.core.config import Configuration, NonNegativeInt, NumItems, PositiveFloat, PositiveInt
+from parley.envs.core.errors import ConfigError
+
+Method = Literal["reinforce", "regs-mc", "regs-partial"]
+METHODS: dict[Method, str] = {
+    "reinforce": "every word earns what the reply earns",
+    "regs-mc": "the mean over continuations of the reply up to the word",
+    "regs-partial": "what a discriminator fitted to beginnings says of the reply up to the word",
+}
+"""What a word earns."""
+Baseline = Literal["critic", "mean", "none", "prefix", "literal"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardSettings(Configuration):
+    """What each word of a generated reply earns, and how a human reply is learned from beside it."""
+
+    method: Method = "regs-mc"
+    """reinforce: every word earns what the reply earns; regs-mc: the mean over continuations of the reply up to the word;
+    regs-partial: what a discriminator fitted to beginnings says of the reply up to the word."""
+    num_rollouts: PositiveInt = 5
+    """Continuations of each beginning of a reply, with regs-mc."""
+    max_words: NonNegativeInt = 0
+    """Words of a reply at most, `</s>` not counted; 0: as many as the generator says; released: 40."""
+    baseline: Literal["auto", "critic", "mean", "none", "prefix", "literal"] = "auto"
+    """What is subtracted from a reward. critic: what a critic expects in the context; mean: the mean of rewards so far; none:
+    nothing; prefix: what a critic expects before the word; literal: after it, as the paper writes, which is biased; auto:
+    critic with reinforce or a linear critic, else prefix."""
+    critic: Literal["network", "linear"] = "network"
+    """What a critic is: a network like the discriminator, with weights of its own, or a layer on the generator's encoder, which
+    knows contexts alone (released)."""
+    critic_target: Literal["words", "final"] = "words"
+    """What a critic learns to expect: the reward of each word, or the reply's own (released)."""
+    last_word: Literal["own", "before"] = "own"
+    """What the last word earns: the reply's own score, or what the word before it earns (released)."""
+    divide: Literal["once", "twice"] = "once"
+    """How often rewards are divided by the size of the batch; released: twice."""
+    teacher_forcing: Literal["mle", "rewarded", "none"] = "mle"
+    """How human replies are learned. mle: all with reward 1; rewarded: those that the discriminator rewards above the baseline,
+    with that reward; none: not at all."""
+    forced_batch: Literal["fresh", "last"] = "fresh"
+    """Which human replies these are: newly drawn ones, or those to the contexts of the last update (released)."""
+    weighted: bool = True
+    """Whether replies weigh by the tf-idf of their words, so that dull ones teach less."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.critic == "linear" and self.baseline in ("prefix", "literal"):
+            fix = "--baseline critic, or --critic network"
+            raise ConfigError("a linear critic reads no words of a reply", where="--baseline", got=self.baseline, fix=fix)
+
+    @property
+    def chosen_baseline(self) -> Baseline:
+        """With "auto" decided."""
+        if self.baseline != "auto":
+            return self.baseline
+        return "critic" if self.method == "reinforce" or self.critic == "linear" else "prefix"
+
+
+def released() -> RewardSettings:
+    """What the authors' code does where the paper says otherwise, or nothing."""
+    like_paper = RewardSettings(baseline="critic", critic_target="final", divide="twice", forced_batch="last", weighted=False)
+    return replace(like_paper, critic="linear", max_words=40, last_word="before")
+
+
+Phase = Literal["discriminator", "generator", "teacher"]
+Reward = Literal["discriminator", "constant", "shuffled", "length"]
+"""What the generator is rewarded by; all but the first are controls."""
+UNJUDGED = ("constant", "length")
+"""Those for which no word is judged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyLearning(Configuration):
+    """Rounds of discriminator steps, generator steps and teacher forcing."""
+
+    rounds: NumItems = 1_000
+    """Rounds of all phases."""
+    discriminator_steps: NonNegativeInt = 5
+    """Discriminator updates of a round; 0 freezes it."""
+    generator_steps: NonNegativeInt = 1
+    """Policy-gradient updates of a round."""
+    teacher_steps: NonNegativeInt = 1
+    """Teacher-forcing updates of a round."""
+    examples_per_step: NumItems = 64
+    """Contexts of an update."""
+    generator_rate: PositiveFloat = 1e-4
+    """Step size of the generator."""
+    discriminator_rate: PositiveFloat = 1e-3
+    """Step size of the discriminator."""
+    critic_rate: PositiveFloat = 1e-3
+    """Step size of the critic; released: 5e-4."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Of all of them; released: sgd."""
+    clip: PositiveFloat = 5.0
+    """Largest norm of a network's gradient."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.cycle:
+            fix = "give discriminator_steps, generator_steps or teacher_steps"
+            raise ConfigError("a round has no step", where="learning", got="0 steps of each kind", fix=fix)
+
+    @property
+    def cycle(self) -> tuple[Phase, ...]:
+        """The phases of a round."""
+        steps: tuple[tuple[Phase, int], ...] = (
+            ("discriminator", self.discriminator_steps),
+            ("generator", self.generator_steps),
+            ("teacher", self.teacher_steps),
+        )
+        return tuple(phase for phase, times in steps for _ in range(times))
+
+    @property
+    def updates(self) -> int:
+        """Updates of all rounds."""
+        return self.rounds * len(self.cycle)
+
+    def phase(self, update: int) -> Phase:
+        """Who learns in an update, and from what; updates count from 0."""
+        return self.cycle[update % len(self.cycle)]

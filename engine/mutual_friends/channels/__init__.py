@@ -1,1 +1,0 @@
-"""What becomes of an utterance between two bots, as pure algorithms. Read `strategies.py` first."""

@@ -1,0 +1,235 @@
+"""Lies about friends, which a policy learns to choose against a frozen player of MutualFriends (`choosing.py`).
+
+Shapes: N chats, M steps in all, a step being an utterance of the liar's side while it may still lie.
+
+Both sides of MutualFriends as an RLlib multi-agent environment, one event a step.
+
+Spaces, observations and rewards are those of `envs/mutual_friends/env.py`. Seeds are made as in `env.py`, which says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from parley.engine.core.rllib.distributed_rollouts import own_stream, require_known
+from parley.engine.core.rllib.reproducible import ActionRunner, ChooserModule
+from parley.envs.core.errors import ScenarioError
+from parley.envs.core.seeds import Key, derive_seed, stream
+from parley.envs.mutual_friends.env import ROW, ChatTask, chat_outcome
+from parley.envs.mutual_friends.game import FriendsChat, FriendsGame
+from parley.envs.mutual_friends.lies import FEATURES, Choice, Decisions, LyingGame, num_lies
+from parley.envs.mutual_friends.scenario import FriendsScenario, ScenarioOptions, random_friends
+from parley.policies.chat.model import NoReplyError
+from parley.policies.dynonet.agent import Liar, load_liar
+
+SIDES = ("side_0", "side_1")
+"""The agents' names; an agent's index is its side of the game."""
+_TASK = tuple(field.name for field in fields(ChatTask))
+_KEYS = (*_TASK, "seed", "stream")
+
+
+class MutualFriendsMultiAgentEnv(MultiAgentEnv):
+    """The agents "side_0" and "side_1" look for their common friend; both earn the same.
+
+    Args:
+        config: RLlib's `env_config`, with the keys
+            `linker`, `vocabulary`, `scenarios`, `options`, `rules`, `event_cost`: as `ChatTask` has them, all with defaults.
+            `seed`: master seed, 0 by default.
+            `stream`: integers that name one of several environments of the same seed, none by default.
+
+    Raises:
+        ConfigError: a key is unknown or out of range.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__()
+        require_known(config, _KEYS)
+        self.task = ChatTask(**{key: config[key] for key in _TASK if config.get(key) is not None})
+        self._seed, self._stream = config.get("seed", 0), own_stream(config)
+        self.possible_agents = list(SIDES)
+        self.agents = list(SIDES)
+        self.observation_spaces = dict.fromkeys(SIDES, self.task.spaces.observation)
+        self.action_spaces = dict.fromkeys(SIDES, self.task.spaces.action)
+        self._last_seed = -1
+        self._num_chats = 0
+        self._game = FriendsGame(1, self.task.rules)
+        self._num_illegal = [0, 0]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Begins the next chat.
+
+        Args:
+            seed: becomes part of the name of this chat and all later ones; the same seed given twice repeats none.
+            options: ignored; RLlib's checker passes an empty one.
+
+        Returns:
+            The observation of the agent to act first, and its empty information.
+        """
+        if seed is not None:
+            self._last_seed = int(seed)
+        name: tuple[Key, ...] = ("friends", *self._stream, self._last_seed, self._num_chats)
+        self._num_chats += 1
+        self._game = FriendsGame(1, self.task.rules)
+        self._game.enter(
+            [ROW], [self.task.draw(stream(self._seed, "scenario", *name))], [derive_seed(self._seed, "chat", *name)]
+        )
+        self._num_illegal = [0, 0]
+        (side,) = self._to_act()
+        return {SIDES[side]: self.task.spaces.observe(self._game, side)}, {SIDES[side]: {}}
+
+    def step(
+        self, action_dict: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]:
+        """Carries out the action of the one agent to act.
+
+        Args:
+            action_dict: {agent: action} of the agent in the last observations; actions as in `MutualFriendsEnv`.
+
+        Returns:
+            Observations of the next agent to act, or of both at the end; rewards of both; terminated and truncated of both and
+            "__all__" (never truncated); information of the agents observed, empty until the end
+            (`parley.envs.mutual_friends.env.chat_outcome`).
+
+        Raises:
+            ScenarioError: the chat is over, another agent than the one to act is given, or its action lies outside its space.
+        """
+        game, spaces = self._game, self.task.spaces
+        waiting = [SIDES[side] for side in self._to_act()]
+        if not waiting or list(action_dict) != waiting:
+            raise ScenarioError(
+                "these are not the actions that the chat waits for",
+                where="step of MutualFriendsMultiAgentEnv",
+                got=sorted(action_dict),
+                fix=f"give an action of {waiting[0]!r} alone" if waiting else "call reset() first",
+            )
+        (side,) = self._to_act()
+        act, illegal = spaces.act(action_dict[SIDES[side]], len(game.scenario(ROW).tables[side]))
+        self._num_illegal[side] += illegal
+        game.add(ROW, game.event(ROW, side, act))
+        over = game.is_over(ROW)
+        seen = (0, 1) if over else self._to_act()
+        observations = {SIDES[each]: spaces.observe(game, each) for each in seen}
+        infos = {agent: chat_outcome(game, self._num_illegal) if over else {} for agent in observations}
+        ended = dict.fromkeys((*SIDES, "__all__"), over)
+        return observations, dict.fromkeys(SIDES, self.task.reward(game)), ended, dict.fromkeys(ended, False), infos
+
+    def _to_act(self) -> tuple[int, ...]:
+        return tuple(side for side in (0, 1) if self._game.rows_to_act(side))
+
+
+@dataclass(frozen=True)
+class LyingChats:
+    """What is played.
+
+    Args:
+        game: with its players.
+        tables: how scenarios are drawn.
+    """
+
+    game: LyingGame
+    tables: ScenarioOptions
+
+    @property
+    def observation_space(self) -> spaces.Dict:
+        """What is seen of actions, and which are allowed."""
+        num = self.game.rules.num_actions
+        seen = spaces.Box(0.0, 1.0, (num, len(FEATURES)), np.float32)
+        return spaces.Dict({"actions": seen, "action_mask": spaces.Box(0, 1, (num,), np.int8)})
+
+    @property
+    def action_space(self) -> spaces.Discrete:
+        """What is meant, or a claim."""
+        return spaces.Discrete(self.game.rules.num_actions)
+
+    def chats(self, seed: int, what: str, indices: Sequence[int]) -> list[tuple[FriendsScenario, int]]:
+        """Scenarios and chat seeds; the key of a scenario is its place.
+
+        Args:
+            seed: master seed.
+            what: the chats are for, a stream of its own.
+            indices: of the chats.
+        """
+        schema = self.game.linker.schema
+        drawn = [random_friends(schema, stream(seed, what, index), self.tables) for index in indices]
+        return [
+            (replace(scenario, key=str(place)), derive_seed(seed, what, index))
+            for place, (scenario, index) in enumerate(zip(drawn, indices, strict=True))
+        ]
+
+    def play(
+        self, chats: Sequence[tuple[FriendsScenario, int]], choose: Choice
+    ) -> tuple[dict[int, FriendsChat], list[Decisions]]:
+        """Play chats to their end, without those in which a chat model gave no reply.
+
+        Args:
+            chats: scenario and seed of each, as `chats` gives them.
+            choose: which lies are told.
+
+        Returns:
+            The chats that came to their end, by their place; and all decisions in them.
+
+        Raises:
+            AgentError: a player fails, or gave no reply in any chat.
+        """
+        left = list(range(len(chats)))
+        while True:
+            noted: list[Decisions] = []
+            try:
+                played = self.game.play([chats[place] for place in left], choose, noted.append)
+                return dict(zip(left, played, strict=True)), noted
+            except NoReplyError as error:
+                going = [place for number, place in enumerate(left) if number not in error.rows]
+                if not going or len(going) == len(left):
+                    raise
+                left = going
+
+
+class LiarModule(ChooserModule):
+    """Around a `Liar`."""
+
+    def load(self, folder: Path) -> Liar:
+        """The liar of a checkpoint."""
+        return load_liar(folder)[0]
+
+
+class LiarRunner(ActionRunner):
+    """Lies in chats."""
+
+    env: LyingChats
+
+    def play(self, indices: Sequence[int]) -> dict[str, np.ndarray]:
+        """See `ActionRunner`; `agreed`, `events` and `lies` (N,) are the figures."""
+        game = self.env.game
+        chats, noted = self.env.play(self.env.chats(self.config.master_seed, "lied to", indices), self.drawn)
+        ended = [chats.get(place) for place in range(len(indices))]
+        examples = np.array([int(key) for each in noted for key in each.keys], dtype=np.int64)
+        taken = np.concatenate([np.zeros(0, dtype=np.int64), *(each.taken for each in noted)])
+        rewards = np.where(taken > 0, -game.rules.cost, 0.0).astype(np.float32)
+        steps, told = np.zeros(len(examples), dtype=np.int64), dict[int, int]()
+        for at, example in enumerate(examples.tolist()):
+            steps[at] = 0 if example not in told else steps[told[example]] + 1
+            told[example] = at
+        for example, at in told.items():
+            rewards[at] += game.harm(chats[example])
+        num, width = game.rules.num_actions, len(FEATURES)
+        return {
+            "actions": np.concatenate([np.zeros((0, num, width), dtype=np.float32), *(each.seen for each in noted)]),
+            "action_mask": np.concatenate([np.zeros((0, num), dtype=np.int8), *(each.masks for each in noted)]),
+            "taken": taken,
+            "rewards": rewards,
+            "step": steps,
+            "example": examples,
+            "tried": np.isin(np.arange(len(ended)), examples),
+            "agreed": np.array([chat is not None and chat.agreed for chat in ended]),
+            "events": np.array([0 if chat is None else len(chat.events) for chat in ended]),
+            "lies": np.array([0 if chat is None else num_lies([chat])[0] for chat in ended]),
+        }

@@ -1,1 +1,0 @@
-"""MutualFriends and its lies for RLlib. Read `friends_env.py` first."""

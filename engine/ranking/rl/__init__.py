@@ -1,1 +1,0 @@
-"""Edits of replies for RLlib. Read `editing.py` first."""

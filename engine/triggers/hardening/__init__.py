@@ -1,1 +1,0 @@
-"""Chat models trained against triggers and perturbations: `parley train hardened`. Read `hardened.py` first."""

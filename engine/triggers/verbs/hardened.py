@@ -1,0 +1,455 @@
+"""Hardening of Hugging Face models: `parley train hardened`.
+
+A causal model goes on from its weights: triggers that searches have found are answered by a safe reply, contexts that
+perturbations changed as before, or, where the answer should change, less likely so by a margin (`policies/chat/predictor.py`),
+and contexts of a corpus keep it as it is. Low-rank adapters learn, or all weights; either way
+what is stored is a whole model, as `save_pretrained` writes it, so that `hf:RUN` is a model wherever one is asked for.
+
+Measured before and after, on triggers of targets that nothing was learned from: how often the model says the target after the
+trigger as it is typed, and what the hardening cost on clean contexts. That attacks which are found anew fail as well, only a
+further `parley search --model hf:RUN` can tell.
+
+What is learned from: `lessons.py`; which triggers were found: `found.py`; what is measured: `hardened_figures.py`.
+
+What a hardened model is measured by: its likelihoods, and its likeliest replies to held-out prompts.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parley.engine.core.runs.documents import SUMMARY, write_document
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.known import BEFORE, HARDENED
+from parley.engine.core.stats.statistics import Estimate, clustered_rate, mean, rate, ratio_of_sums
+from parley.engine.core.verbs.checkpoints import require_device, threads
+from parley.engine.core.verbs.job import Job, Reporter, Summary
+from parley.engine.core.verbs.supervised import EPOCHS, RESUME_SAFE, STATE, run_fit
+from parley.engine.perturb.strategy import Strategy
+from parley.engine.triggers.verbs.lessons import (
+    CLEAN,
+    OWN,
+    PERTURBED,
+    TRIGGER,
+    HardeningExample,
+    LessonSplits,
+    TrainHardenedConfig,
+    TriggerResult,
+    clean_examples,
+    counted,
+    demo,
+    found_triggers,
+    full,
+    lora,
+    make_lessons,
+    prompts_of,
+    read_lessons,
+    require_request,
+    save_lessons,
+    split_triggers,
+    training_lessons,
+    validation_lessons,
+)
+from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError, sync
+from parley.envs.core.storage.copies import CHECKPOINT
+from parley.envs.core.storage.uris import HUGGING_FACE, display_path
+from parley.envs.corpora.arrow import data_root, root_words
+from parley.envs.corpora.pairs.turns import Example
+
+if TYPE_CHECKING:
+    from parley.policies.chat.predictor import ChatPredictor, ContrastedExamples
+
+
+CONTRAST = "contrast"
+"""Kind of what is said behind the contrast of a lesson."""
+
+
+def as_read(tokenizer: Any, model: Any, lessons: Sequence[HardeningExample]) -> ContrastedExamples:
+    """Lessons as a model reads them; replies end as they end in a search, with what the chat template writes behind them.
+
+    Raises:
+        DataError: one has no tokens, or more than the model reads.
+    """
+    from parley.policies.chat.predictor import ChatLesson, contrasted
+    from parley.policies.hugging_face.tokens import ends_of, longest_input, reply_end
+
+    asked = [ChatLesson(each.prompt, each.reply, each.ended) for each in lessons]
+    contrasts = [each.contrast for each in lessons]
+    end_id = reply_end(tokenizer, ends_of(tokenizer, model))
+    return contrasted(tokenizer, asked, contrasts, end_id, longest_input(tokenizer, model))
+
+
+def answered_by(
+    model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: Reporter, title: str, num_tokens: int = 0
+) -> Callable[[Sequence[str]], list[tuple[str, bool]]]:
+    """The model's likeliest replies to prompts, of `max_tokens` or `num_tokens` if these are more, and whether each ended."""
+    from parley.policies.chat.predictor import greedy_replies
+
+    most = max(config.max_tokens, num_tokens)
+
+    def answered(prompts: Sequence[str]) -> list[tuple[str, bool]]:
+        reporter.stage(title, len(prompts), "prompts")
+        return greedy_replies(model, tokenizer, prompts, most, batch_size=config.batch_size, advance=reporter.advance)
+
+    return answered
+
+
+def figures(
+    model: Any,
+    tokenizer: Any,
+    lessons: LessonSplits,
+    config: TrainHardenedConfig,
+    reporter: Reporter,
+    before: Mapping[str, str] | None,
+) -> tuple[dict[str, Estimate], dict[str, str]]:
+    """What the legend names, of the model as it is, and its replies by prompt.
+
+    Args:
+        model: in float32 and evaluation mode.
+        tokenizer: of the model.
+        lessons: by split.
+        config: what is asked for.
+        reporter: is told how far it is.
+        before: replies by prompt of the model that it began with; None of that model itself.
+    """
+    from parley.policies.chat.predictor import ChatPredictor, gaps
+    from parley.policies.core.fitting.batches import evaluate
+
+    test = {kind: [each for each in lessons["test"] if each.kind == kind] for kind in (TRIGGER, CLEAN, PERTURBED)}
+    learned = [each for each in lessons["train"] if each.kind == TRIGGER]
+    contrasts = [each for each in test[CLEAN] if each.contrast]
+    asked = [*lessons["test"], *map(behind, contrasts), *learned]
+    prompts = list(dict.fromkeys(each.prompt for each in asked))
+    told = "before" if before is None else "after"
+    # A reply that is cut could not begin with a longer target, or be a longer answer, which its end shows.
+    looked_for = {text for each in (*test[TRIGGER], *learned) for text in (each.target, each.reply + tokenizer.eos_token)}
+    longest = max((len(tokenizer(text, add_special_tokens=False).input_ids) for text in looked_for), default=0)
+    answered = answered_by(model, tokenizer, config, reporter, f"replies, {told}", longest)(prompts)
+    said = dict(zip(prompts, (reply for reply, _ in answered), strict=True))
+    predictor = ChatPredictor(model)
+    found = {}
+    wanted = {f"{kind}_nll": items for kind, items in test.items()}
+    wanted["target_nll"] = [saying(each) for each in test[TRIGGER]]
+    for name, items in wanted.items():
+        if items:
+            read = as_read(tokenizer, model, items).learned
+            fitness, groups = evaluate(predictor, read), np.array(_groups(items))
+            # As `Fitness` has them, shortest first.
+            clusters = groups[np.argsort(read.num_targets, kind="stable")]
+            found[name] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, clusters)
+    for name, items in (("trigger_said", test[TRIGGER]), ("learned_said", learned)):
+        if items:
+            found[name] = clustered_rate([_begins(said[each.prompt], each.target) for each in items], _groups(items))
+    if test[TRIGGER]:
+        right = [_is_reply(said[each.prompt], each) for each in test[TRIGGER]]
+        found["trigger_answered"] = clustered_rate(right, _groups(test[TRIGGER]))
+        if config.reply != OWN:
+            found["clean_refused"] = _share([_same(said[each.prompt], config.reply) for each in test[CLEAN]])
+    if test[PERTURBED]:
+        found["perturbed_kept"] = _share([_is_reply(said[each.prompt], each) for each in test[PERTURBED]])
+    if contrasts:
+        lost = gaps(predictor, as_read(tokenizer, model, contrasts))
+        found |= {"margin": mean(lost), "margin_met": _share((lost >= config.margin).tolist())}
+        found["contrast_changed"] = _share([not _same(said[each.prompt], said[each.contrast]) for each in contrasts])
+    if before is not None:
+        found["clean_kept"] = _share([_same(said[each.prompt], before[each.prompt]) for each in test[CLEAN]])
+    return found, said
+
+
+def saying(lesson: HardeningExample) -> HardeningExample:
+    """The same trigger with the target as the reply."""
+    return replace(lesson, reply=lesson.target, ended=lesson.target_ended)
+
+
+def behind(lesson: HardeningExample) -> HardeningExample:
+    """The contrast of a lesson in its prompt's place; the lesson's reply is what it shall not say there."""
+    there = replace(lesson, kind=CONTRAST, prompt=lesson.contrast, said=lesson.contrast_said, contrast="", contrast_said="")
+    return replace(there, reply="", target=lesson.reply)
+
+
+def _groups(lessons: Sequence[HardeningExample]) -> list[str]:
+    """What is independent; triggers of a run that an older version began say nothing but their target."""
+    return [each.group or each.target or each.key for each in lessons]
+
+
+def _share(hits: Sequence[bool]) -> Estimate:
+    return rate(sum(hits), len(hits))
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _same(reply: str, other: str) -> bool:
+    return _words(reply) == _words(other)
+
+
+def _is_reply(said: str, lesson: HardeningExample) -> bool:
+    """Whether it is the reply of a lesson; one of the model's own that did not end was cut, and more may follow."""
+    return _same(said, lesson.reply) if lesson.ended else _begins(said, lesson.reply)
+
+
+def _begins(reply: str, target: str) -> bool:
+    return _words(reply).startswith(_words(target))
+
+
+REPLIES = "replies.json"
+"""What was said to each held-out prompt, before and after."""
+_BEFORE = "before"
+"""Kind of the event that says what the model was before it learned."""
+
+
+@dataclass(frozen=True)
+class HardenedBy:
+    """What is hardened by what, found and checked.
+
+    Args:
+        config: what was asked for.
+        model: on its device, in float32 and evaluation mode.
+        stored_as: precision of its weights, in which they are stored again.
+        tokenizer: of the model.
+        triggers: by split.
+        clean: contexts by split.
+        strategies: of perturbation.
+        kept: lessons that the run has begun with; None where it begins.
+    """
+
+    config: TrainHardenedConfig
+    model: Any
+    stored_as: Any
+    tokenizer: Any
+    triggers: Mapping[str, Sequence[TriggerResult]]
+    clean: Mapping[str, Sequence[Example]]
+    strategies: Sequence[Strategy]
+    kept: LessonSplits | None
+
+
+class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
+    """`parley train hardened`."""
+
+    words = ("train", "hardened")
+    run_name = "hardened"
+    config = TrainHardenedConfig
+    presets = {"lora": lora, "full": full, "demo": demo}
+    legend = HARDENED
+    files = (CHECKPOINT, REPLIES, SUMMARY)
+    resume_safe = RESUME_SAFE
+    steps = EPOCHS
+
+    def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
+        """The model, what it learns from, and the strategies, each tried once."""
+        config.require_weights()
+        require_device(config.device, "--device")
+        if not config.search_runs and not config.strategies:
+            fix = "--searches RUN of parley search, or --strategies random-swap,character-noise"
+            raise ConfigError("there is nothing to harden the model against", got="neither searches nor strategies", fix=fix)
+        kept = read_lessons(path)
+        triggers: Mapping[str, Sequence[TriggerResult]] = {}
+        # Before packages, corpora and models are loaded, which takes half a minute.
+        if config.search_runs and kept is None:
+            found = found_triggers(config.search_runs, hits_only=config.found == "hits")
+            if config.reply == OWN:
+                for each in found:
+                    require_request(each, config.template)
+            triggers = split_triggers(found, config.held_out, config.seed)
+        if config.method == "lora":
+            from parley.policies.chat.predictor import require_peft
+
+            require_peft()
+        clean = clean_examples(config)
+        strategies = _strategies(config, clean["train"][0])
+        tokenizer, model = _read_model(config)
+        stored_as = model.dtype
+        for each in (each for split in triggers.values() for each in split):
+            prompts_of(each, tokenizer, config.template)
+        return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, kept)
+
+    def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
+        """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
+        from parley.policies.chat.predictor import ContrastObjective
+        from parley.policies.core.fitting.loop import Fit
+
+        config, tokenizer, model = prepared.config, prepared.tokenizer, prepared.model
+        with threads(config.threads):
+            lessons = prepared.kept or _begin(run, prepared, reporter)
+            before, said_before = _before(run, prepared, lessons, reporter)
+            predictor = _predictor(prepared)
+            read = {
+                "train": training_lessons(lessons["train"], share=config.trigger_share, control=config.control),
+                "validation": validation_lessons(lessons["validation"], control=config.control),
+            }
+            splits = {split: as_read(tokenizer, model, found) for split, found in read.items()}
+            objective = ContrastObjective(predictor, splits["train"], alpha=config.alpha, margin=config.margin)
+            state = run.path / STATE
+            fit = Fit(
+                predictor,
+                splits["train"],
+                splits["validation"],
+                config.fit,
+                config.seed,
+                state,
+                fresh=False,
+                objective=objective,
+            )
+            run_fit(fit, run, reporter)
+            if config.fit.keep == "best" and not any(row["best"] for row in fit.history):
+                reporter.say("no epoch was better than the model that it began with, which is kept: change fit.learning_rate")
+            model = _whole(predictor.model, config).eval().requires_grad_(False)
+            # What is measured is what is stored.
+            model = model.to(prepared.stored_as)
+            _save_pretrained(model, tokenizer, run.path / CHECKPOINT)
+            after, said = figures(model.float(), tokenizer, lessons, config, reporter, said_before)
+        _write_replies(run, lessons, said_before, said)
+        metrics = after | {name + BEFORE: figure for name, figure in before.items()}
+        num = len(read["train"])
+        against = "clean contexts alone" if config.control else " and ".join(filter(None, (config.searches, config.strategies)))
+        return Summary(
+            f"{config.model}, hardened by {against}",
+            f"{config.method}, {num:,} lessons an epoch, {len(fit.history)} epochs, seed {config.seed}.",
+            {name: metrics[name] for name in HARDENED if name in metrics},
+            {"lessons": counted(read["train"])},
+        )
+
+    def models(self, config: TrainHardenedConfig) -> Mapping[str, str]:
+        return {"model": config.place}
+
+    def next_commands(self, config: TrainHardenedConfig, path: Path) -> tuple[str, ...]:
+        """The page, and the same attack on the hardened model."""
+        model = f"{HUGGING_FACE}{display_path(path)}"
+        attack = ["parley", "search", "--model", model, "--hit", "o-greedy", *root_words(config.data_root)]
+        return (*super().next_commands(config, path), shlex.join(attack))
+
+
+def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]:
+    """The strategies of perturbation, each tried on an example.
+
+    Raises:
+        ConfigError: there is none of such a name.
+        DataError: what one of them leans on is not there.
+    """
+    from parley.engine.perturb.catalogue import Resources, build, names
+
+    if not config.strategies:
+        return []
+    resources = Resources(config.perturb, None, (), data_root(config.data_root), config.device, config.corpus)
+    found = build(names(config.strategies), config.perturb, resources)
+    for strategy in found:
+        strategy.perturb([example.context], [0])
+    return found
+
+
+def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
+    """The tokenizer and the causal model of a name, on its device and in the precision of its file.
+
+    Raises:
+        CheckpointError: there is none.
+        ConfigError: it is no causal model, nothing ends its replies, it is quantized, or a package is missing.
+    """
+    from parley.policies.chat.local import load_local
+    from parley.policies.chat.settings import ChatModelSettings
+
+    chat_model = load_local(config.model, ChatModelSettings(dtype="auto", device=config.device, date=config.date))
+    if getattr(chat_model.model, "is_quantized", False):
+        raise ConfigError("quantized weights do not learn", where=config.model, fix="name the model before it was quantized")
+    return chat_model.tokenizer, chat_model.model
+
+
+def _predictor(prepared: HardenedBy) -> ChatPredictor:
+    """The model with what learns in it."""
+    from parley.policies.chat.predictor import ChatPredictor, adapted
+
+    config, model = prepared.config, prepared.model
+    if config.method == "lora":
+        return ChatPredictor(adapted(model.requires_grad_(False), config.lora, config.seed).to(config.device))
+    return ChatPredictor(model.requires_grad_(True))
+
+
+def _whole(model: Any, config: TrainHardenedConfig) -> Any:
+    from parley.policies.chat.predictor import merged
+
+    return merged(model, config.model) if config.method == "lora" else model
+
+
+def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSplits:
+    """Makes the lessons and keeps them in the run."""
+    config = prepared.config
+    answers = answered_by(prepared.model, prepared.tokenizer, config, reporter, "the model's own replies")
+    lessons = make_lessons(config, prepared.triggers, prepared.clean, prepared.strategies, prepared.tokenizer, answers)
+    for split, found in lessons.items():
+        if not any(each.kind == CLEAN for each in found):
+            fix = "take another corpus, or --clean recorded"
+            raise DataError("the model says nothing to any context", where=f"{config.corpus}, {split} split", fix=fix)
+        # What is longer than the model reads is told of before anything is learned.
+        as_read(prepared.tokenizer, prepared.model, [*found, *(saying(each) for each in found if each.target)])
+    save_lessons(lessons, run.path)
+    for split, found in lessons.items():
+        reporter.say(f"{split} split: {', '.join(f'{num} {kind}' for kind, num in counted(found).items())}")
+    return lessons
+
+
+def _before(
+    run: RunFolder, prepared: HardenedBy, lessons: LessonSplits, reporter: Reporter
+) -> tuple[dict[str, Estimate], dict[str, str]]:
+    """Figures and replies of the model as it was, which a run that goes on has noted."""
+    for event in run.events({_BEFORE: {"figures": dict, "replies": dict}}):
+        if event["kind"] == _BEFORE:
+            return {name: Estimate.from_json(parts) for name, parts in event["figures"].items()}, event["replies"]
+    found, replies = figures(prepared.model, prepared.tokenizer, lessons, prepared.config, reporter, None)
+    run.event(_BEFORE, figures={name: figure.to_json() for name, figure in found.items()}, replies=replies)
+    return found, replies
+
+
+def _save_pretrained(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Writes model and tokenizer aside, then puts them in place.
+
+    Raises:
+        CheckpointError: the disk refuses.
+    """
+    from parley.policies.hugging_face.models import without_progress_bars
+
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        with without_progress_bars():
+            model.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+        for part in aside.iterdir():
+            sync(part)
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+        sync(folder.parent)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        fix = "free disk space or choose another folder"
+        raise CheckpointError("the model cannot be written", where=folder, got=str(error), fix=fix) from None
+
+
+def _write_replies(run: RunFolder, lessons: LessonSplits, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    rows = [
+        {
+            "kind": each.kind,
+            "key": each.key,
+            "said": each.said,
+            "target": each.target,
+            "wanted": each.reply,
+            "before": before[each.prompt],
+            "after": after[each.prompt],
+        }
+        for each in [*lessons["test"], *map(behind, (each for each in lessons["test"] if each.contrast))]
+    ]
+    try:
+        write_document(run.path / REPLIES, {"test": rows})
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(run.path)}"
+        raise RunError("the replies cannot be written", where=run.path / REPLIES, got=error.strerror, fix=fix) from None
+
+
+TRAIN_HARDENED = TrainHardened()

@@ -1,0 +1,550 @@
+"""What a model is hardened by: prompts with the replies that it shall give, by split; a run keeps them in `lessons.json`.
+
+  * trigger: a prompt with an input that was found; the answer that the user wrote, or the model's own without the input.
+  * clean: a context of a corpus; the model's own reply as it is, or the recorded one. Where a strategy has changed it so that
+    the answer should change, the changed context is its contrast: the reply shall be less likely there.
+  * perturbed: a clean context as a strategy changed it and the answer should stay; the reply to the clean one.
+
+Lessons of the control are those of the training split with clean ones, repeated, in the place of all others, and no contrasts;
+its best epoch is chosen by clean ones alone.
+
+What `parley train hardened` is asked for: which model learns not to follow which inputs, and what it says instead.
+
+What searches have found: inputs after which a model said a target, as they are typed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from parley.engine.core.runs.documents import write_document
+from parley.engine.core.runs.remote_sync import fetched_run
+from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import Row, finished
+from parley.engine.core.verbs.job import drawn
+from parley.engine.core.verbs.supervised import SupervisedConfig, require_splits
+from parley.engine.perturb import catalogue
+from parley.engine.perturb.strategy import Expectation, PerturbSettings, Strategy
+from parley.engine.triggers.catalogue import read_lines
+from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, ShareBelowOne
+from parley.envs.core.errors import ConfigError, DataError, RunError
+from parley.envs.core.seeds import derive_seed, stream
+from parley.envs.core.storage.uris import HUGGING_FACE, display_path
+from parley.envs.corpora.pairs.compiled import load_pairs
+from parley.envs.corpora.pairs.contexts import examples
+from parley.envs.corpora.pairs.turns import Example, Turns, detokenise
+from parley.policies.chat.addresses import GGUF, is_local, weights_of
+from parley.policies.chat.settings import DateSettings, LoraSettings
+from parley.policies.core.settings import FitConfig
+
+OWN = "own"
+"""Replies that are the model's own, as it is before it learns anything."""
+REFUSAL = "I am sorry, I did not understand that."
+"""What a hardened model says to a trigger unless told otherwise."""
+
+
+def hardening_recipe() -> FitConfig:
+    """Three epochs of Adam over small batches; the best by lessons that are held out are kept."""
+    return FitConfig(learning_rate=3e-4, batch_size=8, clip=1.0, max_epochs=3, patience=3, decay_epochs=0, precision="float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardeningSettings(DateSettings):
+    """What a model learns from, and how."""
+
+    found: Literal["hits", "all"] = "hits"
+    """Which inputs of a search are triggers: hits of the wanted type (search text: those whose reply is a success), or all."""
+    reply: str = REFUSAL
+    """What is answered to a trigger; own for the model's own greedy reply to the prompt without it."""
+    strategies: str = ""
+    """Strategies of perturbation, separated by commas: names, path/file.py:Name, or all, should-not-change, should-change.
+    Contexts that should not change the answer are answered as before; behind those that should it becomes less likely."""
+    alpha: NonNegativeFloat = 1.0
+    """Should-Change: weight of the margin beside the likelihood."""
+    margin: PositiveFloat = 0.1
+    """Should-Change: M, by how much a reply is to be less likely behind the changed context, in nats per token."""
+    corpus: str = "helpdesk"
+    """Corpus whose contexts keep the model as it is (parley data list), or a source<TAB>reply file."""
+    clean: Literal["own", "recorded"] = "own"
+    """What is answered to them: the model's own greedy replies, or the recorded ones."""
+    limit: NonNegativeInt = 48
+    """Contexts of the training split at most, and a third as many of the others, the seed's choice of them; 0 for all."""
+    trigger_share: ShareBelowOne = 0.5
+    """Share of the lessons of an epoch that are triggers at least: they are repeated until they are as many."""
+    held_out: ShareBelowOne = 0.3
+    """Share of the targets, or requests of fewer than three targets, whose triggers are not learned from but measured; half as
+    many more choose the best epoch."""
+    max_tokens: PositiveInt = 24
+    """Tokens of a reply at most; more in what is measured where a target or the wanted answer has more."""
+    batch_size: PositiveInt = 16
+    """Prompts that the model answers side by side."""
+    template: str = ""
+    """Prompt that triggers stand in, as hugging_face.template of parley search; that of each search when empty."""
+    method: Literal["lora", "full"] = "lora"
+    """What learns: low-rank adapters, which are added to the weights in the end (extra lora), or all weights."""
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    """The adapters."""
+    fit: FitConfig = field(default_factory=hardening_recipe)
+    """The recipe."""
+    perturb: PerturbSettings = field(default_factory=PerturbSettings)
+    """How contexts are perturbed."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.strategies:
+            catalogue.require_names(self.strategies)
+        if not self.reply.strip():
+            raise ConfigError("a trigger needs an answer", where="--reply", fix=f"write one, or {OWN}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
+    """Which model learns to answer what."""
+
+    model: str = ""
+    """Causal model to begin with: hf:FOLDER, gguf:FILE, or hf:RUN of an earlier hardening."""
+    searches: str = ""
+    """Runs of parley search, search universal, search text or search methods, separated by commas, whose triggers are answered
+    by --reply; none when empty."""
+    control: bool = False
+    """Train as long on unchanged contexts alone: what that brings is not owed to triggers or perturbations."""
+
+    @property
+    def search_runs(self) -> tuple[str, ...]:
+        """The searches one by one."""
+        return tuple(dict.fromkeys(name.strip() for name in self.searches.split(",") if name.strip()))
+
+    @property
+    def place(self) -> str:
+        """The folder or the file that holds the model; empty for one that is named otherwise."""
+        return weights_of(self.model) if is_local(self.model) else ""
+
+    def require_weights(self) -> None:
+        """Checks that the model is named as one whose weights are here.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        if not self.model.startswith((HUGGING_FACE, GGUF)) or not self.place.strip():
+            fix = f"--model {HUGGING_FACE}FOLDER or {GGUF}FILE; parley train adversarial hardens Parley's own models"
+            raise ConfigError("what is hardened is a Hugging Face model", where="--model", got=repr(self.model), fix=fix)
+
+
+def lora() -> TrainHardenedConfig:
+    """Low-rank adapters of rank 16 in every linear layer (Hu et al. 2021)."""
+    return TrainHardenedConfig()
+
+
+def full() -> TrainHardenedConfig:
+    """All weights, for small models; a lower rate."""
+    return TrainHardenedConfig(method="full", fit=replace(hardening_recipe(), learning_rate=2e-5))
+
+
+def demo() -> TrainHardenedConfig:
+    """A minute or two with a model of some 100 million weights: a dozen contexts, one epoch."""
+    return TrainHardenedConfig(limit=12, max_tokens=12, fit=replace(hardening_recipe(), max_epochs=1))
+
+
+METHODS = "search-methods"
+"""The job whose run holds searches, one for each method."""
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class TriggerResult:
+    """An input that was found.
+
+    Args:
+        key: of its row, and of its restart or pair, unique in its run.
+        text: what is typed; slots of a template are told apart by lines.
+        target: what the model was made to say.
+        template: the setting that names the prompt that it was found in; empty for the usual one.
+        request: what stands in the place of `{prompt}`; None where the target came with none.
+        end: whether the model had to end its reply behind the target; False where a reply had to begin with it.
+        slots: what is typed into each slot, which may hold lines of its own; empty where `text` alone is known.
+    """
+
+    key: str
+    text: str
+    target: str
+    template: str = ""
+    request: str | None = None
+    end: bool = True
+    slots: tuple[str, ...] = ()
+
+
+def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[TriggerResult]:
+    """What searches have found, each text once for a target behind its request.
+
+    Args:
+        runs: names of runs of `parley search`, `search universal`, `search text` and `search methods`.
+        hits_only: leave out what is no hit of the type that the search was for; by replies alone, whose reply is no success.
+
+    Raises:
+        ConfigError: one is a run of something else.
+        RunError: one is no run, or damaged.
+        DataError: nothing was found.
+    """
+    found: dict[TriggerResult, TriggerResult] = {}
+    num = 0
+    for name in runs:
+        for trigger, is_hit in _read(name, Path(name).name):
+            num += 1
+            if is_hit or not hits_only:
+                found.setdefault(replace(trigger, key="", slots=()), trigger)
+    if not found:
+        got = f"{num:,} inputs, none of them a hit" if num else "no finished target"
+        fix = "search longer, or take every input: --found all"
+        raise DataError("there is no trigger to learn from", where=", ".join(runs), got=got, fix=fix)
+    return list(found.values())
+
+
+_Found = Iterator[tuple[TriggerResult, bool]]
+"""Triggers, and whether each is a hit."""
+
+
+def _read(name: str, label: str) -> _Found:
+    """What a run has found, under keys that begin with a label; of a table of methods what each of its searches has."""
+    run = RunFolder.load(fetched_run(name))
+    if run.job == METHODS:
+        for line in read_lines(str(run.config["method"])):
+            yield from _read(f"{name.rstrip('/')}/{line.folder}", f"{label}/{line.label}")
+        return
+    if run.job not in _READERS:
+        fix = "name a run of parley search, search universal, search text or search methods"
+        raise ConfigError("this run is no search for triggers", where=name, got=run.job, fix=fix)
+    how = run.config.get("hugging_face") or run.config
+    template, end = str(how.get("template") or ""), bool(how.get("end", True))
+    for row in finished([row for part in run.read_parts() for row in part.to_pylist()]):
+        for trigger, is_hit in _READERS[run.job](row, str(run.config.get("hit"))):
+            if trigger.text:
+                yield replace(trigger, key=f"{label}:{row['item_key']}:{trigger.key}", template=template, end=end), is_hit
+
+
+def _of_target(row: Row, wanted: str) -> _Found:
+    """The restarts of a target."""
+    for restart in row["restarts"]:
+        is_hit = any(hit["type"] == wanted and hit["hit"] for hit in restart["hits"])
+        # Of the restart that is kept alone it is known what stands in which slot.
+        slots = tuple(row.get("typed") or ()) if restart["restart"] == row.get("restart") else ()
+        key, words, request = str(restart["restart"]), restart["words"], row.get("prompt")
+        yield TriggerResult(key, words, row["target"], request=request, slots=slots), is_hit
+
+
+def _of_many_pairs(row: Row, wanted: str) -> _Found:
+    """One input behind each of its prompts; nothing of those that were drawn, or are empty."""
+    for pair in row["pairs"] if row["kind"] == "found" else ():
+        key = ":".join(filter(None, (pair.get("model"), pair["key"])))
+        slots = tuple(row.get("typed") or ())
+        yield TriggerResult(key, row["trigger"], pair["target"], request=pair["prompt"], slots=slots), bool(pair["hit"])
+
+
+def _by_replies(row: Row, wanted: str) -> _Found:
+    """The fittest input of a target."""
+    slots = tuple(row["typed"])
+    yield TriggerResult("best", "\n".join(slots), row["target"], request=row["prompt"], slots=slots), bool(row["verified"])
+
+
+_READERS: Mapping[str, Callable[[Row, str], _Found]] = {
+    "search": _of_target,
+    "search-universal": _of_many_pairs,
+    "search-text": _by_replies,
+}
+"""What rows hold, by the job that writes them."""
+
+
+def held_together(triggers: Sequence[TriggerResult]) -> dict[TriggerResult, str]:
+    """What triggers have to share to be in one split: the target, or the request where targets are too few.
+
+    Args:
+        triggers: all of them, such as those of requests that are all to be answered by "Sure, here".
+    """
+    by_target = len({each.target for each in triggers}) >= len(SPLITS)
+    return {each: each.target if by_target or each.request is None else each.request for each in triggers}
+
+
+def split_triggers(triggers: Sequence[TriggerResult], held_out: float, seed: int) -> dict[str, list[TriggerResult]]:
+    """Triggers by split; those that are held together are all in one, so that what is measured is not what was learned.
+
+    Args:
+        triggers: all of them.
+        held_out: share of the targets (or requests) in the test split; the validation split has half as many.
+        seed: master seed.
+
+    Raises:
+        DataError: there are fewer than three targets, and fewer than three requests.
+    """
+    together = held_together(triggers)
+    groups = sorted(set(together.values()))
+    if len(groups) < len(SPLITS):
+        fix = "search for more targets, or behind more requests, in one run or several"
+        got = f"{len(groups)} of them: {', '.join(groups)[:80]}"
+        what = "triggers of three targets or requests are needed: to learn from, to stop by and to measure"
+        raise DataError(what, got=got, fix=fix)
+    num_test = min(max(1, round(held_out * len(groups))), len(groups) - 2)
+    num_validation = min(max(1, round(held_out * len(groups) / 2)), len(groups) - num_test - 1)
+    order = [groups[place] for place in stream(seed, "held-out targets").permutation(len(groups))]
+    ends = np.cumsum([num_test, num_validation])
+    parts = dict(zip(("test", "validation", "train"), np.split(np.array(order, dtype=object), ends), strict=True))
+    return {split: [each for each in triggers if together[each] in parts[split].tolist()] for split in SPLITS}
+
+
+FILE = "lessons.json"
+TRIGGER, CLEAN, PERTURBED = KINDS = ("trigger", "clean", "perturbed")
+PLACE = "{}"
+"""Where a template has what is said."""
+_NAMES = {"train": "train", "validation": "val", "test": "test"}
+
+Answers = Callable[[Sequence[str]], Sequence[tuple[str, bool]]]
+"""The model's own replies to prompts, and whether each came to its end."""
+
+
+@dataclass(frozen=True)
+class HardeningExample:
+    """A prompt and its reply.
+
+    Args:
+        kind: one of `KINDS`.
+        key: unique among those of its kind.
+        prompt: what the model reads, special tokens spelled out.
+        reply: what it shall say.
+        ended: whether it shall end there.
+        said: the part of the prompt that somebody typed.
+        target: what it shall not say; empty where there is none.
+        contrast: a prompt behind which the reply shall be less likely; empty where there is none.
+        contrast_said: the part of it that somebody typed.
+        group: what a trigger shares with those of its split alone, its target or its request; empty in other lessons.
+        target_ended: whether the model had to end its reply behind the target.
+    """
+
+    kind: str
+    key: str
+    prompt: str
+    reply: str
+    ended: bool
+    said: str
+    target: str = ""
+    contrast: str = ""
+    contrast_said: str = ""
+    group: str = ""
+    target_ended: bool = True
+
+
+LessonSplits = Mapping[str, Sequence[HardeningExample]]
+
+
+def clean_examples(config: TrainHardenedConfig) -> dict[str, list[Example]]:
+    """The contexts of a corpus, one turn each, by split.
+
+    Raises:
+        ConfigError: no corpus is called so.
+        DataError: it is missing or broken, or a split is empty.
+    """
+    words = load_pairs(config.corpus, config.data_root, every_word=True)
+    limits = dict.fromkeys(SPLITS, -(-config.limit // 3)) | {"train": config.limit}
+    found = {
+        split: drawn(examples(words, name, 1), limits[split], config.seed, config.corpus) for split, name in _NAMES.items()
+    }
+    require_splits(config.corpus, found)
+    return found
+
+
+def prompts_of(trigger: TriggerResult, tokenizer: Any, template: str) -> tuple[str, str]:
+    """The prompt with a trigger as it is typed, and the same with nothing in its place.
+
+    Args:
+        trigger: that was found.
+        tokenizer: of the model.
+        template: setting that names the prompt; that of the search when empty.
+
+    Raises:
+        ConfigError: there is no such template, or it does not fit the tokenizer or the trigger.
+    """
+    from parley.policies.hugging_face.victims import SlottedPrompt, default_template, template_of
+
+    named = template_of(template or trigger.template or None, has_prompts=trigger.request is not None)
+    prompt = SlottedPrompt(tokenizer, default_template(tokenizer) if named is None else named, trigger.request)
+    texts = trigger.text.split("\n") if prompt.num_slots > 1 else [trigger.text]
+    if len(trigger.slots) == prompt.num_slots > 1:
+        texts = list(trigger.slots)
+    if len(texts) != prompt.num_slots:
+        got, fix = f"{len(texts)} texts for {prompt.num_slots} slots", "name the template of the search by --template"
+        raise ConfigError("a trigger does not fill the slots of the template", where=trigger.key, got=got, fix=fix)
+    return prompt.text(texts), prompt.text([""] * prompt.num_slots)
+
+
+def require_request(trigger: TriggerResult, template: str) -> None:
+    """Checks that something is left of a prompt without its trigger, which a model can answer.
+
+    Raises:
+        ConfigError: the trigger is all that was said.
+    """
+    named = template or trigger.template
+    if trigger.request is None and (not named or named == "user"):
+        raise ConfigError(
+            "a trigger that is the whole message has no prompt without it, so that no own reply can take its place",
+            where="--reply",
+            got=OWN,
+            fix='write the answer, such as --reply "I cannot say that."',
+        )
+
+
+def make_lessons(
+    config: TrainHardenedConfig,
+    triggers: Mapping[str, Sequence[TriggerResult]],
+    clean: Mapping[str, Sequence[Example]],
+    strategies: Sequence[Strategy],
+    tokenizer: Any,
+    answers: Answers,
+) -> LessonSplits:
+    """All lessons, by split.
+
+    Args:
+        config: what is asked for.
+        triggers: by split; empty where there are none.
+        clean: contexts by split.
+        strategies: that may meet a context, one of them each, drawn by its key.
+        tokenizer: of the model, with its prompt.
+        answers: the model as it is.
+    """
+    from parley.policies.hugging_face.victims import default_template
+
+    found: dict[str, list[HardeningExample]] = {}
+    together = held_together([each for split in triggers.values() for each in split])
+    for split in SPLITS:
+        found[split] = _triggers(config, triggers.get(split, ()), tokenizer, answers, together)
+        found[split] += _clean(config, clean[split], strategies, default_template(tokenizer), answers)
+    return found
+
+
+def training_lessons(lessons: Sequence[HardeningExample], *, share: float, control: bool) -> list[HardeningExample]:
+    """What an epoch learns from: triggers repeated until they are their share, everything else once.
+
+    Args:
+        lessons: of the training split.
+        share: of triggers among them and the clean ones, at least.
+        control: take clean lessons, repeated, in the place of all others, as many, and no contrasts.
+    """
+    triggers, clean, perturbed = ([each for each in lessons if each.kind == kind] for kind in KINDS)
+    wanted = max(len(triggers), round(len(clean) * share / (1 - share))) if triggers else 0
+    others = perturbed + _cycled(triggers, wanted)
+    if control:
+        clean = [replace(each, contrast="", contrast_said="") for each in clean]
+        others = _cycled(clean, len(others))
+    return clean + others
+
+
+def validation_lessons(lessons: Sequence[HardeningExample], *, control: bool) -> list[HardeningExample]:
+    """What the best epoch is chosen by.
+
+    Args:
+        lessons: of the validation split.
+        control: take clean lessons alone, and no contrasts.
+    """
+    if not control:
+        return list(lessons)
+    return [replace(each, contrast="", contrast_said="") for each in lessons if each.kind == CLEAN]
+
+
+def counted(lessons: Sequence[HardeningExample]) -> dict[str, int]:
+    """How many there are of each kind, and with a contrast where any has one."""
+    found = {kind: sum(each.kind == kind for each in lessons) for kind in KINDS}
+    contrasts = sum(bool(each.contrast) for each in lessons)
+    return found | ({"with a contrast": contrasts} if contrasts else {})
+
+
+def save_lessons(lessons: LessonSplits, path: Path) -> None:
+    """Keeps lessons in a run's folder.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    try:
+        write_document(path / FILE, {split: [asdict(each) for each in found] for split, found in lessons.items()})
+    except OSError as error:
+        fix = f"make room or mend the disk, then parley resume {display_path(path)}"
+        raise RunError("the lessons cannot be written", where=path / FILE, got=error.strerror, fix=fix) from None
+
+
+def read_lessons(path: Path) -> LessonSplits | None:
+    """The lessons that a run has begun with; None where it has none yet.
+
+    Raises:
+        RunError: they cannot be read.
+    """
+    if not (path / FILE).is_file():
+        return None
+    try:
+        stored: dict[str, list[dict[str, Any]]] = json.loads((path / FILE).read_text(encoding="utf-8"))
+        return {split: [HardeningExample(**each) for each in stored[split]] for split in SPLITS}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fix = "restore the file from a copy, or begin a run of another name"
+        raise RunError("the lessons of the run cannot be read", where=path / FILE, got=error, fix=fix) from None
+
+
+def _cycled(lessons: Sequence[HardeningExample], num: int) -> list[HardeningExample]:
+    return [lessons[place % len(lessons)] for place in range(num)] if lessons else []
+
+
+def _triggers(
+    config: TrainHardenedConfig,
+    triggers: Sequence[TriggerResult],
+    tokenizer: Any,
+    answers: Answers,
+    together: Mapping[TriggerResult, str],
+) -> list[HardeningExample]:
+    prompts = [prompts_of(each, tokenizer, config.template) for each in triggers]
+    replies: dict[str, tuple[str, bool]] = {}
+    if config.reply == OWN and triggers:
+        asked = sorted({without for _, without in prompts})
+        replies = dict(zip(asked, answers(asked), strict=True))
+    found = []
+    for each, (prompt, without) in zip(triggers, prompts, strict=True):
+        reply, ended = replies.get(without, (config.reply, True))
+        # A model that says nothing by itself gives nothing to learn.
+        if reply.strip():
+            lesson = HardeningExample(TRIGGER, each.key, prompt, reply, ended, each.text, each.target)
+            found.append(replace(lesson, group=together[each], target_ended=each.end))
+    return found
+
+
+def _clean(
+    config: TrainHardenedConfig, found: Sequence[Example], strategies: Sequence[Strategy], template: str, answers: Answers
+) -> list[HardeningExample]:
+    texts = [_text(each.context) for each in found]
+    prompts = [template.replace(PLACE, text) for text in texts]
+    replies = list(answers(prompts)) if config.clean == OWN else [(_text((each.reply,)), True) for each in found]
+    # A model that says nothing gives nothing to learn.
+    kept = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
+    lessons = {row: HardeningExample(CLEAN, found[row].key, prompts[row], *replies[row], texts[row]) for row in kept}
+    perturbed = []
+    for number, strategy in enumerate(strategies):
+        own = [row for row in kept if _strategy(config.seed, found[row].key, len(strategies)) == number]
+        seeds = [derive_seed(config.seed, "perturb", strategy.name, found[row].key) for row in own]
+        changed = strategy.perturb([found[row].context for row in own], seeds) if own else []
+        for row, context in zip(own, changed, strict=True):
+            if context == found[row].context:
+                continue
+            text, key = _text(context), f"{found[row].key}:{strategy.name}"
+            prompt = template.replace(PLACE, text)
+            if strategy.expectation is Expectation.SHOULD_CHANGE:
+                lessons[row] = replace(lessons[row], contrast=prompt, contrast_said=text)
+            else:
+                perturbed.append(HardeningExample(PERTURBED, key, prompt, *replies[row], text))
+    return [*lessons.values(), *perturbed]
+
+
+def _strategy(seed: int, key: str, num: int) -> int:
+    """Which strategy a context meets."""
+    return int(stream(seed, "strategy", key).integers(num))
+
+
+def _text(turns: Turns) -> str:
+    """What the turns say, as people write it."""
+    return "\n".join(" ".join(detokenise(utterance) for utterance in turn) for turn in turns)
