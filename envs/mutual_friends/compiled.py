@@ -228,7 +228,7 @@ def _entry(chat: FriendsChat, index: int) -> dict[str, Any]:
 READER_VERSION = 1
 """Grows when the same files would be read differently; compiled corpora are keyed by it."""
 SCHEMA_FILE, LEXICON_FILE = "schema.json", "inverse_lexicon_data.txt"
-_MAKERS = ("draws", "events", "game", "linker", "play", "scenario", "schema")
+_MAKERS = ("game", "linker", "scenario")
 """Modules that scripted chats depend on, those of the players apart."""
 PUBLISHED = {"train": "train.json", "val": "dev.json", "test": "test.json"}
 """Files of the splits, as published."""

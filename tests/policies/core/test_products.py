@@ -27,7 +27,7 @@ from parley.policies.core.layers import (
     tanh_,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(params=["as the machine has it", "without oneDNN"])

@@ -11,7 +11,7 @@ from ray.cluster_utils import Cluster
 
 from parley.envs.corpora.arrow import CACHE_VARIABLE
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 SURVIVED = "survived"
 """What a script prints last when all that it claims holds."""
 

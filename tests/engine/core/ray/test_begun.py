@@ -19,7 +19,7 @@ from parley.envs.core.storage.uris import local_copy
 from tests.engine.core.ray.workers import NUMBERS, By, Counting, attempts, shards_of
 from tests.engine.core.runs.rows import SmallConfig
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 NUM_ITEMS, SIZE, ROOM = 6, 1, 4
 DRIVER = f"""
 import sys

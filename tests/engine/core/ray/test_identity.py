@@ -13,7 +13,7 @@ from parley.engine.core.ray import identity
 from parley.engine.core.ray.identity import CODE, FOLDER, PACKAGES, ROOMS, differences, digest, own_identity, refusal, require
 from parley.envs.core.errors import ClusterError
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def rooms(folder: Path) -> dict[str, Path]:
@@ -51,7 +51,7 @@ def test_a_changed_a_moved_and_a_missing_file_count(copied: Path, name: str) -> 
 
 def test_another_process_finds_its_own_code_without_importing_it(copied: Path) -> None:
     (copied / "policies" / "__init__.py").write_text("raise ImportError\n")
-    source = (ROOT / "engine" / "runtime" / "identity.py").read_text()
+    source = (ROOT / "engine" / "core" / "ray" / "identity.py").read_text()
     code = f"{source}\nprint(identity())"
     found = subprocess.run([sys.executable, "-c", code], cwd=copied, capture_output=True, text=True, check=True).stdout
     assert str(copied) in found

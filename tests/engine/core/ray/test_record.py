@@ -24,7 +24,7 @@ from parley.envs.corpora.arrow import CACHE_VARIABLE
 from tests.engine.core.ray.workers import NUMBERS, By, Counting, DiesOnce, RaisesOn, attempts, shards_of
 from tests.engine.core.runs.rows import SmallConfig
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 HERE, ACTORS = 0, 2
 EITHER = pytest.mark.parametrize("num_workers", [HERE, pytest.param(ACTORS, marks=pytest.mark.ray)])
 NUM_ITEMS, SIZE = 60, 3

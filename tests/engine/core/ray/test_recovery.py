@@ -18,7 +18,7 @@ from tests.engine.core.ray.apart import survives
 from tests.engine.core.ray.workers import NUMBERS, By, Counting, attempts, shards_of
 from tests.engine.core.runs.rows import SmallConfig
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 NUM_ITEMS, SIZE = 60, 3
 DRIVER = f"""
 import sys

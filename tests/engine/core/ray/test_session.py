@@ -24,7 +24,7 @@ from parley.envs.core.errors import ClusterError, ConfigError
 from tests.engine.core.ray.apart import SURVIVED, survives
 from tests.engine.core.ray.workers import Environment, shards_of
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -368,4 +368,4 @@ def test_a_session_of_the_caller_is_used_and_left(ray_session: RaySession, monke
 def test_workers_import_the_code_of_this_checkout(ray_session: RaySession) -> None:
     found: list[Any] = []
     run_sharded(Environment, (), shards_of(1, 1), num_workers=1, on_result=lambda shard, result: found.append(result))
-    assert Path(found[0]["module"]) == ROOT / "tests" / "engine" / "runtime" / "workers.py"
+    assert Path(found[0]["module"]) == ROOT / "tests" / "engine" / "core" / "ray" / "workers.py"

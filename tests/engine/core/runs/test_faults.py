@@ -26,7 +26,7 @@ from parley.policies.chat.answers import ChatAnswers
 from parley.policies.chat.model import Answer
 from tests.engine.core.runs.rows import SmallConfig, row, rows
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 HOLD = """
 import sys
 from pathlib import Path

@@ -36,7 +36,7 @@ def lock(tmp_path: Path) -> Callable[[str], Path]:
 def other(uri: str, **changes: Any) -> None:
     """Another machine's lease."""
     content = {"holder": "process 7 on node-3", "token": "theirs", "under": "elsewhere", "time": time.time()}
-    put(f"{uri}/remote_lock.json", json.dumps(content | changes).encode())
+    put(f"{uri}/lease.json", json.dumps(content | changes).encode())
 
 
 def test_a_second_writer_is_refused_by_the_name_of_the_first(uri: str, lock: Callable[[str], Path]) -> None:
@@ -96,7 +96,7 @@ def test_of_two_that_begin_at_once_one_goes_on(uri: str, lock: Callable[[str], P
     monkeypatch.setattr(remote_lock.time, "sleep", lambda seconds: other(uri))
     with pytest.raises(RunError, match="process 7 on node-3"):
         Lease(uri, lock("a"))
-    content = read(f"{uri}/remote_lock.json")
+    content = read(f"{uri}/lease.json")
     assert content is not None
     assert json.loads(content)["token"] == "theirs"
 
@@ -106,8 +106,8 @@ def test_a_holder_renews_and_finds_out_that_it_was_replaced(
 ) -> None:
     monkeypatch.setattr(remote_lock, "RENEW_S", 0.02)
     held = Lease(uri, lock("a"))
-    first = read(f"{uri}/remote_lock.json")
-    until(lambda: read(f"{uri}/remote_lock.json") != first)
+    first = read(f"{uri}/lease.json")
+    until(lambda: read(f"{uri}/lease.json") != first)
     held.check()
     other(uri)
     # It may just be renewing over it, as one that was never cut off does.
@@ -129,7 +129,7 @@ def test_a_lease_that_runs_out_while_storage_is_away_stops_its_holder(
         held.check()
     held.release()
     bucket.refuse = lambda operation, key: None
-    assert read(f"{uri}/remote_lock.json") is not None
+    assert read(f"{uri}/lease.json") is not None
 
 
 def test_storage_without_rights_says_so_before_anything(uri: str, lock: Callable[[str], Path], bucket: Bucket) -> None:
@@ -140,7 +140,7 @@ def test_storage_without_rights_says_so_before_anything(uri: str, lock: Callable
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"7", b'{"time": []}', b'{"time": "x", "holder": 1, "token": 2, "under": 3}'])
 def test_a_damaged_lease_is_an_error(uri: str, lock: Callable[[str], Path], content: bytes) -> None:
-    put(f"{uri}/remote_lock.json", content)
+    put(f"{uri}/lease.json", content)
     with pytest.raises(RunError, match=r"damaged(.|\n)*lease\.json(.|\n)*delete it"):
         Lease(uri, lock("a"))
 

@@ -36,7 +36,7 @@ from parley.policies.negotiator.model import Negotiator
 from parley.policies.negotiator.settings import KIND, NegotiatorFitConfig, NegotiatorSizes
 from tests.envs.corpora import made_up
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 CORPUS = f"{made_up.__file__}:SOURCE"
 TINY = NegotiatorSizes(
     embed_word=8, embed_context=4, hidden_context=4, hidden_language=8, hidden_attention=4, hidden_selection=4, init_range=0.4

@@ -120,7 +120,7 @@ def test_stock_ppo_trains_one_side_of_the_two(world: World, ray_session: RaySess
 
 @pytest.mark.ray
 def test_the_example_of_the_documentation_trains(tmp_path: Path, ray_session: RaySession) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "environments.md").read_text()
+    guide = (Path(__file__).parents[4] / "docs" / "environments.md").read_text()
     (code,) = re.findall(r"```python\n(config = \(\n    PPOConfig.*?)```", guide, re.DOTALL)
     folder = save_negotiator(tmp_path / "target", vocabulary=bargainer_vocabulary())
     names: dict[str, Any] = {part.__name__: part for part in (PPOConfig, RLModuleSpec, ActorCriticNegotiator)}

@@ -27,7 +27,7 @@ from parley.policies.negotiator.settings import KIND
 from parley.policies.negotiator.speaker import load_agent, load_model
 from tests.engine.negotiation.rl.trainings import SIZES, SMALL, World
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SCENARIOS = [Scenario((1, 2, 3), ((1, 3, 1), (4, 0, 2))), Scenario((2, 2, 1), ((2, 3, 0), (1, 3, 2)))]
 HALF = replace(SMALL, temperature=0.5)
 SHORT = Rules(max_turns=6, max_words=8, max_tokens=64)

@@ -82,7 +82,7 @@ def test_rows_are_equal_for_no_workers_and_for_two(
 
 def test_a_finished_run_plays_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, notes = run(SCRIPTED, tmp_path / "run", Silent()), Notes()
-    monkeypatch.setattr("parley.engine.negotiation.verbs.match.work_off", lambda *_: pytest.fail("nothing is left to play"))
+    monkeypatch.setattr("parley.engine.negotiation.verbs.match.run_items", lambda *_: pytest.fail("nothing is left to play"))
     again = run(replace(SCRIPTED, workers=3, address="10.0.0.1:6379"), tmp_path / "run", notes)
     # As text, because metrics of nothing are NaN, which differs from itself.
     assert str(again.metrics) == str(first.metrics)
