@@ -11,8 +11,8 @@ from torch.nn.functional import pad
 from parley.engine.triggers.methods.method import Method
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
 from parley.engine.triggers.scorers.scorer import Victim
-from parley.engine.triggers.search.attack import Trigger, TriggerSearch, search
-from parley.engine.triggers.search.batch import tasks_of
+from parley.engine.triggers.searches.attack import Trigger, TriggerSearch, search
+from parley.engine.triggers.searches.batch import tasks_of
 from parley.envs.core.conformance import Kind, expect, same_alone
 
 _ROWS, _REPLY = 3, 4

@@ -107,8 +107,8 @@ class TalkSearcher:
         """The words that were found, and what that took."""
         from parley.engine.negotiation.attacks.triggered import WordsResult
         from parley.engine.triggers.catalogue import make_method
-        from parley.engine.triggers.search.attack import TriggerSearch, best_restart
-        from parley.engine.triggers.search.batch import UniversalVictim, tasks_of
+        from parley.engine.triggers.searches.attack import TriggerSearch, best_restart
+        from parley.engine.triggers.searches.batch import UniversalVictim, tasks_of
         from parley.policies.hugging_face.tokens import InputRules
 
         rules, victims, targets = InputRules(written=talk.written), [], []

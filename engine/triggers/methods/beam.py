@@ -35,7 +35,7 @@ from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.methods.settings import BEAMS, BEAMS_BEAST, CANDIDATES_BEAST
 from parley.engine.triggers.scorers.scorer import LEAST_GAIN, BestInput, ContinuingScorer
-from parley.engine.triggers.search.batch import SearchState, Task
+from parley.engine.triggers.searches.batch import SearchState, Task
 from parley.envs.core.seeds import stream
 from parley.policies.chat.model import Access
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.methods.settings import CANDIDATES_GCG
 from parley.engine.triggers.scorers.scorer import BestInput, Swaps
-from parley.engine.triggers.search.batch import SearchState, Task
+from parley.engine.triggers.searches.batch import SearchState, Task
 from parley.envs.core.seeds import stream
 
 LEAST_WEIGHT = 1e-3

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.scorers.scorer import BestInput, Swaps, to_beat
-from parley.engine.triggers.search.batch import NOT_SAVED, SearchState, Task
+from parley.engine.triggers.searches.batch import NOT_SAVED, SearchState, Task
 from parley.envs.core.seeds import derive_seed
 from parley.policies.chat.model import Access
 

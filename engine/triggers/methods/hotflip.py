@@ -36,7 +36,7 @@ from parley.engine.triggers.methods.gibbs_enum import GibbsEnum
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.methods.settings import BEAMS_HOTFLIP, CANDIDATES_AUTOPROMPT
 from parley.engine.triggers.scorers.scorer import BestInput
-from parley.engine.triggers.search.batch import SearchState, Task
+from parley.engine.triggers.searches.batch import SearchState, Task
 from parley.envs.core.seeds import stream
 
 

@@ -23,9 +23,9 @@ from torch import Tensor
 from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.settings import CANDIDATES, SearchSettings
 from parley.engine.triggers.scorers.scorer import BestInput, Scorer, Victim, to_beat
-from parley.engine.triggers.search.batch import Outcome, Saved, StateT, Task, fill, state_to_json, words_in
-from parley.engine.triggers.search.batch_finder import BatchFinder
-from parley.engine.triggers.search.side_by_side import AHEAD, BatchedSearch, Groups, SteppedSearches, run_searches
+from parley.engine.triggers.searches.batch import Outcome, Saved, StateT, Task, fill, state_to_json, words_in
+from parley.engine.triggers.searches.batch_finder import BatchFinder
+from parley.engine.triggers.searches.side_by_side import AHEAD, BatchedSearch, Groups, SteppedSearches, run_searches
 from parley.envs.core.config import from_dict, to_dict
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.registry import nearest

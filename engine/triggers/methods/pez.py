@@ -27,7 +27,7 @@ from torch.optim.adamw import adamw
 from parley.engine.triggers.methods.goal import Goal
 from parley.engine.triggers.methods.method import WordMethod
 from parley.engine.triggers.scorers.scorer import BestInput
-from parley.engine.triggers.search.batch import SearchState, Task
+from parley.engine.triggers.searches.batch import SearchState, Task
 
 
 @dataclass(eq=False, kw_only=True)

@@ -31,8 +31,8 @@ from parley.engine.triggers.methods.method import Method
 from parley.engine.triggers.methods.objective import RELEASED_WEIGHT, TriggerObjective
 from parley.engine.triggers.methods.settings import L1_WEIGHT, RelaxationSettings
 from parley.engine.triggers.scorers.scorer import Victim, read_replies, stack_targets
-from parley.engine.triggers.search.batch import Outcome, Task
-from parley.engine.triggers.search.batch_finder import BatchFinder
+from parley.engine.triggers.searches.batch import Outcome, Task
+from parley.engine.triggers.searches.batch_finder import BatchFinder
 from parley.envs.core.errors import CheckpointError
 from parley.envs.core.seeds import stream
 

@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 
 from parley.engine.triggers.hits import Reading
 from parley.engine.triggers.methods.objective import TriggerObjective
-from parley.engine.triggers.search.batch_finder import BatchFinder
+from parley.engine.triggers.searches.batch_finder import BatchFinder
 from parley.envs.core.errors import CheckpointError
 
 LEAST_GAIN = 1e-6

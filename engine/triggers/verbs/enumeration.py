@@ -85,7 +85,7 @@ class BranchWorker:
     """
 
     def __init__(self, config: EnumerationConfig, lists: Lists) -> None:
-        from parley.engine.triggers.search.enumeration import Space
+        from parley.engine.triggers.searches.enumeration import Space
         from parley.engine.triggers.victims import WordLists
         from parley.policies.seq2seq.scoring import load_seq2seq
 
@@ -100,7 +100,7 @@ class BranchWorker:
         return [self._row(key, beginning) for key, beginning in zip(shard.keys, shard.items, strict=True)]
 
     def _row(self, key: str, beginning: str) -> dict[str, Any]:
-        from parley.engine.triggers.search.enumeration import branch_replies
+        from parley.engine.triggers.searches.enumeration import branch_replies
         from parley.engine.triggers.victims import tally
 
         inputs, replies = [], []
@@ -252,7 +252,7 @@ class SearchEnumerate(Job[EnumerationConfig, EnumerationTask, EnumerationTask]):
         return _prepare(config)
 
     def work(self, run: RunFolder, prepared: EnumerationTask, reporter: Reporter) -> EnumerationTask:
-        from parley.engine.triggers.search.enumeration import Space
+        from parley.engine.triggers.searches.enumeration import Space
 
         config = prepared.config
         space = Space(tuple(range(len(config.letters))), config.max_length, config.branch_length)

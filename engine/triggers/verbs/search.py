@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from parley.engine.triggers.hits import HitType, Reading, Thresholds
     from parley.engine.triggers.methods.objective import TriggerObjective
     from parley.engine.triggers.scorers.scorer import TextVictim, Victim
-    from parley.engine.triggers.search.attack import TriggerSearch
-    from parley.engine.triggers.search.batch import Outcome, Task
-    from parley.engine.triggers.search.side_by_side import BatchedSearch
+    from parley.engine.triggers.searches.attack import TriggerSearch
+    from parley.engine.triggers.searches.batch import Outcome, Task
+    from parley.engine.triggers.searches.side_by_side import BatchedSearch
     from parley.policies.hugging_face.victims import HuggingFaceCausal, HuggingFaceVictim
 
 
@@ -165,7 +165,7 @@ def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Calla
         victim: the model as it was loaded.
     """
     from parley.engine.triggers.hits import HitType
-    from parley.engine.triggers.search.attack import TriggerSearch
+    from parley.engine.triggers.searches.attack import TriggerSearch
 
     judge = input_model(config, cast("HuggingFaceCausal", victim)) if config.is_hugging_face else None
     return lambda asked: TriggerSearch(
@@ -267,14 +267,14 @@ class SearchWorker(SearchTurns[Target]):
         super().drop()
 
     def searches(self) -> BatchedSearch:
-        from parley.engine.triggers.search.side_by_side import ByPrompt
+        from parley.engine.triggers.searches.side_by_side import ByPrompt
 
         if self._has_prompts:
             return ByPrompt(self._searches_of, self.config.engine.batch_size)
         return self.search.method.side_by_side(self.search.finder)
 
     def tasks(self, item: Target) -> list[Task]:
-        from parley.engine.triggers.search.batch import tasks_of
+        from parley.engine.triggers.searches.batch import tasks_of
 
         self._targets[item.key] = item
         ids = self.victim.target(" ".join(item.words))
@@ -295,7 +295,7 @@ class SearchWorker(SearchTurns[Target]):
         return self._by_prompt[target.prompt]
 
     def row(self, item: Target, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        from parley.engine.triggers.search.attack import best_restart
+        from parley.engine.triggers.searches.attack import best_restart
 
         victim = self._asked(item)
         entries = {outcome.task.restart: self._entry(outcome, victim) for outcome in outcomes}

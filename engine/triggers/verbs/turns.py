@@ -30,8 +30,8 @@ from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
 
 if TYPE_CHECKING:
     from parley.engine.triggers.scorers.scorer import TextVictim
-    from parley.engine.triggers.search.batch import Outcome, Task
-    from parley.engine.triggers.search.side_by_side import BatchedSearch
+    from parley.engine.triggers.searches.batch import Outcome, Task
+    from parley.engine.triggers.searches.side_by_side import BatchedSearch
     from parley.policies.hugging_face.victims import HuggingFaceVictim
 
 
@@ -126,8 +126,8 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
 
     def _add(self, shard: Shard[SearchItemT]) -> _Held[SearchItemT]:
         """Begins with a shard, or goes on from what is kept of it."""
-        from parley.engine.triggers.search.batch import outcome_from_json
-        from parley.engine.triggers.search.side_by_side import StartedSearch
+        from parley.engine.triggers.searches.batch import outcome_from_json
+        from parley.engine.triggers.searches.side_by_side import StartedSearch
 
         for item in shard.items:
             if tasks := self.tasks(item):
@@ -152,8 +152,8 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
 
     def _kept(self, held: _Held[SearchItemT], key: str) -> dict[str, Any]:
         """What an item is gone on from: the restarts that have ended, and those under way."""
-        from parley.engine.triggers.search.batch import outcome_to_json
-        from parley.engine.triggers.search.side_by_side import StartedSearch
+        from parley.engine.triggers.searches.batch import outcome_to_json
+        from parley.engine.triggers.searches.side_by_side import StartedSearch
 
         is_over = key not in self._side_by_side.keys
         begun = StartedSearch(held.outcomes[key]) if is_over else self._side_by_side.begun(key)

@@ -65,8 +65,8 @@ from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.model import MODERATED
 
 if TYPE_CHECKING:
-    from parley.engine.triggers.search.batch import Outcome, Task
-    from parley.engine.triggers.search.side_by_side import BatchedSearch
+    from parley.engine.triggers.searches.batch import Outcome, Task
+    from parley.engine.triggers.searches.side_by_side import BatchedSearch
     from parley.policies.hugging_face.victims import HuggingFaceCausal
 
 
@@ -182,7 +182,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
 
     def __init__(self, searching: UniversalSearchTask) -> None:
         from parley.engine.triggers.hits import HitType
-        from parley.engine.triggers.search.batch import UniversalVictim
+        from parley.engine.triggers.searches.batch import UniversalVictim
 
         # The first model stands where one is asked for.
         config, models = replace(searching.config, model=searching.config.model.split(",")[0].strip()), searching.models
@@ -210,7 +210,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         return self.search.method.side_by_side(self.search.finder)
 
     def tasks(self, item: UniversalInput) -> list[Task]:
-        from parley.engine.triggers.search.batch import tasks_of
+        from parley.engine.triggers.searches.batch import tasks_of
 
         if item.kind != FOUND:
             return []
@@ -236,7 +236,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
 
     def _words(self, item: UniversalInput, outcomes: Sequence[Outcome]) -> tuple[int, ...] | None:
         """The ids of an input; None of the empty one."""
-        from parley.engine.triggers.search.attack import allowed_inputs
+        from parley.engine.triggers.searches.attack import allowed_inputs
 
         if item.kind == FOUND:
             return outcomes[0].words

@@ -22,9 +22,9 @@ from parley.engine.triggers.methods.method import Method, WordMethod
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.scorers.scorer import PlainScorer, Scorer
-from parley.engine.triggers.search.batch import Outcome, Stepper, Task
-from parley.engine.triggers.search.batch_finder import BatchFinder
-from parley.engine.triggers.search.side_by_side import run_searches
+from parley.engine.triggers.searches.batch import Outcome, Stepper, Task
+from parley.engine.triggers.searches.batch_finder import BatchFinder
+from parley.engine.triggers.searches.side_by_side import run_searches
 
 NUM_WORDS, LENGTH, EMBED, HIDDEN = 12, 4, 6, 8
 NUM_SPECIALS = 5

@@ -13,7 +13,7 @@ from parley.engine.triggers.hits import HitType, Thresholds
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.scorers.lstm.scorer import LstmScorer
 from parley.engine.triggers.scorers.scorer import PlainScorer, Scorer
-from parley.engine.triggers.search.batch import Outcome, Task
+from parley.engine.triggers.searches.batch import Outcome, Task
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.corpora.pairs.vocabulary import EOS_ID
 from tests.devices import CLOSE, SHARE, on_each_device

@@ -14,8 +14,8 @@ from parley.engine.triggers.methods.hotflip import AutoPrompt
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.pez import Pez
 from parley.engine.triggers.methods.settings import PezSettings, SearchSettings, arca, autoprompt, beast, pez
-from parley.engine.triggers.search.attack import TriggerSearch
-from parley.engine.triggers.search.batch import Task
+from parley.engine.triggers.searches.attack import TriggerSearch
+from parley.engine.triggers.searches.batch import Task
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import stream
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, bound, every_input, scorer, tiny_victim

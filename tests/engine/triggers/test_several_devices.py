@@ -12,8 +12,8 @@ from parley.engine.triggers.catalogue import make_method, searches
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.scorers.causal.scorer import is_causal
-from parley.engine.triggers.search.attack import TriggerSearch
-from parley.engine.triggers.search.batch import Outcome, UniversalVictim, tasks_of
+from parley.engine.triggers.searches.attack import TriggerSearch
+from parley.engine.triggers.searches.batch import Outcome, UniversalVictim, tasks_of
 from tests.imitated_devices import device_of, imitated_devices
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")

@@ -11,7 +11,7 @@ from parley.engine.triggers.methods.gibbs_enum import GibbsEnum
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.scorers.scorer import PlainScorer
-from parley.engine.triggers.search.batch import Task
+from parley.engine.triggers.searches.batch import Task
 from parley.envs.core.errors import ConfigError, DataError
 from parley.policies.hugging_face.tokens import unknown_words
 from parley.policies.hugging_face.victims import HuggingFaceCausal, HuggingFaceVictim

@@ -53,7 +53,7 @@ from parley.engine.triggers.scorers.causal.swaps import (
     rough_reader,
 )
 from parley.engine.triggers.scorers.scorer import BestInput, InputModel, PlainScorer, Swaps, Victim
-from parley.engine.triggers.search.batch_finder import BatchFinder
+from parley.engine.triggers.searches.batch_finder import BatchFinder
 
 ROWS, ROWS_GPU = 128, 1024
 """Candidates that are read together, until memory runs out; few leave most of a GPU idle."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.core.stats.known import HardeningMetrics, Round, best_round, has_stalled
+from parley.engine.core.stats.known import NEGOTIATORS, HardeningMetrics, Round, best_round, has_stalled
 from parley.engine.core.stats.statistics import Estimate, Metric
 
 courses = st.lists(st.integers(-40, 40).map(lambda tenths: tenths / 8), min_size=1, max_size=12)
@@ -63,6 +63,7 @@ def test_the_last_line_of_an_outcome_says_what_the_result_has_over_each_column()
         stalled="",
         note_rounds="",
         note_outcome="note",
+        known=NEGOTIATORS,
     )
     table = measures.outcome_table(metrics)
     assert table.columns == ("model", "before", "control", "after"), "nothing is known of the others"

@@ -15,7 +15,7 @@ from parley.engine.triggers.methods.gibbs_enum import GibbsEnum
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.scorers.scorer import PlainScorer
-from parley.engine.triggers.search.batch import Task
+from parley.engine.triggers.searches.batch import Task
 from tests.engine.triggers.made_up import LENGTH, SEARCHABLE, TARGET, TinyVictim, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")

@@ -13,7 +13,7 @@ from parley.engine.triggers.methods.gcg import Gcg, GcgState
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings, gcg
 from parley.engine.triggers.scorers.scorer import BestInput, PlainScorer, Swaps
-from parley.engine.triggers.search.batch import Task
+from parley.engine.triggers.searches.batch import Task
 from tests.engine.triggers.made_up import LENGTH, NUM_WORDS, TARGET, bound, scorer, searched, tasks
 
 LIKELIHOOD = TriggerObjective(kind="likelihood")

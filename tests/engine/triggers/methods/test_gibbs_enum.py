@@ -16,7 +16,7 @@ from parley.engine.triggers.methods.goal import Initial, Satisfied
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings, he2018, released
 from parley.engine.triggers.scorers.scorer import LEAST_GAIN, BestInput, PlainScorer, Swaps, to_beat
-from parley.engine.triggers.search.batch import Outcome, Task
+from parley.engine.triggers.searches.batch import Outcome, Task
 from parley.envs.core.errors import CheckpointError, ConfigError
 from tests.engine.triggers.made_up import (
     LENGTH,

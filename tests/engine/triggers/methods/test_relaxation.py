@@ -13,7 +13,7 @@ from torch import Tensor
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.relaxation import relax
 from parley.engine.triggers.methods.settings import RelaxationSettings
-from parley.engine.triggers.search.batch import Task
+from parley.engine.triggers.searches.batch import Task
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.seeds import stream
 from tests.engine.triggers.made_up import (

@@ -17,7 +17,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.triggers.methods.gibbs_enum import RandomSearch
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.search.batch import SearchState
+from parley.engine.triggers.searches.batch import SearchState
 from parley.engine.triggers.verbs import turns as turns_module
 from parley.engine.triggers.verbs.config import ObjectiveSettings, TriggerConfig, TriggerEngineSettings
 from parley.engine.triggers.verbs.models import choose_targets, open_models

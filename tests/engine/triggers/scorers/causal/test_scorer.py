@@ -18,8 +18,8 @@ from parley.engine.triggers.scorers.causal.packed import CausalReader, TextBlock
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer, is_causal
 from parley.engine.triggers.scorers.causal.swaps import cheapest_groups, reads_packed
 from parley.engine.triggers.scorers.scorer import BestInput, PlainScorer, Scorer, Swaps
-from parley.engine.triggers.search.attack import TriggerSearch
-from parley.engine.triggers.search.batch import Outcome, tasks_of
+from parley.engine.triggers.searches.attack import TriggerSearch
+from parley.engine.triggers.searches.batch import Outcome, tasks_of
 from tests.engine.triggers.made_up import WORD_METHODS, TinyInputModel, never, searched
 
 transformers = pytest.importorskip("transformers", reason="the extra hugging-face is not installed")

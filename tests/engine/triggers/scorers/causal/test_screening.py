@@ -14,7 +14,7 @@ from parley.engine.triggers.scorers.causal import swaps as screening
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer
 from parley.engine.triggers.scorers.lstm import scorer as shared
 from parley.engine.triggers.scorers.scorer import PlainScorer, Swaps
-from parley.engine.triggers.search.attack import TriggerSearch
+from parley.engine.triggers.searches.attack import TriggerSearch
 from parley.envs.core.errors import ConfigError
 from parley.policies.core.layers import multiplies_bfloat16
 from tests.engine.triggers.scorers.causal.test_scorer import LENGTH, Both, MadeUpVictim, gpt2, in_stages, llama, outcomes

@@ -15,7 +15,7 @@ from parley.engine.triggers.scorers.causal import swaps as swap_lists
 from parley.engine.triggers.scorers.causal.scorer import DOUBT, CausalScorer
 from parley.engine.triggers.scorers.causal.swaps import ReadLoss, ReadPlan, ReadWords, SwapList
 from parley.engine.triggers.scorers.scorer import BestInput, Swaps, to_beat
-from parley.engine.triggers.search.attack import RuledScorer
+from parley.engine.triggers.searches.attack import RuledScorer
 from tests.engine.triggers.made_up import TinyInputModel
 from tests.engine.triggers.scorers.causal.test_scorer import (
     LENGTH,

@@ -15,9 +15,9 @@ from parley.engine.triggers.hits import HitType, Reading, Thresholds
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import SearchSettings
 from parley.engine.triggers.scorers.scorer import BestInput
-from parley.engine.triggers.search.batch import Outcome, Saved, SearchState, Stop, Task, state_to_json
-from parley.engine.triggers.search.batch_finder import BatchFinder
-from parley.engine.triggers.search.side_by_side import SteppedSearches
+from parley.engine.triggers.searches.batch import Outcome, Saved, SearchState, Stop, Task, state_to_json
+from parley.engine.triggers.searches.batch_finder import BatchFinder
+from parley.engine.triggers.searches.side_by_side import SteppedSearches
 from parley.envs.core.errors import ConfigError
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, searched, tasks
 

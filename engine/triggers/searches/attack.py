@@ -34,8 +34,8 @@ from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.scorers.causal.scorer import CausalScorer, CausalVictim, is_causal
 from parley.engine.triggers.scorers.lstm.scorer import LstmScorer
 from parley.engine.triggers.scorers.scorer import BestInput, ContinuingScorer, InputModel, PlainScorer, Scorer, Swaps, Victim
-from parley.engine.triggers.search.batch import Outcome, Task, UniversalScorer, UniversalVictim, tasks_of
-from parley.engine.triggers.search.batch_finder import BatchFinder
+from parley.engine.triggers.searches.batch import Outcome, Task, UniversalScorer, UniversalVictim, tasks_of
+from parley.engine.triggers.searches.batch_finder import BatchFinder
 from parley.engine.triggers.victims import Seq2SeqVictim
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.seeds import derive_seed, stream

@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 import torch
 
-from parley.engine.triggers.search import enumeration
-from parley.engine.triggers.search.enumeration import Space, branch_replies
+from parley.engine.triggers.searches import enumeration
+from parley.engine.triggers.searches.enumeration import Space, branch_replies
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, SPECIALS, PairVocabulary
 from parley.policies.seq2seq.decoding import greedy

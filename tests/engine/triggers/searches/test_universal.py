@@ -11,9 +11,9 @@ from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.pez import Pez
 from parley.engine.triggers.scorers.causal.packed import said
 from parley.engine.triggers.scorers.scorer import PlainScorer, Swaps
-from parley.engine.triggers.search import batch as by_text_module
-from parley.engine.triggers.search.attack import TriggerSearch
-from parley.engine.triggers.search.batch import ByTextScorer, UniversalScorer, UniversalVictim, tasks_of
+from parley.engine.triggers.searches import batch as by_text_module
+from parley.engine.triggers.searches.attack import TriggerSearch
+from parley.engine.triggers.searches.batch import ByTextScorer, UniversalScorer, UniversalVictim, tasks_of
 from parley.envs.core.errors import ConfigError
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")

@@ -14,9 +14,9 @@ from parley.engine.triggers.methods.gibbs_enum import RandomSearch
 from parley.engine.triggers.methods.method import Method
 from parley.engine.triggers.methods.objective import TriggerObjective
 from parley.engine.triggers.methods.settings import RelaxationSettings, SearchSettings
-from parley.engine.triggers.search.batch import Outcome, SearchState, Task, outcome_from_json, outcome_to_json
-from parley.engine.triggers.search.batch_finder import BatchFinder
-from parley.engine.triggers.search.side_by_side import BatchedSearch, StartedSearch
+from parley.engine.triggers.searches.batch import Outcome, SearchState, Task, outcome_from_json, outcome_to_json
+from parley.engine.triggers.searches.batch_finder import BatchFinder
+from parley.engine.triggers.searches.side_by_side import BatchedSearch, StartedSearch
 from tests.engine.triggers.made_up import WORD_METHODS, bound, scorer, tasks
 
 SETTINGS = SearchSettings(

@@ -21,8 +21,8 @@ from math import inf
 from typing import Generic, Protocol
 
 from parley.engine.triggers.methods.settings import SearchSettings
-from parley.engine.triggers.search.batch import Outcome, Saved, StateT, Stepper, Task
-from parley.engine.triggers.search.batch_finder import BatchFinder
+from parley.engine.triggers.searches.batch import Outcome, Saved, StateT, Stepper, Task
+from parley.engine.triggers.searches.batch_finder import BatchFinder
 
 AHEAD = 0.05
 """Most candidates, as a share of all, that are tried in restarts which a hit of an earlier one makes needless."""

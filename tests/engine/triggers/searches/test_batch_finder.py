@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from parley.engine.triggers.search.batch_finder import BatchFinder
+from parley.engine.triggers.searches.batch_finder import BatchFinder
 from parley.envs.core.errors import ConfigError
 
 

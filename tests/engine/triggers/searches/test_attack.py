@@ -22,7 +22,7 @@ from parley.engine.triggers import (
     search,
 )
 from parley.engine.triggers.catalogue import make_method, searches
-from parley.engine.triggers.search.batch import tasks_of
+from parley.engine.triggers.searches.batch import tasks_of
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.pairs.vocabulary import EOS_ID, SPECIALS
