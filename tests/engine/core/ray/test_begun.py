@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[4]
 NUM_ITEMS, SIZE, ROOM = 6, 1, 4
 DRIVER = f"""
 import sys
-from parley.engine.core.ray.record import record_shards
+from parley.engine.core.ray.record import write_shards
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.envs.core.storage.uris import local_copy
 from tests.engine.core.ray import workers
@@ -31,7 +31,7 @@ from tests.engine.core.runs.rows import SmallConfig
 _, name, room, worker, *args = sys.argv
 with RunFolder.open(local_copy(name), SmallConfig(), job="test", schema=workers.NUMBERS) as run:
     work = workers.By(getattr(workers, worker), *args)
-    record_shards(run, work, workers.shards_of({NUM_ITEMS}, {SIZE}), num_workers=0, room=int(room))
+    write_shards(run, work, workers.shards_of({NUM_ITEMS}, {SIZE}), num_workers=0, room=int(room))
 """
 GIVEN_UP = "RunError: the process died 2 times while it worked on this shard"
 

@@ -30,7 +30,7 @@ EITHER = pytest.mark.parametrize("num_workers", [HERE, pytest.param(ACTORS, mark
 NUM_ITEMS, SIZE = 60, 3
 DRIVER = f"""
 import sys
-from parley.engine.core.ray.record import record_shards
+from parley.engine.core.ray.record import write_shards
 from parley.engine.core.ray.session import connect
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.envs.core.storage.files import put
@@ -39,7 +39,7 @@ from tests.engine.core.ray.workers import NUMBERS, By, Stalls, shards_of
 from tests.engine.core.runs.rows import SmallConfig
 with RunFolder.open(local_copy(sys.argv[1]), SmallConfig(), job="test", schema=NUMBERS) as run, connect(num_cpus=2):
     shards = shards_of({NUM_ITEMS}, {SIZE})
-    record_shards(run, By(Stalls, sys.argv[2], 8), shards, num_workers=2)
+    write_shards(run, By(Stalls, sys.argv[2], 8), shards, num_workers=2)
 """
 
 
