@@ -27,7 +27,7 @@ from parley.engine.core.ray.session import RaySession
 from parley.engine.core.runs.documents import CONFIG, SUMMARY
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.known import LEARNING, LOST
-from parley.engine.core.stats.statistics import count, mean
+from parley.engine.core.stats.statistics import clustered_rate, count, mean
 from parley.engine.core.verbs.checkpoints import threads
 from parley.engine.core.verbs.composite import fitting_runners
 from parley.engine.core.verbs.job import Reporter, Steps, Summary
@@ -269,12 +269,13 @@ class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
             language.require_known(perplexity)
             keep(weights, run.path, config.reinforce.updates)
             tail = history[-max(1, len(history) // 10) :]
-            metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage", "agreement")}
+            metrics = {f"training_{name}": mean([step[name] for step in tail]) for name in ("reward", "advantage")}
+            metrics["training_agreement"] = clustered_rate([step["agreement"] for step in tail])
             metrics |= perplexity
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
         if lost := sum(step.get("lost", 0) for step in history):
             metrics["dialogues_lost"] = count(lost, lost + int(sum(step["dialogues"] for step in history)))
-        metrics["share_outside_networks"] = mean([_outside(step) for step in history])
+        metrics["share_outside_networks"] = clustered_rate([_outside(step) for step in history])
         return Summary(prepared.title, f"{len(history)} updates, seed {config.seed}.", metrics)
 
 
