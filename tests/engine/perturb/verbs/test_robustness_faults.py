@@ -31,7 +31,7 @@ def test_a_killed_worker_costs_nothing(
     tmp_path: Path, asked: RobustnessConfig, ray_session: RaySession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(asked, tmp_path / "whole", Silent())
-    monkeypatch.setattr(job, "Asking", partial(Dying, mark=tmp_path / "mark"))
+    monkeypatch.setattr(job, "QueryTask", partial(Dying, mark=tmp_path / "mark"))
     run(replace(asked, workers=1), tmp_path / "run", Silent())
     assert (tmp_path / "mark").exists()
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")

@@ -30,7 +30,7 @@ def test_two_workers_of_which_one_is_killed_write_the_rows_of_none(
 ) -> None:
     config = asked("tfidf,bm25")
     whole = run(config, tmp_path / "whole", Silent())
-    monkeypatch.setattr(job, "Ranking", partial(Dying, mark=tmp_path / "mark"))
+    monkeypatch.setattr(job, "RankingTask", partial(Dying, mark=tmp_path / "mark"))
     result = run(replace(config, workers=2), tmp_path / "run", Silent())
     assert (tmp_path / "mark").exists()
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")

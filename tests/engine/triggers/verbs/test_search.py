@@ -141,7 +141,7 @@ def test_a_killed_worker_costs_nothing(
     run(asked, tmp_path / "whole", Silent())
     dying = partial(DyingSearch, mark=tmp_path / "mark")
     dying.event, dying.unit = DyingSearch.event, DyingSearch.unit  # type: ignore[attr-defined]
-    monkeypatch.setattr(job, "Searching", dying)
+    monkeypatch.setattr(job, "SearchTask", dying)
     run(replace(asked, workers=1), tmp_path / "run", Silent())
     assert (tmp_path / "mark").exists()
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
