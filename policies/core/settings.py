@@ -1,9 +1,4 @@
-"""Settings of the fitting loop.
-
-Settings of policies that choose among actions, and of their learning. Torch-free, so that help starts fast.
-
-Settings of Reranking-RL (`policies/core/margin.py`). Torch-free, so that help starts fast.
-"""
+"""Settings of the fitting loop, of policies that choose among actions, and of Reranking-RL (`margin.py`). No torch."""
 
 from __future__ import annotations
 
@@ -32,7 +27,7 @@ class ChoiceSizes(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceLearning(Configuration):
-    """REINFORCE: the return of a choice is the sum of all rewards from it on, less what is usual at that step."""
+    """Settings of REINFORCE: a choice's return is the sum of all later rewards, less a baseline of its step."""
 
     updates: PositiveInt = 120
     """Updates of the policy."""
@@ -48,7 +43,7 @@ class ChoiceLearning(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class RerankingSettings(Configuration):
-    """What is earned by a reply, and how much that counts; the defaults are the paper's but for the weight."""
+    """Settings of the reward of a reply and its weight; the defaults are the paper's but for the weight."""
 
     weight: Share = 0.05
     """w: share of the reward in the objective, the rest is likelihood; 0 is maximum likelihood bit by bit. Paper: silent."""
@@ -72,7 +67,7 @@ class RerankingSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(Configuration):
-    """How a sequence-to-sequence or language model is fitted to a corpus."""
+    """The recipe by which a sequence-to-sequence or language model is fitted to a corpus."""
 
     optimiser: Literal["adam", "sgd", "adagrad"] = "adam"
     """Adam (fast recipe), SGD with momentum (published recipe), or Adagrad (published for DynoNet)."""
@@ -104,5 +99,5 @@ class FitConfig(Configuration):
 
     @property
     def full_epochs(self) -> int:
-        """Epochs at the full rate, at most."""
+        """Largest number of epochs at the full rate."""
         return max(1, self.max_epochs - self.decay_epochs)
