@@ -108,14 +108,14 @@ class Entailment:
             premises: sentences; what is longer than the model reads is cut.
             hypotheses: as many.
         """
-        found: list[bool] = []
+        verdicts: list[bool] = []
         for start in range(0, len(premises), self._batch_size):
             rows = slice(start, start + self._batch_size)
             pairs = list(premises[rows]), list(hypotheses[rows])
             read = self._tokenizer(*pairs, padding=True, truncation=True, max_length=self._longest, return_tensors="pt")
             logits = self._model(**read.to(self._model.device)).logits
-            found += (logits.argmax(-1) == self._label).tolist()
-        return found
+            verdicts += (logits.argmax(-1) == self._label).tolist()
+        return verdicts
 
 
 def load_entailment(folder: Path, device: str = "cpu", batch_size: int = 64) -> Entailment:
@@ -171,8 +171,8 @@ class HuggingFaceInputModel:
         with torch.inference_mode():
             log_NV = self.word_logits(self.embedding_VE[ids][None])[0].float().log_softmax(-1)
         words_N1 = torch.tensor([*ids, self.end_id], device=log_NV.device)[:, None]
-        found: list[float] = (-log_NV.gather(1, words_N1)[:, 0]).tolist()
-        return found
+        nats_N: list[float] = (-log_NV.gather(1, words_N1)[:, 0]).tolist()
+        return nats_N
 
     def require_same_tokens(self, tokenizer: Any, num_tokens: int) -> None:
         """Check that the searched model has the same tokens.

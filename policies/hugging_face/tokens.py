@@ -120,8 +120,8 @@ class PromptTokens:
     def texts(self, slots: Sequence[Sequence[int]]) -> list[str]:
         """Return the text to type into each slot for the tokens to be read there."""
         if self._blanks is None:
-            found: list[str] = self._tokenizer.batch_decode(list(map(list, slots)), clean_up_tokenization_spaces=False)
-            return found
+            texts: list[str] = self._tokenizer.batch_decode(list(map(list, slots)), clean_up_tokenization_spaces=False)
+            return texts
         return [self._blanks.text(slot, implied=implied) for slot, implied in zip(slots, self._implied, strict=True)]
 
 

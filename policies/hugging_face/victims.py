@@ -149,9 +149,7 @@ def num_slots(template: Chat) -> int:
 
 
 def default_template(tokenizer: Any) -> str:
-    """Return a causal model's prompt, `{}` in the user's turn: by its chat template, else the turn and an end, as
-    DialoGPT's.
-    """
+    """Return a causal model's prompt, `{}` in the user's turn: its chat template, or the turn and an end, as DialoGPT's."""
     return write_prompt(tokenizer, (Message("user", SLOT),))
 
 

@@ -27,7 +27,7 @@ Padding = Literal["masked", "released"]
 
 @dataclass(frozen=True, kw_only=True)
 class MatcherSizes(Configuration):
-    """What all matching models have."""
+    """Sizes that all matching models have."""
 
     embed: PositiveInt = 200
     """Width of the word vectors."""
@@ -100,23 +100,23 @@ class MrfnSizes(MatcherSizes):
 
 
 def smn_small() -> SmnSizes:
-    """For a laptop: half the published widths, six turns of 30 words."""
+    """Return sizes for a laptop: half the published widths, six turns of 30 words."""
     return SmnSizes(embed=100, turns=6, words=30, gru=100)
 
 
 def dam_small() -> DamSizes:
-    """For a laptop: half the published widths, two blocks, six turns of 30 words."""
+    """Return sizes for a laptop: half the published widths, two blocks, six turns of 30 words."""
     return DamSizes(embed=100, turns=6, words=30, stack=2, first_maps=16)
 
 
 def mrfn_small() -> MrfnSizes:
-    """For a laptop: half the published widths, six turns of 30 words."""
+    """Return sizes for a laptop: half the published widths, six turns of 30 words."""
     return MrfnSizes(embed=100, turns=6, words=30, letter_embed=32, letter_maps=50, maps=25, heads=4)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MatcherFitConfig(Configuration):
-    """How a matching model is fitted to labelled replies; the defaults are those of SMN."""
+    """The recipe by which a matching model is fitted to labelled replies; the defaults are those of SMN."""
 
     learning_rate: PositiveFloat = 1e-3
     """Step size of Adam before it decays."""
@@ -150,25 +150,25 @@ class MatcherFitConfig(Configuration):
 
     @property
     def full_epochs(self) -> int:
-        """All of them: the rate falls by steps."""
+        """All epochs: the rate falls by steps."""
         return self.max_epochs
 
 
 def smn_fit() -> MatcherFitConfig:
-    """Published: Adam at 1e-3, batches of 200, five epochs, the one of least validation loss."""
+    """Return the published recipe: Adam at 1e-3, batches of 200, five epochs, the one of least validation loss."""
     return MatcherFitConfig(patience=5, criterion="loss")
 
 
 def dam_fit() -> MatcherFitConfig:
-    """Published: Adam at 1e-3, times 0.9 every 400 steps, batches of 256, values of the gradient clipped at 1, two epochs."""
+    """Return the published recipe: Adam at 1e-3, times 0.9 every 400 steps, batches of 256, clipped values, two epochs."""
     return MatcherFitConfig(decay_steps=400, batch_size=256, clip=1.0, clip_by="value", loss_cap=10.0, max_epochs=2, patience=2)
 
 
 def mrfn_fit() -> MatcherFitConfig:
-    """Published: Adam at 1e-3, batches of 100; the release measures every 1,000 steps, here every epoch does."""
+    """Return the published recipe: Adam at 1e-3, batches of 100, measured every epoch (released: every 1,000 steps)."""
     return MatcherFitConfig(batch_size=100, max_epochs=5, patience=2)
 
 
 def small_fit() -> MatcherFitConfig:
-    """For the small sizes: small batches, one fresh wrong reply for each right one, until recall no longer rises."""
+    """Return a recipe for the small sizes: small batches, one fresh wrong reply per right one, until recall stops rising."""
     return MatcherFitConfig(batch_size=64, max_epochs=6, patience=2, fresh_negatives=True)
