@@ -147,7 +147,7 @@ logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 64
 """First batch size, in chats, if the memory decides."""
 ItemT = TypeVar("ItemT")
-ResultT = TypeVar("FoundT")
+ResultT = TypeVar("ResultT")
 
 
 class LocalChatModel:

@@ -161,7 +161,7 @@ class _TimedTLSConnection(_TimedConnection, HTTPSConnection):
 
 
 class TimedHTTPHandler(HTTPHandler):
-    """Opens addresses of `http:`; a request must have a timeout."""
+    """A handler of `http:` addresses; a request must have a timeout."""
 
     def http_open(self, req: Request) -> HTTPResponse:
         """Return the response to a request."""
@@ -169,7 +169,7 @@ class TimedHTTPHandler(HTTPHandler):
 
 
 class TimedHTTPSHandler(HTTPSHandler):
-    """Opens addresses of `https:`; a request must have a timeout."""
+    """A handler of `https:` addresses; a request must have a timeout."""
 
     def https_open(self, req: Request) -> HTTPResponse:
         """Return the response to a request."""

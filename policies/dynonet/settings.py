@@ -1,4 +1,4 @@
-"""Settings of DynoNet, of its training and of its decoding. Torch-free, so that help starts fast.
+"""Settings of DynoNet, of its training and of its decoding, without torch.
 
 Source: He et al. 2017, section 4.1, and the command in the read-me of the released code.
 """
@@ -35,12 +35,12 @@ class DynoNetSizes(Configuration):
 
 
 def dynonet_small() -> DynoNetSizes:
-    """For tests and demos."""
+    """Return sizes for tests and demos."""
     return DynoNetSizes(embed=32, hidden=32, message=16, edge=8)
 
 
 def dynonet_fit() -> FitConfig:
-    """Published: Adagrad at 0.5, batches of 32, an update after each turn.
+    """Return the published recipe: Adagrad at 0.5, batches of 32, an update after each turn.
 
     # Published: no clipping, one rate, up to 50 epochs. Ours: gradients are clipped, and the rate falls at the end.
     """
@@ -49,13 +49,13 @@ def dynonet_fit() -> FitConfig:
 
 
 def dynonet_demo() -> FitConfig:
-    """Two epochs."""
+    """Return a recipe of two epochs."""
     return replace(dynonet_fit(), max_epochs=2, decay_epochs=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FriendsDecoding(Configuration):
-    """How a DynoNet chooses what to say; the defaults are those of the released bot-bot chats."""
+    """Settings of a DynoNet's decoding; the defaults are those of the released bot-bot chats."""
 
     temperature: NonNegativeFloat = 0.5
     """Words are drawn from the distribution sharpened by this; 0 takes the likeliest."""

@@ -389,7 +389,6 @@ class HuggingFaceVictim:
         raise NotImplementedError
 
     def _read(self, ids: Sequence[int]) -> list[int]:
-        """Return the tokens that the model reads of an input."""
         raise NotImplementedError
 
     def _in_first_slot(self, ids: Sequence[int]) -> list[int]:
@@ -397,7 +396,6 @@ class HuggingFaceVictim:
         return self._read(ids)
 
     def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return `typed` of many inputs."""
         raise NotImplementedError
 
     def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:

@@ -385,7 +385,6 @@ class Prefixes:
 
 
 def _groups(labels_k: np.ndarray) -> Iterator[slice]:
-    """Return runs of equal labels."""
     stops = [*(np.flatnonzero(np.diff(labels_k)) + 1).tolist(), len(labels_k)]
     yield from (slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False))
 

@@ -1,4 +1,4 @@
-"""A negotiator as an agent, which speaks and chooses in hundreds of dialogues at a time, its storage, and its supervised training.
+"""A negotiator as an agent that plays hundreds of dialogues at a time, its storage, and its supervised training.
 
 Decoding follows the published self-play: words are drawn at a temperature from the distribution without `<unk>`, `<pad>` and
 the speaker markers, until `<eos>` or `<selection>`; the choice is the legal selection with the largest sum of its six head
@@ -392,7 +392,7 @@ def shortfalls(scores_nM: Tensor) -> Tensor:
 
 
 def load_agent(folder: str | Path, name: str | None = None, temperature: float = 0.5, device: str = "cpu") -> NegotiatorAgent:
-    """Return an agent from a run or checkpoint folder, or a URI of one; raises as `load_model` does.
+    """Return an agent from a run or checkpoint folder, or a URI of one; raises as `ModelFormat.load` does.
 
     Args:
         folder: such as "runs/negotiator".

@@ -407,13 +407,11 @@ class BiEncoder(LimitedRanker):
         return _ContextText(newest_text, start + (self._size(newest_text) > self._longest))
 
     def _size(self, text: str) -> int:
-        """Return the tokens of a text, special ones included."""
         if self._longest == math.inf:
             return 0
         return len(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) + self._num_marks
 
     def _keep(self, texts: Sequence[str]) -> None:
-        """Read the contexts whose vectors are not kept yet."""
         new = [text for text in dict.fromkeys(texts) if text not in self._kept]
         if len(self._kept) + len(new) > _NUM_KEPT:
             self._kept = {text: self._kept[text] for text in {*texts} - {*new}}
@@ -680,7 +678,6 @@ def _static_tokenizer(folder: Path) -> Any:
 
 
 def _refuse(where: Path, got: str, alternatives: str) -> None:
-    """Raise CheckpointError: a folder asks for what is not known here."""
     raise CheckpointError(
         "the folder asks for what is not known here", where=where, got=got, fix=f"name a model of {alternatives}"
     )

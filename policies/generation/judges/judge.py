@@ -329,7 +329,7 @@ class LinearJudge(Judge):
         return np.asarray(self._svm.decision_function(self._features(pairs)))
 
     def features(self, num: int) -> list[tuple[str, float]]:
-        """As `Featured`."""
+        """Return words with their weights, as `Featured`."""
         words = list(self._ids)
         weights = self._svm.coef_[0][: len(words)]
         order = np.argsort(weights, kind="stable")
