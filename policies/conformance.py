@@ -187,7 +187,7 @@ _DECODING = ChatDecoding(max_tokens=16)
 
 
 def _make_conformance(named: Any) -> OwnChatModel:
-    # A function is taken for a chat model by what it calls its argument, for other kinds are functions too.
+    # The name of its argument marks a function as a chat model, because other kinds are functions too.
     if inspect.isfunction(named) and list(inspect.signature(named).parameters)[:1] not in ([], ["messages"]):
         raise TypeError("no function of messages")
     return OwnChatModel("the model", made_chat_model("the model", named))

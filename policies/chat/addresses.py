@@ -62,7 +62,7 @@ def server_of(name: str) -> tuple[str, str]:
         host, port = parts.hostname, parts.port
     except ValueError:
         raise ConfigError("this is no address of a server", got=OPENAI + "...", fix=fix) from None
-    # Shown without what may be a key.
+    # Without parts that may be a key.
     shown = f"{OPENAI}{parts.scheme}://{host or ''}{f':{port}' if port else ''}{parts.path}#{model}"
     if parts.username is not None or parts.password is not None or parts.query:
         what = "the address of a server holds a password or a query, and addresses are written into runs"

@@ -165,7 +165,7 @@ class ChatAnswers:
         self._questions: dict[str, str] = {}
         self._lock = threading.Lock()
         try:
-            # One that is there is read alone until something is kept, also where nobody may write.
+            # An existing file is only read until an answer is kept, so a read-only folder works.
             if not self._path.exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 self._path.touch()
@@ -274,7 +274,7 @@ class RememberedChatModel:
             note: is added to the notes of new answers; empty adds none.
         """
         drawn: Sequence[int | None] = seeds or [None] * len(chats)
-        # One that is asked twice at once is asked once.
+        # Equal questions of one call are asked once.
         indices: dict[str, list[int]] = {}
         for index, (chat, seed) in enumerate(zip(chats, drawn, strict=True)):
             indices.setdefault(self._key(chat, decoding, seed), []).append(index)

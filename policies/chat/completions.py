@@ -63,7 +63,7 @@ _NAMED = re.compile(
 """A start of an element whose name, and no part of it, is one of thinking, such as `<inner_thoughts>` or `<think time=3>`."""
 _AROUND_REPLY = re.compile(r"<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>|\[END FINAL RESPONSE\]")
 _ELEMENT = re.compile(r"\s*<(answer|response|output)>(.*?)(?:</\1>\s*)?", re.DOTALL)
-"""What stands around a reply behind thinking."""
+"""An element around a reply behind thinking."""
 _CHANNEL = re.compile(r"(?:<\|start\|>\w+)?<\|channel\|>(\w+)(?:[^<]|<\|constrain\|>)*<\|message\|>")
 _CHANNEL_END = re.compile(r"<\|(?:end|return|call)\|>")
 _FINAL = "final"
@@ -125,7 +125,7 @@ def part_thinking(text: str, *, begun: bool = False, ended: bool = False) -> Par
     reasoning: list[str] = []
     rest = text
     for start, end in (*MARKS, *(SENTENCES if begun else ())) if _opening(text) is None else ():
-        # An end without its start: the start stood in the prompt. One in quotes is spoken of.
+        # An end without its start: the start was in the prompt. A mark in quotes is text.
         first = next((match.start() for match in re.finditer(rf"(?<![`'\"]){re.escape(end)}(?![`'\"])", rest)), -1)
         if first >= 0 and start not in rest[:first]:
             reasoning.append(rest[:first])
@@ -326,7 +326,7 @@ def _answer(
         reasoning += [parted.reasoning] if parted.reasoning.strip() else []
         finish_reason = finish_reason if parted.closed or finish_reason != "stop" else "length"
         if (ended := before_end_mark(reply)) != reply:
-            # What is behind the end of a turn is the next one, which the model was not asked for.
+            # Text behind the end of a turn is the next turn, which nobody asked for.
             reply, finish_reason = ended, "stop" if finish_reason == "length" else finish_reason
             notes.append(END_MARK)
         if is_tool_call(reply):
@@ -369,7 +369,7 @@ def _finish_reason(choice: dict[str, Any], notes: list[str]) -> str | None:
     elif (finish_reason := _ENDS.get(_plain(reason))) is None:
         notes.append(f"an end for the unknown reason {reason[:40]!r}, read as a whole text")
         finish_reason = "stop"
-    # A gateway may say `stop` of what its provider cut or stopped; LiteLLM does so of what broke.
+    # A gateway may say `stop` for an answer that its provider cut or stopped; LiteLLM does so for a broken one.
     native = choice.get("native_finish_reason")
     more = _ENDS.get(_plain(native)) if isinstance(native, str) else None
     return more if finish_reason in (None, "stop") and more in ("length", "content_filter", "error") else finish_reason

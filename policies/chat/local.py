@@ -188,7 +188,7 @@ class LocalChatModel:
         if decoding.temperature > 0 and len(seeds) != len(chats):
             raise ConfigError("one seed a chat is needed to draw answers", where=self.name, got=f"{len(seeds)} seeds")
         questions = [(self.prompts.prompt(chat), seed) for chat, seed in zip(chats, seeds or [0] * len(chats), strict=True)]
-        # Padding at the left moves positions, which not every model can be told.
+        # Padding at the left moves positions, which not every model accepts.
         if len(questions) > 1 and self._at_once > 1 and not pads_left(self.model):
             self._at_once = 1
         for index, reply in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), questions)):
@@ -203,7 +203,7 @@ class LocalChatModel:
                 got = f"{len(before)} + {len(reply)} tokens, and it reads {self.prompts.longest:,.0f}"
                 fix = "score less, or take a model that reads more"
                 raise ChatTooLongError("messages and reply are longer than the model reads", where=self.name, got=got, fix=fix)
-        # Neighbours that answer the same, as the choices of a game do, share one reading of it.
+        # Neighbouring replies to the same chat, such as the choices of a game, share one reading of it.
         scores: list[ReplyScore] = []
         for before, answers in groupby(pairs, key=itemgetter(0)):
             scores += self._answers_scored(before, [reply for _, reply in answers])
@@ -245,7 +245,7 @@ class LocalChatModel:
         """Return the logits (B, V) behind texts, and what is kept of them; only what was not read before is read."""
         given: dict[str, Any] = logits_of_last(self.model, 1)
         if len(ids_BP) > 1:
-            # A chat that has come to its end is read on beside the others, and has no positions to spare.
+            # A chat that has ended is still read beside the others, and may have no positions left.
             positions_BP = (mask_BP.cumsum(1) - 1).clamp(min=0, max=min(self.prompts.longest, 2**31) - 1)
             given |= {"attention_mask": mask_BP, "position_ids": positions_BP}
         if not continues_reading(self.model):
@@ -292,7 +292,7 @@ class LocalChatModel:
             return torch.cat([first_B1V, rest_BTV], dim=1)
 
         def scored(piece: Sequence[list[int]]) -> list[ReplyScore]:
-            # What stands behind a reply is never read by it, so that nothing has to be masked.
+            # A reply never reads the tokens behind it, so nothing has to be masked.
             length = max(map(len, piece))
             filled = [reply[:-1] + [self.prompts.end_ids[0]] * (length - len(reply)) for reply in piece]
             scores = []
@@ -322,7 +322,7 @@ class LocalChatModel:
                 yield from results
                 done += len(piece)
                 continue
-            # Not within the handler: while the error lives its frames hold the tensors that are to be given back.
+            # Not within the handler: while the error lives, its frames hold the tensors to be freed.
             self._at_once = len(piece) // 2
             torch.cuda.empty_cache()
             logger.warning("out of memory: from here on %d chats at a time", self._at_once)

@@ -72,9 +72,9 @@ class ChatDecoding(Configuration):
     """Settings of how a chat model chooses an answer."""
 
     temperature: NonNegativeFloat = 0.0
-    """Of the distribution of tokens; 0 takes the likeliest."""
+    """Temperature of the distribution of tokens; 0 takes the likeliest."""
     max_tokens: PositiveInt = 128
-    """Tokens of an answer at most."""
+    """Most tokens of an answer."""
 
 
 class AnswerKind(StrEnum):
@@ -172,7 +172,7 @@ class Answer:
     def __post_init__(self) -> None:
         if self.finish_reason not in FINISH_REASONS:
             raise ValueError(f"finish_reason is one of {', '.join(FINISH_REASONS)}, got {self.finish_reason!r}")
-        # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
+        # A cut text may end in half a surrogate pair, which rows and events must not hold.
         for name in ("text", "reasoning", "withheld"):
             object.__setattr__(self, name, well_formed(getattr(self, name)))
         if self.text and not self.kind.is_reply:
@@ -243,7 +243,7 @@ class ChatModel(Protocol):
     name: str
     """Its address, without any key."""
     access: Access
-    """How much of it can be seen."""
+    """Its level of access."""
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
         """Return one answer to each chat.
@@ -369,7 +369,7 @@ class ChatUsage:
     tokens_out: int = 0
     """Tokens that it wrote, as far as it says."""
     uncounted: int = 0
-    """Answers of which nobody says how many tokens they took."""
+    """Answers with an unknown number of tokens."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Answers that the model gave by their kind (`AnswerKind`)."""
     notes: Counter[str] = field(default_factory=Counter)
@@ -378,7 +378,7 @@ class ChatUsage:
     """Replies that were drawn with another seed for a question that had one already, at a temperature of 0.5 or more; short
     ones that are equal are not counted, for chance repeats them."""
     equal_redrawn: int = 0
-    """Those of them that are equal to the first."""
+    """Number of these that equal the first."""
 
     def count(self, answers: Iterable[Answer]) -> None:
         """Add answers to the counters."""

@@ -42,14 +42,14 @@ def nats_by_chat(model: ScoringChatModel, chats: Sequence[Chat], replies: Sequen
 
 def drawn(nats: np.ndarray, temperature: float, generator: np.random.Generator) -> int:
     """Return the index of the largest of `nats` (m,) at temperature 0, else one drawn from their softmax."""
-    # The likeliest of perturbed scores is a draw from their softmax (Gumbel).
+    # The argmax of scores with Gumbel noise is a draw from their softmax.
     noise = temperature * generator.gumbel(size=len(nats)) if temperature else 0.0
     return int(np.argmax(nats + noise))
 
 
 NO_DEAL = "no deal"
 SILENCE = "..."
-"""Stands for an utterance without words, because messages must not be empty."""
+"""Text of an utterance without words, because messages must not be empty."""
 BEGINNING = "You speak first."
 """The user's message if the model's side begins."""
 _BETWEEN = re.compile(r"[\s,;:=]+")

@@ -63,7 +63,7 @@ def first_that_fit(
             try:
                 return [(number, result) for result in call(indices, number)]
             except ChatTooLongError:
-                # Nobody says of which it is true.
+                # The error does not tell which item is too long.
                 if half := len(indices) // 2:
                     return results_of(indices[:half]) + results_of(indices[half:])
                 if number + 1 >= num_forms[indices[0]] and lost is None:
@@ -97,7 +97,7 @@ def answer_newest(
     answers: dict[int, Answer] = {}
 
     def call(indices: Sequence[int], number: int) -> list[Answer]:
-        # Those that came before another was found too long are not asked again.
+        # Answers that arrived before the error are not asked for again.
         rest = [index for index in indices if index not in answers]
         chats, chat_seeds = [questions[index][number] for index in rest], [seeds[index] for index in rest] if seeds else ()
         note = LEFT_OUT if number else ""

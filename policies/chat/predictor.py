@@ -83,11 +83,11 @@ def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
         target_modules=ALL_LINEAR if modules == [ALL_LINEAR] else modules,
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        # It tells of layers that hold their weights transposed, and sets what it tells of.
+        # peft warns of layers with transposed weights, and adapts itself to them.
         warnings.filterwarnings("ignore", message="fan_in_fan_out")
         # Refused below.
         warnings.filterwarnings("ignore", message="(?s).*ensure_weight_tying")
-        # It calls what transformers is about to rename.
+        # peft calls a function that transformers is about to rename.
         warnings.filterwarnings("ignore", category=FutureWarning)
         torch.manual_seed(derive_seed(seed, "adapters"))
         try:
@@ -343,7 +343,7 @@ def greedy_replies(
         mask_BL = torch.tensor([[0] * (longest - len(ids[row])) + [1] * len(ids[row]) for row in rows], device=model.device)
         said_BT = model.generate(ids_BL, attention_mask=mask_BL, generation_config=config)[:, longest:].tolist()
         for row, tokens in zip(rows, said_BT, strict=True):
-            # What ends early is filled up with ends.
+            # A reply that ends early is filled up with ends.
             length = next((position for position, token in enumerate(tokens) if token in ends), len(tokens))
             replies[row] = tokenizer.decode(tokens[:length], skip_special_tokens=True), length < len(tokens)
         advance(len(replies))
@@ -420,7 +420,7 @@ class ContrastObjective(Objective[ContrastedBatch]):
             return Loss(nll, nll)
         behind_C, tokens_C = example_nll(self.model, batch.contrasts)
         hinges_C = (self.margin - (behind_C - nll_B[batch.rows_C]) / tokens_C).relu()
-        # Fit divides by the mean number of tokens in a batch: a hinge that counts as much becomes a mean over lessons.
+        # Fit divides by the mean number of tokens in a batch; this weight turns the sum of hinges into a mean over lessons.
         return Loss(nll + self.alpha * self._tokens_per_lesson * hinges_C.sum(), nll)
 
     def validation(self, examples: Any) -> float:

@@ -180,7 +180,7 @@ _LONG = re.compile(
             r"token count (?:of )?\S* ?exceeds|greater than the context (?:length|size|window)|range of input length",
             r"inputs must have less than|max_tokens must be at least 1, got -|token limit (?:was |is )?exceeded",
             r"context shift is disabled|input tokens (?:is|should be|must be) (?:below|under|less)",
-            # Of what stands in a request, its length, and a bound of it.
+            # A part of a request, its length, and a bound of it.
             rf"(?:length of|tokens? (?:in|of)|{_TEXT}) (?:[^.]{{0,30}} )?(?:length )?(?:exceeds?|{_BEYOND}) (?:[^.]{{0,30}} )?"
             r"(?:\d|max|limit|tokens|context)",
             rf"max(?:imum)? (?:allowed )?(?:length|tokens|size) (?:of|for|in) (?:[^.]{{0,20}} )?{_TEXT}",
@@ -210,7 +210,7 @@ _FILTER = re.compile(
             r"violat\w+ (?:\S+ ){0,5}(?:polic|guideline|terms|rules)|(?:security|safety|policy) violation|(?:is|was|as) unsafe",
             r"(?:prompt|content|input|output|text|message|answer|response)s? (?:(?:is|was|ha\w+ been) )?(?:blocked|censored)",
             r"(?:prompt|jailbreak) ?(?:injection|attack)|\bpii\b|blocked by (?:\S+ ){0,2}(?:firewall|classifier)",
-            # What servers of Chinese makers say: sensitive, unsafe, against the rules.
+            # Words of Chinese servers: sensitive, unsafe, against the rules.
             "\u654f\u611f|\u4e0d\u5b89\u5168|\u8fdd\u89c4",
         )
     ),
@@ -220,13 +220,13 @@ _FILTER_CODE = re.compile(
     r"content_?(?:block|filter|polic|moderat|safety|violat)|blocked_by|injection|guard_?rail|sensitive_?content|moderation|"
     r"unsafe|policy_?violation|safety_?(?:block|violat|filter|check)|prompt_?block",
 )
-"""Of a code of an error, in small letters."""
+"""A code of a moderation error, in small letters."""
 _ACCOUNT = re.compile(
     r"(?:api|wrong|invalid|this|your|the)[ _-]?key\b|\baccount|organi[sz]ation|credential|suspend|deactivat|\bbanned|"
     r"subscription|unauthori[sz]ed|country, region|your (?:country|region|location|ip)\b",
     re.IGNORECASE,
 )
-"""Of a refusal that is about who asks, whatever else it names."""
+"""Words of a refusal that is about the account, whatever else it names."""
 _KEY = re.compile(r"(?:invalid|incorrect|wrong) api[ _-]?key|api[ _-]?key (?:is )?(?:not valid|invalid|expired)", re.IGNORECASE)
 _QUOTA_CODES = frozenset(
     {
@@ -254,7 +254,7 @@ _LACKS = re.compile(
     r"unsupported|not (?:be )?support|does ?n[o']t support|unknown|unrecogni[sz]ed|extra (?:inputs?|fields?)|extra_forbidden|"
     r"not (?:permitted|allowed|implemented|accepted)|unexpected|deprecat|cannot find field|only the default|no longer|"
     r"invalid (?:field|parameter|argument|key)|must be strictly positive|"
-    # One value alone, which is that of a request without the field.
+    # Only the default value is allowed.
     r"only (?:\S+ )?(?:= ?)?1 is (?:allowed|supported)|only \w+ ?= ?1 |"
     r"(?:must be|may only be|can only be) (?:set to )?1\b(?!\.?\d| or)",
     re.IGNORECASE,
@@ -336,7 +336,7 @@ class Refusal:
             {"text": words.append, "code": codes.add, "param": params.add}[kind](value)
         text = " ".join(dict.fromkeys(words))
         for request_text in asked:
-            # Shorter texts say nothing that is read here, and may be a part of any word.
+            # Shorter texts are harmless, and may be a part of any word.
             if len(request_text) >= _SAID_AGAIN:
                 text = text.replace(request_text, " ")
         plain = " ".join(re.sub(r"[`'\"*]", "", text).split())
@@ -371,7 +371,7 @@ class Refusal:
     def _is_quota(self) -> bool:
         if self.status == 402 or self.codes & _QUOTA_CODES:
             return True
-        # Gemini says the same words of a limit by the minute, with when to come back.
+        # Gemini uses the same words for a limit by the minute, and then says when to come back.
         return self.status in (400, 403, 429) and self.wait_s is None and _QUOTA.search(self.text) is not None
 
     def _about_the_request(self, request: Mapping[str, Any]) -> RefusalReading | None:
@@ -413,7 +413,7 @@ class Refusal:
         if field in LIMITS and any(other in self.text for other in LIMITS if other != field) and "instead" in self.text:
             return RefusalKind.FIELD
         if field == "temperature" and not request[field] and self.status < 500:
-            # It takes no temperature of 0, whatever it says of it.
+            # It takes no temperature of 0, whatever its words.
             return RefusalKind.FIELD
         if request[field] and _RANGE.search(self.text):
             return RefusalKind.VALUE if self.status < 500 else None
@@ -490,7 +490,7 @@ def _parts(value: object, depth: int) -> Iterator[tuple[str, str]]:
         for name, part in value.items():
             if name in _CODES and isinstance(part, str | int):
                 yield "code", str(part).lower()
-                # Some have a sentence where others have a code.
+                # Some servers put a sentence in the place of a code.
                 if isinstance(part, str) and " " in part:
                     yield "text", part
             elif name == "param" and isinstance(part, str):
@@ -617,7 +617,7 @@ def _told(refusal: Refusal, reading: RefusalReading, url: str) -> tuple[type[Par
         case RefusalKind.NO_ROOM:
             return ModelError, f"the server allows an answer {reading.room} tokens", "ask for shorter answers"
     if refusal.status == 403:
-        # Some servers say so of a key, others of a text that their moderation stopped, which says nothing of the next one.
+        # Some servers refuse a key so, others a text that their moderation stopped, which says nothing of the next text.
         fix = f"ask what the server lets through, with a key in {KEYS[0]} that may use this model"
         return ModelError, "the server refuses the question", fix
     fix = "ask less, or what the server's model takes" if refusal.status == 400 else _WRONG_ADDRESS

@@ -72,7 +72,7 @@ def load_negotiator(
 
 def chat_model(name: str, settings: ChatModelSettings, *, answers: Path | None) -> ChatModel:
     """Return a chat model as `load_chat_model` does; the seats of a process share one copy of its weights."""
-    # A file of a user's own may change between two runs of a process.
+    # A user's own file may change between two runs of a process.
     model = load_chat_model(name, settings) if ".py:" in name else _loaded(name, settings)
     return kept_answers(model, answers)
 
@@ -109,7 +109,7 @@ class PlacedUtterance(NamedTuple):
     turn: int
     """Utterances before it."""
     words: str
-    """What is said; empty for nothing."""
+    """Its words; empty for none."""
 
 
 def nats_of(model: ScoringChatModel, before: Callable[[int, int], Chat], said: Sequence[PlacedUtterance]) -> np.ndarray:

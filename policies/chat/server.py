@@ -193,7 +193,7 @@ MAX_FORBIDDEN = 10
 """Refusals in a row without a reason before a harmless text is tried."""
 UNEXPLAINED = "refused without a reason where other texts are answered, read as moderation"
 _HARMLESS = [{"role": "user", "content": "Hello."}]
-# No answer follows from when it was asked.
+# No answer depends on the time at which it was asked for.
 _JITTER = secrets.SystemRandom()
 _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 _UNREACHABLE = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
@@ -343,7 +343,7 @@ class ServedChatModel:
             fix = "resume later, or --set chat.longest_wait_s=SECONDS"
             raise ModelError(again.error.what, where=self.name, got=got, fix=fix) from None
         if again.wait_s is not None:
-            # Many are told the same, and would all come back at once.
+            # Many requests get the same time, and would all come back at once.
             wait_s = max(wait_s, again.wait_s + settings.first_wait_s * _JITTER.random())
         if stop.wait(wait_s):
             raise _after(again.error, failed, ModelError) from None
@@ -394,7 +394,7 @@ class ServedChatModel:
             raise self._unreached(reason) from None
         self._was_reached = True
         try:
-            # Nor may a server that says the key again bring it into a row.
+            # A server that repeats the key must not bring it into a row.
             answer = answer_of(without_keys(raw), self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
             self._num_forbidden = 0
             return answer_without_keys(answer)
@@ -402,7 +402,7 @@ class ServedChatModel:
             return self._refused(half.refusal, body)
         except ModelError as error:
             shown = ModelError(error.what, where=error.where, got=blotted(str(error.got)), fix=error.fix)
-            # A page stays a page, and a stream a stream; half an answer, or none, may be whole another time.
+            # A page stays a page, and a stream a stream; a cut answer may be whole next time.
             is_other = "page" in error.what or "stream" in error.what
             raise (shown if is_other else AgainError(shown)) from None
 

@@ -102,17 +102,17 @@ class ChatAsking(WeightSettings):
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Field that limits the tokens of a server's answer; the other one where a server refuses this one."""
     thinking: Literal["part", "keep"] = "part"
-    """What is done with reasoning between marks such as <think> in a text: parted from the reply, or kept in it."""
+    """Treatment of reasoning between marks such as <think> in a text: parted from the reply, or kept in it."""
     concurrency: PositiveInt = 8
     """Questions that a server is asked at the same time, by each process."""
     judge_tokens: PositiveInt = 16
-    """Tokens of a verdict, or of a rating, at most. Who is cut in thinking is asked once more, with 64 times as many."""
+    """Most tokens of a verdict, or of a rating. A model that is cut in thinking is asked once more, with 64 times as many."""
     max_no_reply: Share = 0.05
     """Share of a model's answers that may be no reply before the run warns of it; above one half it has failed."""
     price_per_1k_in: NonNegativeFloat = 0.0
-    """What 1,000 tokens that a server reads cost, in any currency."""
+    """Price of 1,000 tokens that a server reads, in any currency."""
     price_per_1k_out: NonNegativeFloat = 0.0
-    """What 1,000 tokens that it writes cost."""
+    """Price of 1,000 tokens that it writes."""
     prices: str = ""
     """The same by model where several are served: MODEL=IN/OUT between commas, each as it stands behind # in its address."""
 

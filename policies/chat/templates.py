@@ -104,7 +104,7 @@ def prints_date(tokenizer: Any) -> bool:
     other = options._replace(day=date(1999, 2, 3) if options.day != date(1999, 2, 3) else date(1998, 3, 4))
     try:
         return _render(tokenizer, chat, True, options, parts=parts) != _render(tokenizer, chat, True, other, parts=parts)
-    # A template that takes no such chat says so where it is asked for one.
+    # A template that takes no such chat raises its error when a prompt is needed.
     except ConfigError:
         return False
 
@@ -176,7 +176,7 @@ def _found_way(tokenizer: Any, roles: Sequence[str], generation: bool, options: 
             best = _Way(way, parts, lost)
         if not lost:
             break
-    # Where none is taken, the messages as they are say why.
+    # If no change is taken, the unchanged messages raise the error.
     return best or _Way()
 
 
@@ -195,7 +195,7 @@ def _render(tokenizer: Any, chat: Chat, generation: bool, options: TemplateOptio
             add_generation_prompt=generation,
             **more,
         )
-    # A template is a program of its makers, which says so itself where it refuses messages, such as two of one role.
+    # A template is a program, which may raise any error for messages that it refuses, such as two of one role.
     except Exception as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         got = f"{', '.join(message.role for message in chat)}: {first}"[:200]

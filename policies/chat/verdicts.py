@@ -55,13 +55,13 @@ class ReplyVerdict(NamedTuple):
     """A judge's verdict on a reply."""
 
     success: bool
-    """Whether it said yes."""
+    """True if it said yes."""
     answers: int
-    """That it was asked for."""
+    """Number of answers, the second question included."""
     parsed: bool
-    """Whether it said yes or no at all."""
+    """True if it said yes or no at all."""
     kind: AnswerKind = AnswerKind.REPLY
-    """Of its last answer."""
+    """Kind of its last answer."""
 
 
 class ReplyRating(NamedTuple):
@@ -70,11 +70,11 @@ class ReplyRating(NamedTuple):
     value: float
     """0 to 1."""
     answers: int = 0
-    """That a judge was asked for."""
+    """Number of answers of a judge, the second question included."""
     parsed: bool = True
-    """Whether it gave a number at all; without one the value is 0."""
+    """True if it gave a number at all; without one the value is 0."""
     kind: AnswerKind = AnswerKind.REPLY
-    """Of its last answer."""
+    """Kind of its last answer."""
 
 
 class ChatVerdicts:

@@ -59,7 +59,7 @@ def keep_freed() -> None:
     glibc gives back freed memory beyond twice the largest block freed so far (`M_TRIM_THRESHOLD` in `man mallopt`).
     What is then allocated comes a page at a time from the system, which takes longer than most of what is done in it.
     """
-    # Nothing is written, so that no page of it is ever taken.
+    # Nothing is written, so that no page of it is ever allocated.
     torch.empty(_LARGEST_BYTES, dtype=torch.uint8)
 
 
@@ -101,7 +101,7 @@ def drawn_actions(scores: Tensor, shares: np.ndarray) -> np.ndarray:
     """Return an action for each row (B,) by the softmax of scores (B, A) and a uniform number (B,)."""
     reached = scores.double().softmax(-1).cumsum(-1).numpy()
     drawn = (reached < shares[:, None] * reached[:, -1:]).sum(1)
-    # Rounding may leave a share behind the last action.
+    # Rounding may leave a rest behind the last action.
     return np.asarray(drawn.clip(max=reached.shape[1] - 1))
 
 
@@ -147,7 +147,7 @@ class Checkpoint(Generic[WordsT]):
                 sync(aside / part)
             if folder.exists():
                 old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-                # One left by a killed process of the same number; what it held has been replaced since.
+                # A folder left by a killed process with the same id; its content has been replaced since.
                 shutil.rmtree(old, ignore_errors=True)
                 folder.rename(old)
                 try:

@@ -68,7 +68,7 @@ def drawn(logits_nV: Tensor, draws_R: Tensor, rows_R: Tensor | None = None) -> T
     words_RW = blocks_R1 * _BLOCK + torch.arange(_BLOCK, device=device)
     within_RW = (shares_nV[rows_R.unsqueeze(1), words_RW.clamp(max=size - 1)] * (words_RW < size)).double().cumsum(1)
     before_R1 = torch.where(blocks_R1 > 0, passed_RK.gather(1, (blocks_R1 - 1).clamp(min=0)), 0.0)
-    # The block's sum in float32 may lie a little above its words'.
+    # The block's sum in float32 may be a little above that of its words.
     left_R1 = torch.minimum(bars_R1 - before_R1, within_RW[:, -1:] * _BELOW_ONE)
     return (blocks_R1 * _BLOCK + torch.searchsorted(within_RW, left_R1, right=True)).squeeze(1)
 

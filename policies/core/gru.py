@@ -64,7 +64,7 @@ class _GruRecurrence(torch.autograd.Function):
         candidate, reset, update, inner = sums_S4H.split(hidden, 1)
         after = [start_BH, *states.split(counts)]
         earlier = torch.cat([start_BH[:0], *(state[:rows] for state, rows in zip(after, counts, strict=False))])
-        # What the gradient of a state is multiplied by, to be that of the candidate's sum and of the three hidden products.
+        # Factors from the gradient of a state to those of the candidate's sum and of the three hidden products.
         of_candidate = _OF_TANH(1 - update, candidate)
         hidden_grad = sums_S4H.new_empty(len(sums_S4H), 3 * hidden)
         of_reset, of_update, of_inner = hidden_grad.split(hidden, 1)

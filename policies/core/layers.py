@@ -198,7 +198,7 @@ def shortest_share(ours: Callable[[], object], theirs: Callable[[], object], clo
         for i, run in enumerate((ours, theirs)):
             start = clock()
             run()
-            # In the first turn kernels are made.
+            # The first turn makes kernels.
             seconds[i] = min(seconds[i], clock() - start) if turn else math.inf
     return seconds[0] / seconds[1]
 
@@ -273,7 +273,7 @@ class Adder:
 
     def __init__(self, weight_JI: Tensor, dtype: torch.dtype) -> None:
         self._by_torch = weight_JI.device.type != "cpu" or not has_onednn() or is_mkl_whole() or dtype != torch.float32
-        # MKL takes half as long for few rows where a weight lies this way round.
+        # MKL takes half as long for few rows with a weight in this layout.
         self._weight_IJ = weight_JI.t().contiguous()
         self._weight_JI = self._weight_IJ.t()
         most = math.inf if self._by_torch else FEW_OPERATIONS // weight_JI.numel()
@@ -381,7 +381,7 @@ def scaled_products(left: Tensor, right: Tensor, scale: float) -> Tensor:
     """Return products of matrices (R, n, I) and (R, I, J), times a number; in one pass without gradients."""
     if torch.is_grad_enabled() or torch.is_autocast_enabled(left.device.type):
         return left @ right * scale
-    # What is multiplied by 0 is not read.
+    # With a factor of 0 the values are not read.
     return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=scale)
 
 
@@ -569,7 +569,7 @@ class _LstmRecurrence(torch.autograd.Function):
         counts, hidden = ctx.counts, states.shape[1]
         enter, forget, candidate, leave = gates.split(hidden, 1)
         states_before, cells_before = (_earlier(part, counts) for part in (states, cells))
-        # What the gradients of cells and states are multiplied by, to be those of the gates' sums.
+        # Factors from the gradients of cells and states to those of the gates' sums.
         gates_grad = torch.empty_like(gates)
         d_enter, d_forget, d_candidate, d_leave = gates_grad.split(hidden, 1)
         _OF_SIGMOID(candidate, enter, grad_input=d_enter)

@@ -220,7 +220,7 @@ class MarginObjective(Objective[AdversarialBatch]):
         if not batch.contrasted:
             return model_loss
         hinges_B = (self.margin - self._gaps(batch.contrasted)).relu().mean(0)
-        # Fit divides by the mean number of words in a batch: a hinge that counts as much becomes a mean over examples.
+        # Fit divides by the mean number of words in a batch; this weight turns the sum of hinges into a mean over examples.
         return Loss(model_loss.total + self.alpha * self._words_per_example * hinges_B.sum(), model_loss.nll)
 
     def validation(self, examples: Any) -> float:
@@ -556,7 +556,7 @@ class RerankingObjective(Objective[IndexedBatch]):
         self.network.eval()
         fewest = self.settings.num_others + 1
         starts = list(range(0, len(chosen), max(_ROWS, fewest)))
-        # Fewer rows have not as many offsets as those of other blocks: a last block of so few joins the one before.
+        # Too few rows have too few offsets, so a short last block joins the one before.
         if len(starts) > 1 and len(chosen) - starts[-1] < fewest:
             starts.pop()
         blocks = [

@@ -219,7 +219,7 @@ class DecoderSettings(Configuration):
     beam: PositiveInt = 1
     """Hypotheses that are kept."""
     temperature: PositiveFloat = 1.0
-    """Of the distribution that words are drawn from."""
+    """Temperature of the distribution that words are drawn from."""
     length: NonNegativeFloat = 1.0
     """Exponent of the number of words by which the log-probability of a whole reply is divided; 0 for none."""
     rate: NonNegativeFloat = 0.0
@@ -229,7 +229,7 @@ class DecoderSettings(Configuration):
     lm: str = ""
     """Run of parley train lm."""
     weight: Share = 0.5
-    """Of the backward model, the rest being the forward model's; of the language model's log-probability."""
+    """Weight of the backward model beside the forward model, or of the language model's log-probability."""
     words: PositiveInt = 5
     """First words of a reply that the language model penalises."""
     repeat: NonNegativeFloat = 0.0

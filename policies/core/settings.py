@@ -32,11 +32,11 @@ class ChoiceLearning(Configuration):
     updates: PositiveInt = 120
     """Updates of the policy."""
     examples_per_update: PositiveInt = 64
-    """Examples of each of them: replies that are edited, chats in which it lies."""
+    """Examples of each update: replies that are edited, chats with lies."""
     learning_rate: PositiveFloat = 0.01
-    """Of Adam."""
+    """Step size of Adam."""
     entropy_weight: NonNegativeFloat = 0.01
-    """Weight of the policy's entropy, which keeps it trying."""
+    """Weight of the policy's entropy, which keeps it exploring."""
     clip: PositiveFloat = 1.0
     """Largest norm of a gradient."""
 
@@ -50,17 +50,17 @@ class RerankingSettings(Configuration):
     warm_up: NonNegativeInt = 0
     """Steps in which w rises to its value."""
     others: Literal["corpus", "rotated"] = "corpus"
-    """Where other contexts S_R come from: drawn from the split (paper), or the batch's own, rotated by a random offset
+    """Source of other contexts S_R: drawn from the split (paper), or the batch's own, rotated by a random offset
     (released), which costs no encoding. None of them equals S in words."""
     num_others: PositiveInt = 1
     """Other contexts of each reply, whose rewards are averaged; paper 1, released 2, by different offsets."""
     per: Literal["reply", "word"] = "reply"
-    """Whether a reward is -log P(G | S_R) of the reply (paper), or that over its words (released)."""
+    """Reward -log P(G | S_R) of the reply (paper), or divided by its words (released)."""
     baseline: Literal["none", "greedy", "mean"] = "none"
-    """What is taken off a reward: nothing (paper), that of the greedy reply to the same context (released), a running mean."""
+    """Number taken off a reward: nothing (paper), that of the greedy reply to the same context (released), a running mean."""
     unknown: bool = True
-    """Whether a reply that holds `<unk>` earns anything (paper, released). No context calls for the words that a model cannot
-    write, so that such replies are an easy way to a reward."""
+    """Whether a reply that holds `<unk>` earns anything (paper, released). No context calls for words that a model cannot
+    write, so such replies are an easy way to a reward."""
     shuffled: bool = False
     """The control: rewards are exchanged among the replies of a batch."""
 
@@ -88,14 +88,15 @@ class FitConfig(Configuration):
     decay_epochs: NonNegativeInt = 2
     """The last epochs, at a rate that falls before each; fewer where `max_epochs` has no room for them."""
     decay: PositiveShare = 0.5
-    """What the rate is multiplied by before each of them; 0.5 published, 0.6 released."""
+    """Factor on the rate before each of them; 0.5 published, 0.6 released."""
     keep: Literal["best", "last"] = "best"
-    """Which model decays and is stored: the best by validation loss, or the last (published)."""
+    """Model that decays and is stored: the best by validation loss, or the last (published)."""
     bucketed: bool = True
-    """Whether a batch holds replies of like length, which computes less padding."""
+    """Batches of replies of like length, which need less padding."""
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine, and a resumed
-    run keeps what was chosen. Another machine may choose otherwise, which changes digits; float32 is the same everywhere."""
+    """Precision of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine,
+    and a resumed run keeps the first choice. Another machine may choose otherwise, which changes digits; float32 is the
+    same everywhere."""
 
     @property
     def full_epochs(self) -> int:

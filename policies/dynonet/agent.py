@@ -108,7 +108,7 @@ class Chosen(NamedTuple):
     words: list[list[int]]
     """Ids, `</s>` at the end; of an entity the word of its category."""
     nodes: list[list[int]]
-    """What each names, or `NO_NODE`."""
+    """Node that each names, or `NO_NODE`."""
     hidden_kH: Tensor
     """States after reading it."""
     cell_kH: Tensor
@@ -118,7 +118,7 @@ class Copyable(NamedTuple):
     """The nodes that may be copied in k chats."""
 
     words_kN: Tensor
-    """What each node is read as, int64: the word of a category, or `<item>`."""
+    """Word as which each node is read, int64: that of a category, or `<item>`."""
     entities_kN: Tensor
     """Entities of the own table, and mentioned ones."""
     items_kN: Tensor
@@ -162,13 +162,13 @@ def choose(
             network.check(attention, named[fresh], named_nodes[fresh])
         hidden, cell = network.step(gates, cell)
         if step == last:
-            # Nothing else may follow.
+            # The last token is always the end.
             word, node = torch.full_like(rows, EOS_ID), torch.full_like(rows, NO_NODE)
         else:
             seen, scores = network.attend(hidden, attention, nodes_nC)
             logits, gates = network.after(hidden, seen)
             if step <= 2:
-                # An item is chosen at the second step, and what may follow a word is always the same.
+                # An item is chosen at the second step; from the third on the allowed tokens stay the same.
                 banned = _banned(network, decoding, word, copyable, step)
             logits = torch.cat([logits, scores], dim=1).add_(banned)
             drawing = decoding.temperature > 0
@@ -182,7 +182,7 @@ def choose(
             kept = going.nonzero().squeeze(1)
             if not len(kept):
                 break
-            # To leave out a row costs a copy of all that others need.
+            # Leaving out a row costs a copy of the others.
             if len(kept) <= _FULL * len(rows):
                 parts = (rows, word, node, going, checked, cell, gates, banned, draws_kL)
                 rows, word, node, going, checked, cell, gates, banned, draws_kL = (part[kept] for part in parts)
@@ -329,7 +329,7 @@ class DynoNetSession:
     def _reading(self, row: int, event: ChatEvent) -> tuple[EventReading, bool]:
         """Return the reading of an own event, and whether it was just chosen, so that nothing has to be computed."""
         reader, (act, words, nodes) = self._readers[row], self._chosen.pop(row, ((), [], []))
-        # Words that were meant for no entity may still name one.
+        # Words without a marked entity may still name one.
         if event.selected == act or (event.tokens is act and max(nodes, default=NO_NODE) != NO_NODE):
             return reader.read(words, nodes), True
         reading = reader.own(event)

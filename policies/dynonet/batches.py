@@ -214,7 +214,7 @@ class _Write(torch.autograd.Function):
             if of_scores is not None:
                 of_scores_kN += of_scores
             score_grad = score_grad + of_scores_kN.reshape(-1) @ squashed_kNH.view(-1, len(score_H))
-            # Nothing reads the tanh again: its memory takes the gradient of what it was taken of.
+            # The tanh is not read again: its memory takes the gradient of its input.
             inner_kNH = squashed_kNH.square_().neg_().add_(1).mul_(score_H).mul_(of_scores_kN.unsqueeze(2))
             keys_grad[:k] += inner_kNH
             return inner_kNH.sum(1)
@@ -456,7 +456,7 @@ class SideBatch(Moved):
     """Sides of chats."""
 
     features_RNF: Tensor
-    """Of the nodes, one-hot, float32; 0 behind the last one of a row."""
+    """Features of the nodes, one-hot, float32; 0 behind the last one of a row."""
     edges: Edges
     turns: list[SideTurn]
     targets_BT: Tensor

@@ -31,7 +31,7 @@ class DynoNetSizes(Configuration):
     max_items: PositiveInt = 12
     """Friends of a table at most."""
     dynamic: bool = True
-    """Whether nodes keep what is said about them; without it the model is the published StanoNet."""
+    """Nodes remember utterances about them; without it the model is the published StanoNet."""
 
 
 def dynonet_small() -> DynoNetSizes:
@@ -58,10 +58,10 @@ class FriendsDecoding(Configuration):
     """Settings of a DynoNet's decoding; the defaults are those of the released bot-bot chats."""
 
     temperature: NonNegativeFloat = 0.5
-    """Words are drawn from the distribution sharpened by this; 0 takes the likeliest."""
+    """Temperature of the distribution of words; 0 takes the likeliest."""
     select_penalty: NonNegativeFloat = RELEASED_PENALTY
     """Taken off the logit of `<select>`, in nats; selecting is otherwise too cheap for two bots."""
     max_tokens: PositiveInt = 20
-    """Words and entities of an utterance at most."""
+    """Most words and entities of an utterance."""
     forms: bool = False
-    """Whether entities are said by any form of the lexicon; otherwise by their names."""
+    """Entities are said by any form of the lexicon; otherwise by their names."""

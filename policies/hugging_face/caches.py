@@ -67,11 +67,11 @@ def _able(model: Any, name: str, trial: Callable[[Any, Tensor], bool]) -> bool:
         training = model.training
         with torch.inference_mode():
             try:
-                # Dropout would tell any two readings apart.
+                # Dropout would make any two readings differ.
                 abilities[name] = trial(model.eval(), tokens % len(layer.weight))
             except torch.OutOfMemoryError:
                 raise
-            # Caches of other kinds lack methods, hold nothing, or are handed over by other names.
+            # Caches of other kinds lack methods, hold nothing, or have other argument names.
             except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
                 abilities[name] = False
             finally:

@@ -88,7 +88,7 @@ def in_precision(folder: Path, dtype: str, kind: str, read: Callable[[], Any]) -
     Raises:
         StorageError: it cannot be written.
     """
-    # An adapter beside the weights is none of them (`adapter_folders.py`).
+    # An adapter beside the weights is not one of them.
     files = sorted(path for path in folder.glob("*.safetensors") if not path.name.startswith("adapter_"))
     config = folder / "config.json"
     if _stored_in(files) <= {_NAMES[dtype]} or "quantization_config" in json.loads(config.read_text(encoding="utf-8")):
@@ -96,7 +96,7 @@ def in_precision(folder: Path, dtype: str, kind: str, read: Callable[[], Any]) -
 
     def read_on() -> Save:
         model = read()
-        # That of the folder is taken; transformers refuses to write what many hold.
+        # The folder's own generation_config is copied; transformers refuses to write many of them.
         model.generation_config = type(model.generation_config)()
         return lambda aside: _save(model, folder, aside)
 
@@ -152,7 +152,7 @@ def _read(file: Path) -> Save:
     with _no_progress_bar():
         tokenizer = AutoTokenizer.from_pretrained(file.parent, **source)
         model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **source)
-    # These are plain numbers by now, which transformers would not save.
+    # The weights are plain numbers by now, but transformers would refuse to save them.
     model.hf_quantizer.remove_quantization_config(model)
     return lambda aside: (tokenizer.save_pretrained(aside), model.save_pretrained(aside))
 
@@ -265,7 +265,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
 
     try:
         with warnings.catch_warnings():
-            # Told below, by name.
+            # Reported below, by name.
             warnings.filterwarnings("ignore", message="Found missing adapter keys")
             warnings.filterwarnings("ignore", message="(?s).*ensure_weight_tying")
             adapted = PeftModel.from_pretrained(model, folder)

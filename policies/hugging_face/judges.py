@@ -156,7 +156,7 @@ class HuggingFaceInputModel:
         self.model, self.tokenizer = model.eval().requires_grad_(False), tokenizer
         self.end_id: int = ends_of(tokenizer, model)[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
         self.embedding_VE: Tensor = token_embeddings(model.get_input_embeddings())
-        # GPT-2 and its kin begin texts with what ends them.
+        # GPT-2 and its kin begin texts with the token that ends them.
         self._begin_id: int = self.end_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
 
     def word_logits(self, embedded_BNE: Tensor) -> Tensor:

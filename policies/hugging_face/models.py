@@ -241,7 +241,7 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
     tokenizer, model = read_pretrained(base, kind, tokenizer_folder(folder, base), **options)
     if is_adapter_alone(folder):
         model = with_adapter(model, folder)
-    # What errors call the model, whose tokenizer is all that some who raise them know of it.
+    # The name of the model in errors, some of which know its tokenizer only.
     tokenizer.name_or_path = model.name_or_path = str(name)
     use_options(tokenizer, weights.date, weights.template_variables)
     if prints_date(tokenizer):
@@ -323,12 +323,12 @@ def read_pretrained(
     transformers, folder, source = _source(folder)
     _require_no_pickles(folder)
     with _readable(folder), without_progress_bars():
-        # The configuration first: it says that code is wanted, which a tokenizer of that code does not.
+        # The configuration first: it tells that the model needs code of its own, its tokenizer does not.
         config = transformers.AutoConfig.from_pretrained(folder, **source)
         tokenizer = load_tokenizer(tokenizer_at or folder, **source)
         class_name = _class_of(config, kind, folder)
         _require_words(tokenizer, folder)
-        # Other shapes are told below, by name.
+        # Other shapes are reported below, by name.
         source |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
         with without_adapter(folder) as weights:
             model, read = getattr(transformers, class_name).from_pretrained(weights, **source, **options)
@@ -340,7 +340,7 @@ def read_pretrained(
             got=f"{key} is {tuple(there)}, and {tuple(wanted)} is said",
             fix="save the model and its configuration there anew with save_pretrained",
         )
-    # transformers draws what the files do not hold. Base models often come without their pooler, and nothing here reads it.
+    # transformers draws missing weights at random. Base models often lack their pooler, and nothing here reads it.
     if missing := sorted(key for key in read["missing_keys"] if not key.startswith("pooler.")):
         raise CheckpointError(
             "the folder does not hold all weights of its model",
@@ -417,7 +417,7 @@ def _source(folder: Path) -> tuple[Any, Path, dict[str, Any]]:
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
     folder = model_inside(folder)
     require_config(folder)
-    # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
+    # Explicit, or transformers asks the user at the terminal.
     # Other formats than safetensors are pickles, which can run anything.
     return transformers, folder, {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 
@@ -458,11 +458,11 @@ def _readable(folder: Path, fix: str = "save model and tokenizer there with save
     except ParleyError:
         raise
     except ImportError as error:
-        # What is squeezed (bitsandbytes, GPTQ, ...) is read by packages of its own.
+        # Quantised weights (bitsandbytes, GPTQ, ...) are read by packages of their own.
         missing = "install what it names, or take the same model in plain weights"
         got = _first_line(error)
         raise ConfigError("a package that reads this model is not installed", where=str(folder), got=got, fix=missing) from None
-    # What is wrong with a stranger's files comes out as an error of whatever kind.
+    # Broken files raise errors of any kind.
     except Exception as error:
         if "trust_remote_code" in str(error):
             other_model = "take a model of a kind that transformers itself knows"

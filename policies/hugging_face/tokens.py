@@ -212,7 +212,7 @@ def _readings(tokenizer: Any, text: str) -> Any:
     try:
         ids = tokenizer(text, add_special_tokens=False).input_ids
         return ids, tokenizer(text).input_ids, tokenizer.decode(ids)
-    # A tokenizer that was built of parts that do not fit fails at what it lacks.
+    # A tokenizer built of parts that do not fit fails at the missing one.
     except Exception as error:
         return repr(error)
 
@@ -254,7 +254,7 @@ def _without_warnings() -> Iterator[None]:
         theirs.set_verbosity(level)
 
 
-# SentencePiece vocabularies spell the 256 bytes like this; on their own they are no characters.
+# SentencePiece vocabularies spell the 256 bytes like this; single bytes may be no characters.
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _REPLY_ROOM = 128
 _CONTROLS = ("Cc", "Cf", "Cs", "Co", "Cn")
@@ -295,7 +295,7 @@ def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
     """
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ends = [*(named if isinstance(named, list | tuple) else [named]), tokenizer.eos_token_id]
-    # A configuration without ends says its class's default, which a smaller vocabulary may lack.
+    # A configuration without ends has its class's default, which a smaller vocabulary may lack.
     num_tokens = len(model.get_input_embeddings().weight)
     end_ids = tuple(dict.fromkeys(end for end in ends if end is not None and 0 <= end < num_tokens))
     if not end_ids:
@@ -333,7 +333,7 @@ def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
 
 def longest_input(tokenizer: Any, model: Any) -> int | float:
     """Return the most tokens that a model reads, special ones included; infinity without a limit."""
-    # A tokenizer that was saved without a limit has one of 10^30.
+    # A tokenizer saved without a limit has one of 10^30.
     return min(_limit(tokenizer.model_max_length), num_positions(model))
 
 

@@ -202,7 +202,7 @@ def token_embeddings(layer: Any) -> Tensor:
     """Return the embedding of each token (V, E); a plain layer's own weights, not a copy."""
     if type(layer) is torch.nn.Embedding and layer.max_norm is None and not layer.weight.is_meta:
         return layer.weight.detach()
-    # Some models scale what they look up; weights that a device map keeps elsewhere come when they are asked for.
+    # Some models scale their embeddings; weights of a device map are loaded on request.
     table: Tensor = layer(torch.arange(layer.num_embeddings, device="cpu" if layer.weight.is_meta else layer.weight.device))
     return table.detach()
 
@@ -500,7 +500,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
         if not read_BS.shape[1]:
             return torch.zeros(len(words_Bt), len(self.searchable_V), device=words_Bt.device)
         read_BS[:, places[:num]] = words_Bt
-        # One by one: whole logits of long prompts are much.
+        # One by one: whole logits of long prompts need much memory.
         return torch.stack([self.steps(read)([]) for read in read_BS.tolist()])
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
@@ -537,7 +537,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
         return typed
 
     def room(self, read: Sequence[int]) -> int | float:
-        # What is said last is not read.
+        # The last token is not read.
         return longest_input(self.tokenizer, self.model) - len(read) + 1
 
     def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:

@@ -131,7 +131,7 @@ class Tables:
         self.word_weight_HV = decoder.t().contiguous()
         self._language = Cell(model.language, model.word_embedding.weight, 0, "", Products(torch.float32, self.device))
         self._selections = {torch.float32: Selection(model, torch.float32)}
-        # A training makes tables at each update: in a circle of references they would stay until Python looks for circles.
+        # Training makes new tables at each update; a reference cycle would keep the old ones until the garbage collector runs.
         self.screening = of_machine(model.sizes, self.device, partial(Tables._cost_of_bfloat16, proxy(self)))
 
     @torch.no_grad()
@@ -277,12 +277,12 @@ class Prefixes:
         sizes = self._model.sizes
         rows, places = len(lengths_n), int(lengths_n.max())
         tokens_Pn = torch.from_numpy(np.ascontiguousarray(tokens_nP[:, :places].T)).to(tables.device)
-        # What follows a row's last token is read as well and never used: no ending keeps more than the row has.
+        # Padding behind a row's last token is read too but never used: no ending keeps more than the row has.
         language = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_language)
         for t in range(places):
             tables.advance(tokens_Pn[t], self.context_gates_n3H, language[t], out_nH=language[t + 1])
         self._tokens_Pn = tokens_Pn
-        # Kept by prefix, then position, so that one number addresses a place of a prefix.
+        # Stored by prefix, then position, so that one number addresses a position of a prefix.
         self._places, self._language = places, language.transpose(0, 1).contiguous()
         self._in_precision: dict[torch.dtype, list[Tensor]] = {}
 

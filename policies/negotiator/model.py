@@ -410,7 +410,7 @@ class Products:
         self._rounds = dtype != torch.float32
         self.together = 0 if self._rounds else SUMS_ROWS
         """Rows of steps whose sums are begun together; of each step alone where its rows are padded."""
-        # Kept between calls: so much fresh memory would cost more than what is done in it.
+        # Kept between calls: allocating so much memory would cost more than the work in it.
         self._memory = torch.zeros(0, dtype=dtype, device=device)
 
     def weight(self, weight: Tensor) -> Tensor:

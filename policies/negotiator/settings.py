@@ -69,8 +69,9 @@ class NegotiatorFitConfig(Configuration):
     anneal_floor: PositiveShare = 0.01
     """Annealing ends when the rate falls below this share of the full rate."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    """Of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine, and a resumed
-    run keeps what was chosen. Another machine may choose otherwise, which changes digits; float32 is the same everywhere."""
+    """Precision of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine,
+    and a resumed run keeps the first choice. Another machine may choose otherwise, which changes digits; float32 is the
+    same everywhere."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

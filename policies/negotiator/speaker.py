@@ -72,7 +72,7 @@ class NegotiatorEpoch:
     validation: NegotiatorFitness
     seconds: float
     best: bool
-    """Whether it is the best model so far by validation selection loss."""
+    """True if it is the best model so far by validation selection loss."""
 
     def as_row(self) -> dict[str, Any]:
         """Return flat JSON types for event logs and plots."""
@@ -98,7 +98,7 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         self, model: Negotiator, train: Split, validation: Split, config: NegotiatorFitConfig, seed: int, state_path: Path
     ) -> None:
         self.train, self.validation = train, validation
-        # Dropout is seeded once an epoch, so that one goes on from its beginning alone.
+        # Dropout is seeded once an epoch, so a training resumes at the beginning of an epoch only.
         super().__init__(model, config, seed, state_path, save_every_s=math.inf)
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -230,7 +230,7 @@ class NegotiatorAgent:
             Token ids (n, L) int64 padded with `<eos>`, and how many of them were said (n,) int64 with the ending one counted.
         """
         device, (count, width) = states_nH.device, draws_nL.shape
-        # The largest number below 1 in float32, where a draw would round up to 1 and fall off the end.
+        # At most the largest float32 below 1: a draw rounded up to 1 would fall off the end.
         draws_Ln1 = torch.as_tensor(draws_nL).clamp(max=1 - 2.0**-24).to(device, torch.float32).t().contiguous().unsqueeze(2)
         tokens_Ln = torch.full((width, count), EOS_ID, device=device)
         active, states, gates = torch.arange(count, device=device), states_nH, context_gates_n3H
@@ -255,7 +255,7 @@ class NegotiatorAgent:
                 if not active.shape[0]:
                     break
         ends_Ln = (tokens_Ln == EOS_ID) | (tokens_Ln == SELECTION_ID)
-        # A row that has no end among its words counts as many as there are.
+        # A row without an end counts all its words.
         return tokens_Ln.t(), (ends_Ln.cumsum(0) == 0).sum(0).add_(1).clamp_(max=width)
 
     def logits(self, states_nH: Tensor) -> Tensor:
@@ -319,7 +319,7 @@ class NegotiatorSession:
         nearly = shortfalls(selection_scores(logits_n6K, contexts, domain))
         chosen = nearly.argmin(1).cpu().numpy()
         second = nearly.topk(2, largest=False).values[:, 1]
-        # Either may have been moved. What is not a number is behind nothing, so that float32 decides on it too.
+        # Either may have moved. A NaN is behind nothing, so float32 decides on it too.
         doubtful = ~(second > 2 * MARGIN)
         left = np.flatnonzero(doubtful.cpu().numpy())
         exactly_n6K = self._tables.decide(contexts[left], tokens[left], lengths[left], self._kept, kept_at[left])
@@ -364,7 +364,7 @@ def _states_of_words(lengths_n: np.ndarray, num_positions: int, look_every: int)
     """Return the indices of states of rows that said a word, in a trace that begins with one state of each row."""
     indices, first = [np.arange(len(lengths_n))], len(lengths_n)
     for position in range(num_positions):
-        # Who had not ended when it was last looked has a state; of those, who had not ended since has said a word.
+        # Rows that had not ended at the last check have a state; those that have not ended since have said a word.
         there = lengths_n[lengths_n > position - position % look_every]
         indices.append(first + np.flatnonzero(there > position))
         first += len(there)

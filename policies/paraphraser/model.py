@@ -233,7 +233,7 @@ class PointerGenerator(Predictor[Exchanges]):
         equal_MN = (batch.source_BN.unsqueeze(1) == batch.targets_BT.unsqueeze(2))[real_BT]
         size = len(self.vocabulary)
         generated_M = -F.cross_entropy(self.output(self.dropout(features_MH)), known(targets_M, size), reduction="none")
-        # A word that the network cannot write is copied or, where it is nowhere to be copied from, counts as <unk>.
+        # A word that the network cannot write is copied; if the source lacks it, it counts as <unk>.
         generated_M = generated_M.masked_fill((targets_M >= size) & equal_MN.any(1), -torch.inf)
         copied_M = (attention_MN * equal_MN).sum(1)
         tiny = torch.finfo(copied_M.dtype).tiny
@@ -257,7 +257,7 @@ class PointerFit(Fit[Exchanges]):
         if goes_on and self._stage == "decay" and covers:
             self.model.cover(True)
             if before == "full":
-                # Coverage costs likelihood and is there against repetition: networks of the two phases do not compete.
+                # Coverage costs likelihood to avoid repetition: networks of the two phases do not compete.
                 self.best_loss = math.inf
         return goes_on
 
@@ -326,7 +326,7 @@ def _decode(model: PointerGenerator, sentences: Sequence[Words], config: BeamCon
     rows_R = torch.arange(len(searches), device=device).repeat_interleave(width)
     source, writer, source_RN = source.rows(rows_R), writer.rows(rows_R), source_BN[rows_R]
     score_BK = torch.full((len(searches), width), -torch.inf, dtype=torch.float64, device=device)
-    # Before the first word all hypotheses of a sentence are one.
+    # Before the first word a sentence has one hypothesis.
     score_BK[:, 0] = 0.0
     words_R = torch.full((len(searches) * width,), BOS_ID, dtype=torch.int64, device=device)
     hypotheses: list[list[tuple[int, ...]]] = [[()] * width for _ in searches]
@@ -337,7 +337,7 @@ def _decode(model: PointerGenerator, sentences: Sequence[Words], config: BeamCon
         p_RW[:, _NEVER_SAID] = 0.0
         early = torch.tensor([num_said < searches[row].shortest for row in alive], device=device)
         p_RW[early.repeat_interleave(width), EOS_ID] = 0.0
-        # One continuation of each hypothesis may be its end, so twice the beam is enough to fill it, and to choose from.
+        # One continuation of each hypothesis may be its end, so twice the beam is enough to fill it.
         p_RC, word_RC = p_RW.topk(min(2 * width, num_words), dim=1)
         ranked_BC = (score_BK.view(-1, 1) + p_RC.double().log()).view(len(alive), -1)
         best_BC, place_BC = ranked_BC.topk(2 * width, dim=1)
@@ -395,7 +395,7 @@ def _continue(
             kept.append((score, hypothesis, word))
     if not kept or len(search.ended) == width or num_said == search.longest:
         return []
-    # Where fewer go on than the beam holds, one of them is repeated without a chance.
+    # If fewer continue than the beam holds, one is repeated at minus infinity.
     return kept + [(-math.inf, *kept[0][1:])] * (width - len(kept))
 
 

@@ -103,7 +103,7 @@ class PairTemplate:
         first, second, third = _PROBES
         try:
             written = [self.text(first, second), self.text(third, second), self.text(first, third)]
-        # A template raises whatever it likes.
+        # A template may raise any error.
         except Exception:
             return False
         return written[0] != written[1] and written[0] != written[2]
@@ -196,7 +196,7 @@ class CrossEncoder(LimitedRanker):
                 got=f"{model.config.num_labels} logits",
                 fix="name a model that was trained to rank or to tell right from wrong",
             )
-        # What is cut off is the beginning.
+        # The beginning is cut off.
         tokenizer.truncation_side = "left"
         self._longest = _most_tokens(tokenizer, model, longest)
         if self._template is None:
@@ -232,7 +232,7 @@ class CrossEncoder(LimitedRanker):
         if not self._prompt or not cut.num_unread:
             limit = {"truncation": "only_first", "max_length": int(self._longest)} if cut.num_unread else {}
             return self._pair(text, answer, **limit)
-        # What is cut off is the beginning of the context, not the prompt.
+        # The beginning of the context is cut off, not the prompt.
         read = self._pair(text, answer)
         while (excess := len(read["input_ids"]) - self._longest) > 0 and text:
             text = without_first_tokens(self._tokenizer, text, int(excess))
@@ -459,7 +459,7 @@ class BiEncoder(LimitedRanker):
 def _most_tokens(tokenizer: Any, model: Any, longest: int | None) -> int | float:
     """Return the tokens that are read at most; infinity where neither model, tokenizer nor folder says."""
     limit = longest_input(tokenizer, model)
-    # A tokenizer that was saved without a limit has one of 10^30.
+    # A tokenizer saved without a limit has one of 10^30.
     return min(limit if limit < _NO_LIMIT else math.inf, math.inf if longest is None else longest)
 
 
@@ -554,7 +554,7 @@ def _cross_encoder(
     reads = _transformer_settings(transformer, "sequence-classification")
     tokenizer, model = read_pretrained(transformer, lambda config: "AutoModelForSequenceClassification")
     _lower_case(tokenizer, reads, transformer)
-    # The library reads a template where nothing is said, and where the folder says so.
+    # The library reads a template by default, and if the folder asks for it.
     modalities = reads.get("modality_config", {} if is_listed else {"message": {}})
     template = bool(tokenizer.chat_template) and "message" in modalities
     labels = model.config.num_labels
@@ -592,7 +592,7 @@ def _bi_encoder(folder: Path, modules: Sequence[_Module], settings: Mapping[str,
             _refuse(first.folder, model.config.model_type, f"an encoder, or the encoder of {', '.join(_ENCODERS)}")
         _lower_case(tokenizer, reads, first.folder)
     default = prompts.get(settings.get("default_prompt_name")) or ""
-    # Queries and documents have prompts of their own, empty ones where the folder names none.
+    # Queries and documents have prompts of their own, empty ones if the folder names none.
     if unused := [name for name in _OTHER_PROMPTS if prompts.get(name) and not prompts.get("document")]:
         what = "%s: no prompt stands before replies, as in encode_document of sentence-transformers 6.2; call %r document"
         logger.warning(what, folder, unused[0])

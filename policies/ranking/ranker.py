@@ -178,7 +178,7 @@ def outcomes_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | Rank
         return []
     if isinstance(ranker, BatchRanker):
         outcomes = _batched(ranker, pairs)
-        # A batch that cannot be read does not say which pair is to blame.
+        # A failed batch does not tell which pair is to blame.
         return [_batched(ranker, [pair])[0] for pair in pairs] if len(pairs) > 1 and _all_failed(outcomes) else outcomes
     return [_single(ranker, pair) for pair in pairs]
 

@@ -62,7 +62,7 @@ class _AttendedRecurrence(torch.autograd.Function):
         weight_J4H = weight_4HJ.to(dtype).t().contiguous()
         gates = gates_TB4H.float() if gates_TB4H.dtype == torch.bfloat16 else gates_TB4H.clone()
         keys_BNH, states_BNH = keys_BNH.to(gates.dtype), states_BNH.to(gates.dtype)
-        # What a step reads beside its word: context and hidden state, side by side.
+        # Inputs of a step beside its word: context and hidden state, side by side.
         read = gates.new_zeros(steps + 1, rows, 2 * hidden)
         cells = gates.new_zeros(steps + 1, rows, hidden)
         squashed = torch.empty_like(cells[1:])
@@ -273,7 +273,7 @@ def framed(
     lead = 0 if first is None else 1
     lengths = kept + lead + 1
     columns = np.arange(lengths.max()) - lead
-    # Positions past an utterance's end are read somewhere and replaced below; there may be no word at all to read.
+    # Positions past an utterance's end read any word and are replaced below; there may be no word at all.
     values = utterances.values if len(utterances.values) else np.full(1, PAD_ID)
     places = np.clip(starts[:, None] + columns, 0, len(values) - 1)
     ids = np.where(columns < kept[:, None], values[places], PAD_ID).astype(np.int64)

@@ -68,7 +68,7 @@ class WordScores:
             logits_BTV = self._model(words_BT1[:, :-1])
             chosen_BT = logits_BTV.log_softmax(-1).gather(-1, words_BT1[:, 1:, None])[..., 0]
             for row, begins, scores_T in zip(rows, starts, chosen_BT.cpu(), strict=True):
-                # Behind the units of the words stands their end.
+                # The end follows the units of the words.
                 log_probabilities[row] = np.add.reduceat(scores_T[: begins[-1] + 1].numpy().astype(np.float64), begins)
         return log_probabilities
 
@@ -119,7 +119,7 @@ class _FedRecurrence(torch.autograd.Function):
         gates = states_BNH.new_empty(layers, steps, rows, wide)
         gates[:] = bias_L4H.to(kind)[:, None, None]
         gates[0] += gates_TB4H
-        # What each layer reads beside the word: the layer below, or what is fed back, and its own state before.
+        # Inputs of each layer beside the word: the layer below, or the fed-back attention, and its own last state.
         read = gates.new_empty(layers, steps, rows, 2 * width)
         cells, squashed = gates.new_empty(layers, steps + 1, rows, width), gates.new_empty(layers, steps, rows, width)
         cells[:, 0], read[:, 0, :, width:] = cell_LBH, hidden_LBH

@@ -42,7 +42,7 @@ class Seq2SeqSizes(Configuration):
     turns: PositiveInt = 1
     """Turns of context that the model reads; with more than one, `<eot>` between them is one more word of the vocabulary."""
     backward: bool = False
-    """Whether the roles are exchanged: the reply is read, the context predicted; `max_source` is then of replies."""
+    """Exchanged roles: the reply is read, the context predicted; `max_source` is then of replies."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -513,7 +513,7 @@ class VHRED(Predictor[DialogueBatch]):
     def _posteriors(self, batch: DialogueBatch) -> tuple[VhredSummary, Gaussians, Tensor]:
         """Return contexts, posteriors, and their divergences from the priors (B,); one pass encodes all turns."""
         targets_BT = batch.targets_BT
-        # The encoder knows the end of a turn as `<eou>`.
+        # In the encoder `<eou>` ends a turn.
         reply_BT = targets_BT.masked_fill(targets_BT == EOS_ID, EOU_ID)
         turns_RE, states_RNE = self._encode_turns(batch.context, reply_BT, batch.real_BT.sum(1))
         of_contexts, of_replies = slice(None, -len(reply_BT)), slice(-len(reply_BT), None)
@@ -552,7 +552,7 @@ class VHRED(Predictor[DialogueBatch]):
         states_BKNE = states_RNE.new_zeros(*real_BK.shape, width, states_RNE.shape[2])
         states_BKNE[real_BK] = states_RNE[:, :width]
         mask_BP = real_positions(context.lengths_BK.flatten(), width).view(len(real_BK), -1)
-        # Only the longest context is worth a place for each of its words: real words move to the front, in their order.
+        # Real words move to the front, in their order, so that the longest context sets the width.
         order_BP = torch.argsort(mask_BP.to(torch.int8), dim=1, descending=True, stable=True)[:, : int(mask_BP.sum(1).max())]
         rows = torch.arange(len(order_BP), device=order_BP.device).unsqueeze(1)
         return VhredSummary(fixed_BC, newest_BC, states_BKNE.flatten(1, 2)[rows, order_BP], mask_BP[rows, order_BP])

@@ -104,7 +104,7 @@ class OutputLoss:
         """
         weight_VH, dtype = self.output.weight, product_dtype(self.output.weight)
         if self._kept is None or self._kept[0].dtype != dtype:
-            # Fresh memory is dear: the system clears it page by page.
+            # New memory is slow: the system clears it page by page.
             kept_MV = weight_VH.new_empty((BLOCK, len(weight_VH)), dtype=dtype)
             self._kept = torch.empty_like(weight_VH, dtype=dtype), kept_MV
         with torch.autocast(states_MH.device.type, enabled=False):

@@ -248,7 +248,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
             started = time.monotonic()
             figures = self.validate()
             loss = self.criterion(figures)
-            # What the last update did is seen here alone.
+            # The effect of the last update shows only here.
             require_bounded(loss, f"validation after epoch {len(self.history) + 1}", self._rate, self.config.clip)
             best = self.takes_best and loss < self.best_loss
             if best:
@@ -360,7 +360,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         saved = load_training(self.state_path, self.model)
         counters, self._best = saved.counters, saved.best
         self._stage, self._rate, self.history = counters["stage"], counters["rate"], counters["history"]
-        # States of older versions do not say it; they were float32 but on processors with AMX.
+        # States of older versions lack it; they were float32 except on processors with AMX.
         self.precision = counters.get("precision", "float32" if self.config.precision == "auto" else self.config.precision)
         self._optimiser = self.new_optimiser(self._rate)
         saved.restore(self._optimiser)
@@ -390,7 +390,7 @@ class Epoch:
     """Nats per word, `</s>` counted; for another objective, its validation value."""
     seconds: float
     best: bool
-    """Whether it is the best model so far by validation loss."""
+    """True if it is the best model so far by validation loss."""
 
     def as_row(self) -> dict[str, Any]:
         """Return flat JSON types for event logs and plots."""

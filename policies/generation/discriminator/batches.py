@@ -219,7 +219,7 @@ class DialogueReader(nn.Module):
             return ContextMemory(vectors_BKH.flatten(1), vectors_BKH.new_zeros(len(vectors_BKH), 0))
         hidden_BH = cell_BH = torch.zeros_like(vectors_BKH[:, 0])
         for vector_BH, there_B1 in zip(vectors_BKH.unbind(1), there_BK1.unbind(1), strict=True):
-            # Turns that are not there come first, and leave the state at zero.
+            # Missing turns come first, and leave the state at zero.
             hidden_BH, cell_BH = (after * there_B1 for after in self.sentences(vector_BH, (hidden_BH, cell_BH)))
         return ContextMemory(hidden_BH, cell_BH)
 
@@ -362,7 +362,7 @@ class TrainedReplyJudge:
         return human_R
 
     def _source(self, example: Example) -> np.ndarray:
-        # Without the word that separates turns the model knows contexts of one.
+        # Without the separator the model knows contexts of one turn only.
         num = self.model.sizes.turns if EOT in self.vocabulary.index else 1
         turns = [turn_words(turn) for turn in example.context[-num:]]
         return self.vocabulary.encode([word for turn in turns for word in (*turn, EOT)][:-1])

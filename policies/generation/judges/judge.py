@@ -265,7 +265,7 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float
     """
     order = np.argsort(scores, kind="stable")
     ranked, sides = scores[order], labels[order]
-    # Of the first side below each place, of the second below it; a threshold at place i leaves i pairs below.
+    # Pairs of the first side below each position; a threshold at position i leaves i pairs below.
     firsts = np.concatenate([[0], np.cumsum(sides)])
     positions = np.arange(len(sides) + 1)
     errors = firsts + (len(sides) - positions) - (firsts[-1] - firsts)

@@ -110,7 +110,7 @@ class Sequences:
     def packed(self) -> PackedSteps:
         """All positions, side by side."""
         order_R = np.argsort(-self._sizes_R, kind="stable")
-        # How many texts have a place at each step.
+        # Number of texts with a position at each step.
         there_N = len(order_R) - np.searchsorted(self._sizes_R[order_R[::-1]], np.arange(self._sizes_R.max()), side="right")
         counts_N = -(-there_N // _TOGETHER) * _TOGETHER
         begins_N = counts_N.cumsum() - counts_N
@@ -147,7 +147,7 @@ class Sequences:
         codes_RN[columns_N < self._sizes_R[:, None]] = self._codes_X
         order_R = np.lexsort(codes_RN.T[::-1])
         codes_RN = codes_RN[order_R]
-        # Rows in order: one begins like the last, or like none before.
+        # In this order a row begins like the last one, or like none before.
         differs_RN = np.ones(codes_RN.shape, dtype=bool)
         np.logical_or.accumulate(codes_RN[1:] != codes_RN[:-1], axis=1, out=differs_RN[1:])
         return order_R, differs_RN, codes_RN >= 0
@@ -222,7 +222,7 @@ class Padded:
     def spread(self, memory_WD: Tensor) -> Iterator[Tensor]:
         """Return the rows (R, N, D) of each bucket, of a memory with a zero row at its end."""
         sizes = [rows * columns for rows, columns in self._shapes]
-        # Each gather spreads its gradients over all that it gathers from; without them, a bucket is gathered when it is read.
+        # Each gather has gradients as large as its source; without gradients, a bucket is gathered when it is read.
         if torch.is_grad_enabled():
             whole: Iterable[Tensor] = at(memory_WD, self._memory_Y).split(sizes)
         else:
@@ -390,7 +390,7 @@ class Reader:
             unknown_numbers: dict[str, int] = {}
             turns = [texts.add(self._cut(turn), unknown_numbers) for turn in context[-sizes.turns :] or ((),)]
             contexts.append(turns + [texts.padding] * (sizes.turns - len(turns)) if released else turns)
-            # What a reply adds to the words of the context is its own, so that its neighbours do not matter.
+            # A reply's own unknown words stay its own, so that its neighbours do not matter.
             met += [(number, texts.add(self._cut(reply), dict(unknown_numbers))) for reply in candidates]
         turns_CK = np.full((len(contexts), max(map(len, contexts))), -1, dtype=np.int64)
         for row, turns in enumerate(contexts):

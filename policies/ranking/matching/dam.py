@@ -123,7 +123,7 @@ class DAM(Matcher):
         chosen, pooled = list(buckets(sizes_U2, self.most_match_cells, _FEW)), []
         for bucket in chosen:
             height, width = sizes_U2[bucket].max(0)
-            # One row more than the turn has, for the turns beside it may go on.
+            # One row more than the turn has, because the turns beside it may be longer.
             places_U3NJ = grids.places(near_U3[bucket], height + 1, width)
             near = at(alike_YC, block.tensor(np.moveaxis(places_U3NJ, 1, 3))).flatten(3).permute(0, 3, 1, 2)
             real = block.tensor(places_U3NJ[:, 1:2, :-1] < len(alike_YC) - 1)
@@ -154,7 +154,7 @@ class DAM(Matcher):
             replies: that they meet.
         """
         similarities = []
-        # A bucket goes through all levels before the next, so that what it reads and makes stays in the processor's cache.
+        # A bucket goes through all levels before the next, so that its data stays in the processor's cache.
         words = (zip(*map(side.spread, levels), strict=True) for side in (turns, replies))
         for here, there, of_bucket, in_bucket in zip(turns.rows, replies.rows, *words, strict=True):
             barred_RNJ = ~(here.read_RN.unsqueeze(2) & there.read_RN.unsqueeze(1))

@@ -157,7 +157,7 @@ class MatcherEpoch:
     validation: MatcherFitness
     seconds: float
     best: bool
-    """Whether it is the best model so far by the criterion."""
+    """True if it is the best model so far by the criterion."""
 
     def as_row(self) -> dict[str, Any]:
         """Return flat JSON types for event logs and plots."""

@@ -214,7 +214,7 @@ def skip_gram(
         likely = np.cumsum(counts**_SMOOTHING)
         kept = np.minimum(1, np.sqrt(config.subsample * counts.sum() / np.maximum(counts, 1)))
         share = float((counts * kept).max() / (counts * kept).sum())
-        # A step adds up what all pairs of a word say: too many of one would throw it about.
+        # A step sums the gradients of all pairs of a word: too many would make it unstable.
         batch = int(np.clip(_MOST_OF_A_WORD / share / (1 + config.negatives), 8, _MOST_PAIRS))
         tables = torch.from_numpy(vectors), torch.from_numpy(near)
         for epoch in range(config.epochs):

@@ -168,11 +168,11 @@ class MRFN(Matcher):
         chosen = list(buckets(block.rooms_T[met_M2], self.most_match_cells))
         turns, replies = (Padded(block, texts_M, chosen) for texts_M in met_M2.T)
         codes_X = block.codes_W[replies.numbers_X]
-        # Replies begin alike where they meet the same turn.
+        # Replies that meet the same turn may begin alike.
         codes_X = codes_X + np.repeat(met_M2[:, 0], block.rooms_T[met_M2[:, 1]]) * (block.codes_W.max() + 1)
         sequences = Sequences(block.rooms_T[met_M2[:, 1]], block.device, codes_X)
         places_Z, sessions = block.sessions
-        # Places behind one that it depends on; attention reads a whole reply.
+        # Later positions that one depends on; attention reads a whole reply.
         ahead = (0, 0, 0, WINDOWS[-1] // 2, self.sizes.words, self.sizes.words)
         decided = []
         for i, view in enumerate(self.each_view):

@@ -39,7 +39,7 @@ class MatcherSizes(Configuration):
     """0: unknown words are one <unk>; otherwise as many unknown words of an example have fixed vectors of their own, so that
     the same one in context and reply is seen."""
     tuned: bool = True
-    """Whether training changes the word vectors; the TensorFlow release of SMN keeps them."""
+    """Training changes the word vectors; the TensorFlow release of SMN keeps them."""
     padding: Padding = "masked"
     """masked: padding cannot reach a score; released: all is padded to `turns` x `words`, and biases, convolutions and the
     GRU over turns read padding as they read words."""
@@ -121,7 +121,7 @@ class MatcherFitConfig(Configuration):
     learning_rate: PositiveFloat = 1e-3
     """Step size of Adam before it decays."""
     decay: PositiveShare = 0.9
-    """What the rate is multiplied by every `decay_steps` steps."""
+    """Factor on the rate every `decay_steps` steps."""
     decay_steps: NonNegativeInt = 0
     """Steps after which the rate falls; 0: never."""
     batch_size: AtLeastTwo = 200
@@ -129,24 +129,24 @@ class MatcherFitConfig(Configuration):
     clip: PositiveFloat = 5.0
     """Largest norm of the whole gradient, or largest value of any part of it."""
     clip_by: Literal["norm", "value"] = "norm"
-    """What `clip` bounds; DAM clips values at 1."""
+    """Quantity that `clip` bounds; DAM clips values at 1."""
     loss_cap: NonNegativeFloat = 0.0
     """Nats of a pair's loss above which it teaches nothing; DAM: 10; 0: no such bound."""
     fresh_negatives: bool = False
-    """Whether a wrong reply is drawn anew for each right one in each epoch, as in the TensorFlow release of SMN; otherwise the
-    wrong replies are the listed ones."""
+    """A wrong reply is drawn anew for each right one in each epoch, as in the TensorFlow release of SMN; otherwise the wrong
+    replies are the listed ones."""
     max_epochs: PositiveInt = 5
     """Epochs at most."""
     patience: PositiveInt = 1
     """Stop after this many epochs without a better one."""
     criterion: Literal["recall", "loss"] = "recall"
-    """What decides which epoch is best on the validation groups: recall at 1, ties as chance decides them, or the loss."""
+    """Criterion of the best epoch on the validation groups: recall at 1, ties as chance decides them, or the loss."""
     keep: Literal["best", "last"] = "best"
-    """Which model is stored: that of the best epoch, or of the last one."""
+    """Model that is stored: that of the best epoch, or of the last one."""
 
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine, and a resumed
-    run keeps what was chosen. Scores are always formed in float32."""
+    """Precision of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine,
+    and a resumed run keeps the first choice. Scores are always formed in float32."""
 
     @property
     def full_epochs(self) -> int:
