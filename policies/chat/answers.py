@@ -37,10 +37,10 @@ class OwnChatModel:
     """A user's own chat model, whose results are checked.
 
     Args:
-        name: what it was named by.
+        name: its address.
         part: an object with `answer` or `reply`, or a function of messages.
         timeout_s: seconds that an answer or a score may take; a call that is asked for several may take as many times more.
-        parts_thinking: whether reasoning between marks is parted from texts; an `Answer` says itself what is which.
+        parts_thinking: whether reasoning between marks is parted from texts; an `Answer` has them apart already.
 
     Raises:
         ConfigError: it is none of them.
@@ -187,8 +187,8 @@ class ChatAnswers:
         Args:
             key: of the answer.
             answer: that is kept.
-            model: address of who gave it.
-            question: key of what was asked without its seed, of answers that are drawn; else empty.
+            model: address of the model that gave it.
+            question: key of the question without its seed, for drawn answers; else empty.
         """
         document = {"key": key, "model": model, "answer": dataclasses.asdict(replace(answer, known=True))}
         document |= {"question": question} if question else {}
@@ -246,8 +246,8 @@ class RememberedChatModel:
     """A chat model that never asks the same question twice.
 
     Args:
-        model: who is asked.
-        answers: what was answered before.
+        model: the model that is asked.
+        answers: the kept answers.
     """
 
     def __init__(self, model: ChatModel, answers: ChatAnswers) -> None:
@@ -331,7 +331,7 @@ def answers_arriving(
     """Return an iterator of the answers of any model as they come, each with the index of its chat.
 
     Args:
-        model: who is asked.
+        model: the model that is asked.
         chats: questions.
         decoding: of answers.
         seeds: one of each question where answers are drawn.

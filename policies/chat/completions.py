@@ -96,8 +96,8 @@ class PartedText(NamedTuple):
     """A text in two parts.
 
     Args:
-        reply: what is said; empty where thinking was never closed.
-        reasoning: what was thought; empty where no mark stands in the text.
+        reply: the reply; empty if thinking was never closed.
+        reasoning: the thinking; empty if the text holds no mark.
         closed: whether thinking came to its end; True where there is none.
     """
 
@@ -112,7 +112,7 @@ def part_thinking(text: str, *, begun: bool = False, ended: bool = False) -> Par
     Args:
         text: as the model wrote it, with its special tokens where they are marks.
         begun: whether the prompt ends with a start of thinking.
-        ended: whether the text came to its own end; False where it was cut, or nobody knows.
+        ended: whether the text came to its own end; False if it was cut, or that is unknown.
 
     Returns:
         The parts. A text without marks is a reply as it stands.
@@ -235,7 +235,7 @@ class HalfAnswerError(Exception):
     """A response with status 200 holds an error, and so half an answer or none.
 
     Args:
-        refusal: what it says, with the status that it names.
+        refusal: its error, with the status that it names.
     """
 
     def __init__(self, refusal: Refusal) -> None:
@@ -263,7 +263,7 @@ def answer_of(body: bytes, where: str, *, max_tokens: int | None = None, thinkin
         thinking: `part` to part reasoning between marks from the text, `keep` to leave it there.
 
     Raises:
-        ModelError: the body is empty, a page, no JSON, or lacks what the protocol says.
+        ModelError: the body is empty, a page, no JSON, or lacks a part of the protocol.
         HalfAnswerError: it holds an error.
     """
     if not body.strip():

@@ -58,9 +58,9 @@ class ChatFriendSession:
     """A chat model's part in the rows of a game.
 
     Args:
-        agent: whose part it is.
-        model: who answers.
-        view: what its side sees.
+        agent: the agent that plays.
+        model: the model that answers.
+        view: the view of its side.
     """
 
     def __init__(self, agent: ChatFriend, model: ChatModel, view: FriendsView) -> None:
@@ -206,9 +206,9 @@ class ChatLies(LiesHeard):
     """A liar that asks a chat model for each choice.
 
     Args:
-        name: what reports call it.
-        linker: finds entities, and knows how they are said.
-        rules: what is allowed.
+        name: its name in reports.
+        linker: finds entities, and knows their forms.
+        rules: rules of lying.
         address: the model's.
         load: gives it; called when it is first asked.
         temperature: of its answers and choices; 0 takes the likeliest.

@@ -28,7 +28,7 @@ def load_chat_model(name: str, settings: ChatModelSettings = DEFAULT, *, answers
 
     Args:
         name: an address as above, or the name of one that an installed package brings.
-        settings: how it is loaded or asked.
+        settings: settings of loading or asking it.
         answers: folder of a run in which answers are kept, so that nothing is asked twice; None keeps none.
 
     Returns:

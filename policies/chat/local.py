@@ -69,7 +69,7 @@ class ChatPrompt(NamedTuple):
     Args:
         ids: its tokens.
         thinks: whether it ends with a start of thinking, so that the answer begins inside.
-        notes: what was done to messages whose roles the template does not take, as `Answer.notes` has it.
+        notes: changes of messages whose roles the template does not take, as in `Answer.notes`.
     """
 
     ids: list[int]
@@ -82,7 +82,7 @@ class ChatPrompts:
 
     Args:
         tokenizer: of the model.
-        model: whose positions limit what it reads.
+        model: the model, whose positions limit the prompt.
         where: address of the model, for messages.
 
     Attributes:
@@ -162,8 +162,8 @@ class LocalChatModel:
 
     Attributes:
         prompts: messages as tokens.
-        usage: what was asked.
-        answers_depend_on: what answers follow from beside name, messages, decoding and seed; empty for nothing else.
+        usage: counters of its answers.
+        answers_depend_on: inputs of answers beside name, messages, decoding and seed; empty for none.
 
     Raises:
         ConfigError: as `ChatPrompts`.
@@ -378,7 +378,7 @@ class ChatResponder:
     """A chat model that answers contexts.
 
     Args:
-        chat_model: who answers.
+        chat_model: the model that answers.
         max_tokens: of a reply at most.
     """
 
@@ -478,10 +478,10 @@ class RespondingChatModel:
 
     Args:
         name: of its run.
-        responder: who answers.
+        responder: the response model that answers.
 
     Attributes:
-        usage: what was asked; tokens are words, and those of a context that it does not read are counted, too.
+        usage: counters of its answers; tokens are words, and those of a context that it does not read are counted, too.
     """
 
     access = Access.TEXT

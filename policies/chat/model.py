@@ -150,10 +150,10 @@ class Answer:
         num_tokens: tokens that were written, reasoning included; None where the model does not say.
         known: whether it was answered before, so that nothing was asked.
         failed_attempts: attempts without an answer before it.
-        reasoning: what the model thought before its reply, as far as it is shown.
+        reasoning: the model's thinking before its reply, as far as it is shown.
         withheld: text that is no reply: half of a filtered answer, a refusal in a field of its own, the call of a tool as JSON,
             or what a server says of a question that its moderation stopped. Text of an answer that is no reply is moved here.
-        notes: what was done differently from what was asked, such as `drawn at the server's own temperature`; counted in a run.
+        notes: deviations from the request, such as `drawn at the server's own temperature`; counted in a run.
 
     Raises:
         ValueError: the finish reason is unknown.
@@ -250,7 +250,7 @@ class ChatModel(Protocol):
 
         Args:
             chats: at least one message each.
-            decoding: how an answer is chosen.
+            decoding: settings of choosing an answer.
             seeds: one for each chat where the temperature is above 0.
 
         Raises:
@@ -278,7 +278,7 @@ def require_access(model: ChatModel, needed: Access, what: str) -> None:
     Args:
         model: any.
         needed: at least.
-        what: who needs it, for the message.
+        what: the task that needs it, for the message.
 
     Raises:
         ConfigError: it shows less.
@@ -439,7 +439,7 @@ class RunUsage:
     """Counters of the answers of a run, by model.
 
     Args:
-        models: by the address of who gave them; empty for answers of which that is not known.
+        models: by the model's address; an empty address for answers of an unknown model.
     """
 
     models: Mapping[str, ChatUsage]
@@ -494,7 +494,7 @@ class RunUsage:
         """Return why the run has too few replies to say anything; empty if it has enough.
 
         Args:
-            allowed: kinds that are outcomes of what is measured, such as `FILTERED` of an attack.
+            allowed: kinds that are outcomes of the measurement, such as `FILTERED` of an attack.
         """
         lost = [pair for pair in self.models.items() if pair[1].no_reply_share(allowed) > MOST_LOST]
         return " ".join(_warning(address, usage) for address, usage in lost)

@@ -192,11 +192,11 @@ class ChatNegotiator(SeatedChatModel):
     """A chat model as an `Agent`.
 
     Args:
-        name: the model's address; also what reports call it.
+        name: the model's address, and its name in reports.
         load: gives the model; called when it is first needed.
         vocabulary: of the game; any word can be said.
         temperature: of its answers; 0 takes the likeliest.
-        tactic: what it is told beside the rules; empty for nothing.
+        tactic: instructions beside the rules; empty for none.
         max_tokens: tokens of an answer at most.
     """
 
@@ -232,7 +232,7 @@ class ChatNegotiator(SeatedChatModel):
         (domain-conditional mutual information, Holtzman et al. 2021, "Surface form competition").
 
         Args:
-            chats: what ends in the question.
+            chats: chats that end in the question.
             domain: the game.
             counts: of each chat's items.
 
@@ -251,12 +251,12 @@ class ChatSession:
     """A chat model's part in a batch of dialogues.
 
     Args:
-        agent: whose part it is.
-        model: who answers.
-        view: what its side sees.
+        agent: the agent that plays.
+        model: the model that answers.
+        view: the view of its side.
 
     Attributes:
-        moves: what it did, one for each dialogue.
+        moves: its counters, one for each dialogue.
     """
 
     def __init__(self, agent: ChatNegotiator, model: ChatModel, view: SideView) -> None:

@@ -85,7 +85,7 @@ def answer_newest(
     """Return the number of the form of each question that was read, and the answer to it.
 
     Args:
-        model: who is asked.
+        model: the model that is asked.
         questions: forms of each.
         decoding: of answers.
         seeds: as of `ChatModel.answer`.
@@ -121,7 +121,7 @@ def score_newest(
     """Return the log probabilities of the replies to each question, all behind the same form of it.
 
     Args:
-        model: who scores.
+        model: the model that scores.
         questions: forms of each.
         replies: to each question.
 
@@ -160,7 +160,7 @@ class NewestTurns(Generic[ResultT]):
     read behind the same turns. A longer reply cuts more turns.
 
     Args:
-        ask: what a model says of replies in their contexts; raises `ChatTooLongError` where one is too long.
+        ask: function from replies in their contexts to results; raises `ChatTooLongError` if one is too long.
         fits: whether a reply of usual length fits behind a context; where None, `ask` tells.
 
     Attributes:

@@ -108,7 +108,7 @@ def merged(model: Any, where: str | None = None) -> Any:
 
     Args:
         model: with adapters; its layers are exchanged in place.
-        where: what an error calls it.
+        where: its name in errors.
 
     Raises:
         CheckpointError: the adapters are of a kind that cannot be added, or the model says something else without them.
@@ -171,8 +171,8 @@ class ChatLesson:
     """A prompt and the reply to learn.
 
     Args:
-        prompt: what the model reads before its reply, special tokens spelled out.
-        reply: what it shall say.
+        prompt: the text before the reply, special tokens spelled out.
+        reply: the reply to learn.
         ended: whether it shall end there; False of a reply that was cut.
     """
 
@@ -189,7 +189,7 @@ class ChatBatch(Tensors):
         ids_BL: prompts and replies, padded behind.
         mask_BL: 1 at real tokens.
         targets_BT: of the last T positions that are read, the tokens that follow each, int64.
-        real_BT: which of them are of a reply.
+        real_BT: true at tokens of a reply.
     """
 
     ids_BL: Tensor
@@ -358,7 +358,7 @@ class ContrastedBatch(ExtendedBatch):
     """A batch of lessons, with the replies of some behind their contrasts.
 
     Args:
-        rows_C: which lessons have a contrast, int64.
+        rows_C: lessons with a contrast, int64.
         contrasts: these, with the contrast in the prompt's place; None where there are none.
     """
 
@@ -402,7 +402,7 @@ class ContrastObjective(Objective[ContrastedBatch]):
 
     Args:
         model: that is trained.
-        train: what it is trained on; sets what a token weighs beside a lesson.
+        train: the training lessons; set the weight of a token beside a lesson.
         alpha: weight of the margin.
         margin: M, in nats per token.
     """
@@ -434,7 +434,7 @@ def gaps(model: Any, lessons: ContrastedExamples) -> np.ndarray:
 
     Args:
         model: a `ChatPredictor`.
-        lessons: to be measured.
+        lessons: lessons to measure.
     """
     was_training, device = model.training, next(model.parameters()).device
     model.eval()

@@ -47,7 +47,7 @@ class RatingRanker(LimitedRanker):
     """A ranker by the ratings of a chat model, one question for each reply.
 
     Args:
-        chat_model: who is asked.
+        chat_model: the model that is asked.
         max_tokens: tokens of an answer at most.
     """
 
@@ -112,7 +112,7 @@ class WrittenLine(NamedTuple):
     """A line that a model wrote on request.
 
     Args:
-        text: the line; where it cannot be used, the beginning of what was written.
+        text: the line; if it cannot be used, the beginning of the text.
         problem: why it cannot be used; empty where it can.
         answers: that the model gave, the repair included.
     """
@@ -127,7 +127,7 @@ def read_line(answer: Answer, name: str, max_words: int) -> tuple[str, str]:
 
     Args:
         answer: of the model.
-        name: of what was asked for, one word.
+        name: of the wanted line, one word.
         max_words: words of a line at most.
 
     Returns:
@@ -154,7 +154,7 @@ def repaired(asked: Chat, answer: str, again: str) -> Chat:
     Args:
         asked: the question.
         answer: without a line.
-        again: what is said to it.
+        again: the message after it.
     """
     return *asked, Message("assistant", answer.strip() or "..."), Message("user", again)
 
@@ -169,11 +169,11 @@ def written_lines(
     """Return a line for each question.
 
     Args:
-        model: who is asked.
+        model: the model that is asked.
         asked: the forms of each question, the longest first, and the seed of its answer.
         decoding: of answers.
         read: the line of an answer, and why it is none (`read_line`).
-        again: what is said to an answer, by why it is none.
+        again: function from the problem of an answer to the next message.
 
     Raises:
         ModelError: the model does not answer.

@@ -48,7 +48,7 @@ def api_key(url: str) -> str:
     """Return the key of a server; empty where there is none, or where the variable of its host is set to nothing.
 
     Raises:
-        ConfigError: the variable holds what no header can; the message does not show it.
+        ConfigError: the variable holds characters that no header can; the message does not show it.
     """
     *of_host, general, openai = key_variables(url)
     for variable in (*of_host, general, openai):
@@ -131,7 +131,7 @@ class RefusalKind(Enum):
     TURNS = auto()
     """Roles have to alternate."""
     FORBIDDEN = auto()
-    """Status 403 without a reason: of the text, or of who asks."""
+    """Status 403 without a reason: about the text, or about the account."""
     BUSY = auto()
     """It may succeed later."""
     OTHER = auto()
@@ -534,7 +534,7 @@ class AgainError(Exception):
     Args:
         error: that is raised where no attempt is left.
         wait_s: seconds that the server asks to wait; None where it does not say.
-        most_unreached: attempts at most to reach a server that has never been reached; None where somebody was there.
+        most_unreached: most attempts to reach a server that has never been reached; None if it has been.
     """
 
     def __init__(self, error: ModelError, wait_s: float | None = None, *, most_unreached: int | None = None) -> None:
@@ -545,7 +545,7 @@ class UnsuitedError(Exception):
     """An error of a request that does not suit a server, and may be changed.
 
     Args:
-        reading: what the server says of it.
+        reading: the server's reason.
         error: that is raised where it cannot be changed.
     """
 
@@ -558,7 +558,7 @@ def error_of(refusal: Refusal, reading: RefusalReading, where: str, url: str, pr
 
     Args:
         refusal: of a server.
-        reading: what it comes to.
+        reading: the meaning of the refusal.
         where: address of the model.
         url: of the server.
         proxy: that was asked for it; empty for none.

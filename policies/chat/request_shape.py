@@ -42,7 +42,7 @@ class StrictAnswer(NamedTuple, Generic[ReadT]):
     """The result of a strict question.
 
     Args:
-        value: what the answer says; None for one of another form, and for no reply.
+        value: the reading of the answer; None for one of another form, and for no reply.
         kind: of the last answer.
         num_answers: 1, or 2 where it was asked once more.
         form: of the question that was read, from 0, the longest.
@@ -63,9 +63,9 @@ class StrictQuestion(Generic[ReadT]):
     """A question that is asked greedily for answers of one form.
 
     Args:
-        chat_model: who is asked.
-        read: what an answer says; None for one of another form.
-        repair: what is asked where the first answer is of another form.
+        chat_model: the model that is asked.
+        read: function from a text to its reading; None for one of another form.
+        repair: the second question, after an answer of another form.
         max_tokens: tokens of an answer at most.
 
     Attributes:
@@ -162,7 +162,7 @@ class RequestShape:
             model: as the server calls it.
             chat: that is answered.
             decoding: of the answer.
-            seed: of what is drawn; None where nothing is.
+            seed: of the draws; None for none.
         """
         messages = [{"role": message.role, "content": message.content} for message in self._fitted(chat)]
         body: dict[str, Any] = {"model": model, "messages": messages, **self.extra}

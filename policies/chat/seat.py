@@ -55,8 +55,8 @@ def load_negotiator(
         vocabulary: of the game.
         temperature: of its answers.
         device: that a model computes on whose weights are here.
-        seat: how it is loaded or asked.
-        tactic: what it is told beside the rules.
+        seat: settings of loading or asking it.
+        tactic: instructions beside the rules.
         answers: folder of a run in which answers are kept; None keeps none.
 
     Raises:
@@ -116,7 +116,7 @@ def nats_of(model: ScoringChatModel, before: Callable[[int, int], Chat], said: S
     """Return the negative log probability of each utterance under a model.
 
     Args:
-        model: who judges.
+        model: the judging model.
         before: the messages that an utterance answers in that side's seat, by dialogue and turn.
         said: the utterances, in any order.
 
@@ -137,7 +137,7 @@ def require_chat_judge(spec: str, instead: str = "") -> None:
 
     Args:
         spec: its address, or path/file.py:Name.
-        instead: who else may judge, for the message.
+        instead: other possible judges, for the message.
 
     Raises:
         CheckpointError: no such folder or file is there.

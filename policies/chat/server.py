@@ -207,7 +207,7 @@ class ServedChatModel:
         settings: time limits, attempts, questions at once, and how requests look.
 
     Attributes:
-        usage: what was asked.
+        usage: counters of its answers.
         answers_depend_on: settings that answers follow from beside the question.
 
     Raises:

@@ -52,7 +52,7 @@ class TemplateOptions(NamedTuple):
 
     Args:
         day: the date that it prints.
-        explicit: whether somebody asked for that date, so that variables hold it too.
+        explicit: whether the date was set by the user, so that variables hold it too.
         variables: further ones by name, such as `enable_thinking`.
     """
 

@@ -81,7 +81,7 @@ class ChatVerdicts:
     """A judge of replies that asks a chat model for yes or no.
 
     Args:
-        chat_model: who is asked.
+        chat_model: the model that is asked.
         question: a text with `{reply}`; the project's own when empty.
         max_tokens: tokens of an answer at most.
     """
@@ -107,7 +107,7 @@ class ChatRatings:
     """A judge of replies that asks a chat model for a number.
 
     Args:
-        chat_model: who is asked.
+        chat_model: the model that is asked.
         max_tokens: tokens of an answer at most.
     """
 
@@ -119,7 +119,7 @@ class ChatRatings:
 
         Args:
             replies: as they were said.
-            target: what is wanted.
+            target: the wanted text.
             prompt: the request that the target came with; None without one.
         """
         questions: list[Forms] = [[(_filled(HOW_FAR, reply, target, prompt or "(none)"),)] for reply in replies]

@@ -81,7 +81,7 @@ class ActionScorer(nn.Module):
 
         Args:
             seen: (B, A, F) float32.
-            mask: (B, A), 1 for what is allowed.
+            mask: (B, A), 1 for allowed actions.
 
         Returns:
             (B, A) float32, what is not allowed at the lowest finite number.
@@ -116,9 +116,9 @@ class Checkpoint(Generic[WordsT]):
     """A stored model.
 
     Args:
-        kind: what it is, such as "negotiator".
+        kind: its kind, such as "negotiator".
         sizes: the keyword arguments that rebuild it.
-        provenance: how it came about: the role it was trained for, data, seed, figures reached.
+        provenance: facts on its training: role, data, seed, figures reached.
         vocabulary: its words.
         weights: its parameters by name, on the CPU.
     """
@@ -197,7 +197,7 @@ class ModelFormat(Generic[WordsT, SizesT, ModelT]):
     """The storage format of the models of one kind.
 
     Args:
-        kind: what their checkpoints say that they are.
+        kind: the kind in their checkpoints.
         words: type of a model's `vocabulary`.
         sizes: type of a model's `sizes`, a dataclass.
         network: builds a model from the two.

@@ -149,7 +149,7 @@ def word_by_word(
         memory: of B contexts.
         max_reply: longest reply in words, `</s>` included.
         choose: the words (B,), from the place of the word and the logits (B, V).
-        charges: what changes the logits.
+        charges: changes of the logits.
 
     Returns:
         As `beam_search`.
@@ -210,7 +210,7 @@ def n_best(
         length_penalty: exponent of the number of words, `</s>` counted, by which log-probabilities are divided; 0 for none.
         rate: nats that a hypothesis loses for each sibling that is likelier, from the second word on; above 0 the beam is
             diverse.
-        charges: what changes the log-probabilities.
+        charges: changes of the log-probabilities.
         most: replies to each context at most; None for all that ended, fewer than twice the width.
     """
     assert width >= 1, "somebody must speak"
@@ -334,7 +334,7 @@ class Forbidden(Charge[NoState]):
 
     Args:
         vocabulary: of the model.
-        words: what is forbidden; those that the model does not know it cannot say anyway.
+        words: forbidden words; unknown ones are never said anyway.
     """
 
     def __init__(self, vocabulary: PairVocabulary, words: Sequence[str]) -> None:

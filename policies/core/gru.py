@@ -109,11 +109,11 @@ def advance(sums_S4H: Tensor, add: Add, before_BH: Tensor, states_SH: Tensor, co
     """Return the states after all steps; not differentiable.
 
     Args:
-        sums_S4H: what steps add up before the products of states, in order candidate, reset gate, update gate, hidden product
+        sums_S4H: sums of steps before the products of states, in order candidate, reset gate, update gate, hidden product
             of the candidate; becomes candidate, gates, and hidden product.
         add: adds the hidden products of states (n, H) to the last three (n, 3H).
         before_BH: states before the first step.
-        states_SH: where those after each step are written.
+        states_SH: receives the states after each step.
         counts: rows of each step, none more than the one before it.
 
     Returns:

@@ -129,8 +129,8 @@ def cost_of_bfloat16(device: torch.device, what: Mapping[str, Any], measure: Cal
     """Return the time of some work in bfloat16 as a share of float32's, for torch's present number of threads.
 
     Args:
-        device: where the work is done.
-        what: which work it is, JSON types: the sizes that its time depends on.
+        device: device of the work.
+        what: description of the work, JSON types: the sizes that its time depends on.
         measure: tells the cost where neither this process nor the cache folder knows it.
     """
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.cpu.get_capabilities()

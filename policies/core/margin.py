@@ -156,7 +156,7 @@ class AdversarialExample:
     """One example of adversarial training.
 
     Args:
-        context: what the reply is learned from.
+        context: the context that the reply is learned from.
         reply: the recorded one.
         contrast: a context that asks for another reply; None where there is none.
     """
@@ -200,11 +200,11 @@ class MarginObjective(Objective[AdversarialBatch]):
 
     Args:
         responder: the model that is trained.
-        train: what it is trained on; sets what a word weighs beside an example.
+        train: the training lessons; set the weight of a word beside an example.
         alpha: weight of the margin.
         margin: M, in nats per word.
-        targets: whose margins they are: the model's own greedy replies', the recorded ones', or the mean of those of sampled
-            and of recorded ones.
+        targets: replies of the margins: the model's own greedy ones, the recorded ones, or the mean over sampled
+            and recorded ones.
     """
 
     def __init__(
@@ -397,9 +397,9 @@ class RerankingObjective(Objective[IndexedBatch]):
 
     Args:
         responder: the model that is trained.
-        train: what it is trained on, from which other contexts are drawn.
+        train: the training examples, from which other contexts are drawn.
         settings: the reward and its weight.
-        seed: of what is drawn when a split is measured; training draws by torch's generator.
+        seed: of the draws when a split is measured; training draws by torch's generator.
         num_watched: examples of a split to which replies are said when it is measured, at most.
 
     Raises:
@@ -468,7 +468,7 @@ class RerankingObjective(Objective[IndexedBatch]):
 
         Args:
             memory: the contexts of the replies, through which gradients flow.
-            spoken: what was said to them.
+            spoken: the replies to them.
             advantages_B: rewards less baselines; no gradient flows through them.
             output_loss: the loss of this model's output layer.
         """

@@ -243,7 +243,7 @@ class DecoderSettings(Configuration):
 
         Args:
             text: such as "beam:5" or "mmi:beam=20,backward=runs/backward,forbid=<unk>"; blanks separate forbidden words.
-            where: who asks, for messages.
+            where: the caller, for messages.
 
         Raises:
             ConfigError: no such rule or option (with the nearest name), a value out of range, or one that is missing.
@@ -350,7 +350,7 @@ class Responder(Protocol):
 
         Args:
             contexts: turns, oldest first; a model reads as many of the newest as it was made for.
-            decoder: how replies are chosen.
+            decoder: rule of choosing replies.
             seeds: one for each context if the decoder draws.
 
         Raises:
@@ -363,7 +363,7 @@ def require_known(responder: Responder, decoder: DecoderSettings, name: str) -> 
     """Check that a model declares all parts of a decoder.
 
     Raises:
-        ConfigError: it does not; `name` is what the message calls it.
+        ConfigError: it does not; the message calls it `name`.
     """
     declared = getattr(responder, "decoders", (GREEDY.rule,))
     if unknown := [part for part in decoder.parts if part not in declared]:

@@ -23,7 +23,7 @@ def load_responder(
     Args:
         name: a run or checkpoint, by folder or URI, `hf:FOLDER` of a Hugging Face model, `gguf:FILE` or `openai:URL#MODEL` of a
             chat model, or `path/file.py:Name` of a class or function that is called without arguments, or of a chat model.
-        chat: how a Hugging Face or chat model is loaded or asked, and where it computes.
+        chat: settings of loading or asking a Hugging Face or chat model, with its device.
         answers: folder of a run in which a chat model's answers are kept, so that it is asked nothing twice; None keeps none.
         max_tokens: of a reply of a Hugging Face or chat model at most.
 

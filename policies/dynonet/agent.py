@@ -50,7 +50,7 @@ class Liar(ActionScorer):
     """A policy that scores claims.
 
     Args:
-        vocabulary: what it sees of each, in words.
+        vocabulary: names of the features of a claim.
         sizes: widths.
     """
 
@@ -137,12 +137,12 @@ def choose(
     """Return an event for each of k chats.
 
     Args:
-        network: what computes.
-        decoding: how words are chosen.
+        network: the networks.
+        decoding: settings of choosing words.
         state: state and cell (k, H).
         nodes_nC: embeddings of all nodes of the game.
         attention: to the nodes of the chats; is changed.
-        copyable: what may be copied.
+        copyable: nodes that may be copied.
         draws_kL: uniform numbers in [0, 1), float64, `num_draws` of them.
     """
     (hidden, cell), num_words, last = state, len(network.vocabulary), num_draws(decoding) - 1
@@ -223,9 +223,9 @@ class DynoNetAgent:
 
     Args:
         model: in evaluation mode.
-        linker: finds entities in what is heard, and knows how they are said.
+        linker: finds entities in heard words, and knows their forms.
         name: shown in reports.
-        decoding: how words are chosen.
+        decoding: settings of choosing words.
     """
 
     def __init__(self, model: DynoNet, linker: EntityLinker, name: str, decoding: FriendsDecoding | None = None) -> None:
@@ -244,7 +244,7 @@ class DynoNetSession:
     """One side of the chats in the rows of a game.
 
     Attributes:
-        hidden_SH: states after what has been heard and said.
+        hidden_SH: states after the events heard and said.
         cell_SH: their cells.
     """
 
@@ -446,7 +446,7 @@ def load_friends_agent(
         linker: of the corpus that it was trained on, which `corpus` of its provenance names.
         name: shown in reports; the run's when not given.
         device: torch device.
-        decoding: how words are chosen; as released when not given.
+        decoding: settings of choosing words; the released ones by default.
     """
     path = fetched_model(folder)
     run = path.parent if path.name == CHECKPOINT else path

@@ -274,7 +274,7 @@ def write(
         state: state and cell (R, H) before.
         contexts: embeddings (R, N, C) and keys (R, N, H) of the nodes.
         real_RN: true where there is a node.
-        weights: of the state (4H, H) and of what is attended to (4H, C).
+        weights: of the state (4H, H) and of the attended nodes (4H, C).
         scorer: of attention.
         places: of the words.
         checks: nodes that the words name.
@@ -471,7 +471,7 @@ class Side:
     Args:
         features: of the nodes of its graph when the chat ends (N, F) bool.
         edges: of the graph (E, 3) int16.
-        turns: what it heard since it last acted, and what it then did.
+        turns: events heard since its last act, and its act.
     """
 
     features: np.ndarray

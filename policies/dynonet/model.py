@@ -222,7 +222,7 @@ class DynoNet(Predictor[SideBatch]):
 
         Returns:
             Negative log-likelihoods (M,) of the turn's targets, and the memory of its rows after it, through which no gradient
-            flows: an update sees what was heard since the side last acted, and what it then does (released).
+            flows: an update sees the events heard since the side's last act, and its act (released).
         """
         memory = ChatMemory(*(part[: turn.rows] for part in memory))
         for heard in turn.heard:
@@ -460,7 +460,7 @@ class NodeAttention:
 
     Args:
         powers_kNH: exp(2 key).
-        real_kN: where there is a node.
+        real_kN: true at existing nodes.
         starts_k: numbers of the rows' first nodes among all nodes of the game, int64.
     """
 
@@ -488,7 +488,7 @@ class DynoNetInference:
     """The weights and products of a DynoNet for play.
 
     Args:
-        model: in evaluation mode; what is changed in it later is not seen.
+        model: in evaluation mode; later changes of it have no effect.
     """
 
     @torch.no_grad()

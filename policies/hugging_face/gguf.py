@@ -49,10 +49,10 @@ def kept_folder(
 
     Args:
         kind: of the folder, below the cache.
-        name: what it begins with.
-        files: what it is made of.
-        read: reads them, and returns what writes the folder.
-        key: what else tells it from others.
+        name: the beginning of its name.
+        files: its source files.
+        read: reads them, and returns a writer of the folder.
+        key: further parts of its key.
         readers: packages that the numbers come from.
 
     Raises:
@@ -137,7 +137,7 @@ def plain_folder(file: Path) -> Path:
     Raises:
         StorageError: the folder cannot be written.
         CheckpointError: the file is cut, or its weights are of a type that is not read.
-        OSError: as `transformers` raises what it cannot read; KeyError, ValueError and struct.error too.
+        OSError: transformers cannot read the file; KeyError, ValueError and struct.error too.
     """
     resolved = file.resolve()
     return kept_folder("gguf", resolved.stem, [resolved], lambda: _read(resolved), readers=READERS)

@@ -28,7 +28,7 @@ class ReplyClassifier:
     Args:
         model: with a head for sequence classification.
         tokenizer: of the model.
-        label: what is looked for; the last one when empty.
+        label: the wanted label; the last one when empty.
 
     Raises:
         ConfigError: no label is called so.
@@ -105,7 +105,7 @@ class Entailment:
         """Return whether each hypothesis follows from its premise: entailment is the likeliest label.
 
         Args:
-            premises: sentences; what is longer than the model reads is cut.
+            premises: sentences; longer ones than the model reads are cut.
             hypotheses: as many.
         """
         verdicts: list[bool] = []
@@ -143,7 +143,7 @@ class HuggingFaceInputModel:
 
     Attributes:
         embedding_VE: embeddings of all tokens.
-        end_id: what ends an input: the end of a text.
+        end_id: token that ends an input: the end of a text.
 
     Raises:
         ConfigError: the model has an encoder, or no token that ends a text.
@@ -192,7 +192,7 @@ class HuggingFaceInputModel:
         Args:
             seeds: one for each input.
             length: N.
-            searchable_V: which tokens they may hold.
+            searchable_V: true at tokens that they may hold.
         """
         there_V = searchable_V.to(self.embedding_VE.device)
         return torch.stack([self._drawn(seed, length, there_V) for seed in seeds]).to(searchable_V.device)

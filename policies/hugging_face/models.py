@@ -49,7 +49,7 @@ class HuggingFaceByText(HuggingFaceCausal):
 
     Args:
         own: the model.
-        other: whose tokens the searched words are; behind the same request.
+        other: the model in whose tokens words are searched; with the same request.
     """
 
     def __init__(self, own: HuggingFaceCausal, other: HuggingFaceCausal) -> None:
@@ -183,7 +183,7 @@ def load_hugging_face(
         template: of a causal model, see there.
         prompt: of a causal model, see there.
         end: whether a reply ends behind a target.
-        rules: which inputs are searched among.
+        rules: rules of allowed inputs.
         weights: their precision, and over which devices they are spread.
         device: torch device, where they are not spread.
 

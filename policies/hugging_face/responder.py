@@ -117,7 +117,7 @@ class LocalChatResponder(ChatResponder):
     """A local causal model that answers as a chat model does, and by beams.
 
     Args:
-        chat_model: who answers, perhaps one that keeps its answers.
+        chat_model: the model that answers, perhaps one that keeps its answers.
         local: the same with its weights, which the beams read.
         max_tokens: of a reply at most.
     """

@@ -164,7 +164,7 @@ def load_tokenizer(folder: Path, **source: Any) -> Any:
         source: arguments of `from_pretrained`.
 
     Raises:
-        Exception: what transformers raises over files that it cannot read.
+        Exception: any error of transformers over files that it cannot read.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -274,7 +274,7 @@ class InputRules:
         alphabet: texts of tokens that may stand in an input (`policies/hugging_face/alphabets.py`).
         forbidden: texts that stand in no input, whatever their case.
         start: text that a search starts from; drawn at random when empty.
-        written: what becomes of a text where it is typed, such as lower case; None where it stays as it is.
+        written: change of a text when it is typed, such as lower case; None for no change.
     """
 
     typed: bool = True
@@ -396,7 +396,7 @@ def searchable(tokenizer: Any, num_tokens: int, rules: InputRules = ANY) -> Tens
     Args:
         tokenizer: it may know fewer tokens than the model has embeddings; the rest was never trained.
         num_tokens: V.
-        rules: which tokens are left out beside these.
+        rules: further tokens to leave out.
     """
     banned, pattern = [text.lower() for text in rules.forbidden], alphabets.alphabet_pattern(rules.alphabet)
     num_known = min(len(tokenizer), num_tokens)
@@ -418,7 +418,7 @@ def start_of(tokenizer: Any, text: str, length: int, searchable_V: Tensor) -> li
         tokenizer: of the model.
         text: as it was asked for.
         length: N.
-        searchable_V: which tokens an input may hold.
+        searchable_V: true at tokens that an input may hold.
 
     Raises:
         ConfigError: the text has more or fewer tokens than are searched, or some that no input may hold.
@@ -478,7 +478,7 @@ def require_finite(model: Any, name: object = None) -> None:
 
     Args:
         model: of Hugging Face.
-        name: what the message calls it; by its class when None.
+        name: its name in the message; its class when None.
 
     Raises:
         CheckpointError: some are no numbers.

@@ -214,8 +214,8 @@ class HuggingFaceVictim:
         model: a Hugging Face model with a language-modelling head; its parameters are frozen.
         tokenizer: of the model.
         length: N, tokens of an input.
-        end: whether a reply ends behind a target; otherwise targets are what a reply begins with.
-        rules: which inputs are searched among.
+        end: whether a reply ends behind a target; otherwise targets are beginnings of replies.
+        rules: rules of allowed inputs.
 
     Attributes:
         embedding_VE: embeddings of all tokens as the model's layers read them.
@@ -254,7 +254,7 @@ class HuggingFaceVictim:
         """Return the tokens (T,) int64 of a reply as a search takes them, with its end if a reply ends behind a target.
 
         Args:
-            text: what the model shall say.
+            text: the target text.
 
         Raises:
             DataError: no tokens stand for some of it.
@@ -459,7 +459,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
         Args:
             template: messages with slots.
             end: whether a reply ends behind a target.
-            rules: which inputs are searched among.
+            rules: rules of allowed inputs.
         """
         other = copy.copy(self)
         other._asked, other.end, other.rules = template, end, rules

@@ -106,7 +106,7 @@ def of_machine(sizes: NegotiatorSizes, device: torch.device, measure: Callable[[
 
     Args:
         sizes: of the network.
-        device: where it runs.
+        device: its device.
         measure: as `cost_of_bfloat16` takes it.
     """
     by_onednn = has_onednn() and not is_mkl_whole()
@@ -160,10 +160,10 @@ class Tables:
 
         Args:
             tokens_N: the tokens.
-            places: where they stand.
+            places: positions of the tokens.
             context_gates_n3H: the scenarios' share of the language gates.
             states_nH: before the first.
-            out_NH: where the states after each token are written.
+            out_NH: receives the states after each token.
         """
 
         def begin(here: slice) -> Tensor:
@@ -186,9 +186,9 @@ class Tables:
         Args:
             contexts_n6: count and own value of each item in turn.
             tokens_nT: dialogues from this side's perspective.
-            lengths_n: how many tokens count, at least 1.
+            lengths_n: number of tokens that count, at least 1.
             states_MH: language states, in any order.
-            at_nT: which of them follows each token.
+            at_nT: index of the state after each token.
             dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
 
         Returns:
@@ -237,7 +237,7 @@ class Endings:
         prefixes: index (r,) of the prefix that each continues.
         keeps: tokens (r,) kept of it, from none to all.
         tokens: token ids (r, T) that follow, padded.
-        lengths: how many of `tokens` count (r,), at least 1.
+        lengths: number of `tokens` that count (r,), at least 1.
     """
 
     prefixes: np.ndarray
@@ -267,7 +267,7 @@ class Prefixes:
         tables: the negotiator that reads them.
         contexts_n6: count and own value of each item in turn.
         tokens_nP: the dialogues from its perspective, padded.
-        lengths_n: how many tokens count, at least 1.
+        lengths_n: number of tokens that count, at least 1.
     """
 
     @torch.no_grad()
@@ -326,7 +326,7 @@ class Prefixes:
         """Return item logits (r, 6, 18) of the final choice after dialogues with those endings, the last token included.
 
         Args:
-            endings: how they go on.
+            endings: their endings.
             dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
         """
         device = self._language.device

@@ -318,7 +318,7 @@ def token_nll(model: Negotiator, contexts_n6: np.ndarray, tokens_nT: np.ndarray,
         model: the judge, such as the supervised agent.
         contexts_n6: count and own value of each item in turn.
         tokens_nT: dialogues in the model's vocabulary from one side's perspective, padded.
-        lengths_n: how many tokens count.
+        lengths_n: number of tokens that count.
 
     Returns:
         (n, T) float64 nats; 0 for the first token, which nothing predicts, and for padding.
@@ -345,7 +345,7 @@ def utterance_nll(model: Negotiator, game: NegotiationGame, side: int) -> tuple[
     Args:
         model: the judge, such as the supervised agent.
         game: finished dialogues; words that the model does not know count as `<unk>`.
-        side: whose words are scored, seen from its own perspective.
+        side: side whose words are scored, from its own perspective.
 
     Returns:
         (nats (B,), words (B,)): summed over the words of each dialogue, `<eos>` and `<selection>` included, markers
@@ -403,7 +403,7 @@ class Products:
 
     Args:
         dtype: float32 or bfloat16.
-        device: where.
+        device: torch device.
     """
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
@@ -489,7 +489,7 @@ class Cell:
         Args:
             sums_k4S: from `sums` or `inputs`; overwritten.
             state_kS: before the step, float32.
-            out_kS: where they are written after it; may be `state_kS`.
+            out_kS: receives the states after it; may be `state_kS`.
         """
         width, rows = self._width, state_kS.shape[0]
         self._add_hidden(sums_k4S[:, width:], self._products.left(state_kS))
@@ -510,7 +510,7 @@ class Cell:
             begin: gives the sums of some steps, from `sums` or `inputs`.
             counts: rows of each step, none more than the one before it.
             state_rS: before the first step.
-            out_NS: where the states after each step are written.
+            out_NS: receives the states after each step.
         """
         stop = 0
         for steps in runs(counts, self._products.together):
@@ -541,11 +541,11 @@ class Selection:
         Args:
             tokens_N: the tokens.
             language_NH: language states after each.
-            places: where they stand.
+            places: positions of the tokens.
             before_rS: states of the forward half before the first token.
 
         Returns:
-            States of the backward half (r, S) after the first token, and what is attended to.
+            States of the backward half (r, S) after the first token, and the attention.
         """
         counts = places.counts
         forward_NS, mirrored_NS = before_rS.new_empty(2, len(tokens_N), before_rS.shape[1])
@@ -588,7 +588,7 @@ class Attended:
     """The attention over some tokens of r dialogues.
 
     Args:
-        weights: logarithm of what they weigh together (r,).
+        weights: logarithm of their total weight (r,).
         forward: weighted mean of the forward half's outputs (r, S).
         backward: of the backward half's.
     """

@@ -89,7 +89,7 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         validation: dialogues that decide which model is best.
         config: the recipe.
         seed: master seed.
-        state_path: where the exact training state is kept after every epoch; an existing one is resumed.
+        state_path: file of the exact training state after every epoch; an existing one is resumed.
     """
 
     falling = "anneal"
@@ -173,7 +173,7 @@ class NegotiatorAgent:
         model: the networks; read once, now.
         name: shown in reports.
         temperature: of the word distribution, 0.5 in the published self-play; 0 takes the likeliest word.
-        unsaid: words that it never says, besides those that nobody may say.
+        unsaid: words that it never says, besides those forbidden to all.
     """
 
     def __init__(self, model: Negotiator, name: str, temperature: float = 0.5, unsaid: Sequence[int] = ()) -> None:
@@ -196,7 +196,7 @@ class NegotiatorAgent:
         """Return a session on one side; the vocabulary of the game must be the model's own.
 
         Raises:
-            CheckpointError: the vocabularies differ, or what is negotiated about.
+            CheckpointError: the vocabularies or the games differ.
         """
         if view.vocabulary.game != self.vocabulary.game:
             raise CheckpointError(

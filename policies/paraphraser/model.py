@@ -76,7 +76,7 @@ class RewriteExamples(PairExamples):
 
     Args:
         split: of a corpus opened with every word.
-        sizes: how long sources and targets may be.
+        sizes: longest sources and targets.
     """
 
     def __init__(self, split: PairSplit, sizes: PointerSizes) -> None:

@@ -63,7 +63,7 @@ class PairTemplate:
 
     Args:
         tokenizer: with a chat template.
-        prompt: what the system says before the pair; nothing where it is empty.
+        prompt: message of the system before the pair; empty for none.
 
     Raises:
         CheckpointError: the template does not write both texts.
@@ -168,8 +168,8 @@ class CrossEncoder(LimitedRanker):
         model: with a head for sequence classification: one logit, or two, of which the second stands for a right reply.
         tokenizer: of the model.
         activation: of the logits; None for none.
-        longest: tokens read at most, special ones included; by default what model and tokenizer can take.
-        prompt: what is put before a context, or what the system says where a template is read.
+        longest: most tokens that are read, special ones included; by default the limit of model and tokenizer.
+        prompt: text before a context, or message of the system in a template.
         by_template: whether pairs are read as the tokenizer's chat template writes a query and a document.
 
     Raises:
@@ -284,9 +284,9 @@ class BiEncoder(LimitedRanker):
         tokenizer: of the model.
         modules: make a vector of a text's token states.
         cosine: whether vectors are brought to length 1.
-        longest: tokens read at most, special ones included; by default what model and tokenizer can take.
-        prompts: what is put before a context, and before a reply.
-        default_prompt: what is put before texts that are neither.
+        longest: most tokens that are read, special ones included; by default the limit of model and tokenizer.
+        prompts: texts before a context, and before a reply.
+        default_prompt: text before texts that are neither.
         truncate: entries of a vector that are kept, its first ones; by default all.
     """
 

@@ -62,7 +62,7 @@ def load_ranker(
     Args:
         name: as above.
         contexts: of the training split, for rankers that are fitted; others do not look at them.
-        chat: where networks compute, one of your own apart, and how a chat model is loaded or asked.
+        chat: device of networks, one of your own apart, and settings of loading or asking a chat model.
         answers: folder of a run in which answers of chat models are kept; None keeps none.
 
     Returns:

@@ -66,7 +66,7 @@ def greedy(model: Seq2Seq, sources: Sequence[Ids], beyond: int = 0, charges: Cha
         model: in evaluation mode.
         sources: word ids without specials; cut to the model's length.
         beyond: words after which a reply is cut, in addition to the model's; with one, a reply that is cut shows by its length.
-        charges: what changes how likely words are.
+        charges: changes of the scores of words.
 
     Returns:
         Word ids of the replies without `</s>`, which ends them; at most `max_reply` - 1 words, and those beyond.
@@ -329,7 +329,7 @@ def require_turns(turns: int, backward: BackwardModel, name: str) -> None:
     Args:
         turns: that the model reads.
         backward: the backward model.
-        name: what it is called.
+        name: its name in errors.
 
     Raises:
         ConfigError: it predicts others.

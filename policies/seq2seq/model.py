@@ -117,8 +117,8 @@ def recur_attending(
 
     Args:
         gates_TB4H: products of the words and both biases, per step.
-        keys_BNH: what a hidden state is multiplied with for the scores.
-        states_BNH: what the context is a mean of.
+        keys_BNH: keys whose products with a hidden state are the scores.
+        states_BNH: states whose weighted mean is the context.
         barred_BN: added to the scores; None for nothing.
         weight_4HJ: weights (4H, 2H) of context and hidden state, side by side.
 
@@ -190,7 +190,7 @@ class SentenceExamples:
 
     Args:
         utterances: of the split; for a model of several turns as `parley.envs.corpora.pairs.contexts.contexts` makes them.
-        sizes: how long a text may be.
+        sizes: longest text.
     """
 
     def __init__(self, utterances: Ragged, sizes: LanguageModelSizes) -> None:
@@ -212,7 +212,7 @@ class PairExamples:
     Args:
         split: pairs of context and reply, and their utterances; for a model of several turns as
             `parley.envs.corpora.pairs.contexts.windows` makes them.
-        sizes: how long sources and replies may be, and which of them is predicted.
+        sizes: longest sources and replies, and which of them is predicted.
         end: the mark at the end of a source.
     """
 

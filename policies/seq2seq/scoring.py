@@ -221,12 +221,12 @@ def recur_fed(
 
     Args:
         gates_TB4H: products of the words with the lowest layer's weights, without biases.
-        states_BNH: what is attended to, by its products with the upmost state.
+        states_BNH: attended states, scored by their products with the upmost state.
         barred_BN: added to those; None for nothing.
         start: hidden states and cells (L, B, H) before the first step.
-        kept_LTBH: what each layer's reading of the layer below, or of what is fed back, is multiplied with; None for nothing.
-        fed_HJ: weights of attention and upmost state in what is fed back.
-        weight_L4HJ: weights of what a layer reads below it and of its own state, side by side.
+        kept_LTBH: dropout factors of each layer's input from below, or of the fed-back attention; None for none.
+        fed_HJ: weights of attention and upmost state in the fed-back vector.
+        weight_L4HJ: weights of a layer's input from below and of its own state, side by side.
         bias_L4H: both biases, added up.
 
     Returns:
@@ -336,7 +336,7 @@ def save_model(model: Seq2Seq | LanguageModel, folder: Path, provenance: Mapping
     Args:
         model: with its weights.
         folder: the checkpoint's.
-        provenance: how it came about; `test_nll` among it is what `threshold` reads.
+        provenance: facts on its training; `threshold` reads `test_nll`.
 
     Raises:
         CheckpointError: the folder cannot be written.

@@ -103,7 +103,7 @@ class DialogueExamples:
         contexts: turns before each reply, oldest first.
         replies: as many.
         vocabulary: the model's words; others are `<unk>`.
-        sizes: how many turns are read, and how long they and replies may be.
+        sizes: number of turns, and longest turns and replies.
     """
 
     def __init__(
@@ -269,11 +269,11 @@ def recur_fed_back(
     """Return the readouts of a decoder from zero over given products of its words.
 
     Args:
-        gates_TB4H: products of the words and of what is the same at all steps, and the biases.
-        keys_BNA: the scores' products with what is attended to.
-        states_BNM: what the attention is a mean of.
+        gates_TB4H: products of the words and of the constant inputs, and the biases.
+        keys_BNA: the scores' products with the attended states.
+        states_BNM: attended states.
         barred_BN: minus infinity at places that do not exist, else 0.
-        kept_BH: what the hidden states are multiplied with before anything but the next step reads them; None for nothing.
+        kept_BH: dropout factors of the hidden states for all readers but the next step; None for none.
         weight_4HJ: weights of the last readout and hidden state, side by side.
         query_AH: weights of the hidden state in the scores.
         score_A: weights from the scores' layer to a score.
@@ -342,7 +342,7 @@ class BidirectionalLSTM(nn.Module):
     """Two LSTMs, one of which reads backwards.
 
     Args:
-        inputs: width of what is read.
+        inputs: width of the inputs.
         hidden: state of each.
     """
 
@@ -354,9 +354,9 @@ class BidirectionalLSTM(nn.Module):
         """Return the states of both directions over sequences of different lengths, none of them padded.
 
         Args:
-            inputs_NE: what is read, in the order of the places.
+            inputs_NE: inputs, in the order of the positions.
             places: of R sequences, none of them empty.
-            width: of what is returned, the longest sequence's length or more.
+            width: of the result, the longest sequence's length or more.
 
         Returns:
             Both directions' states side by side at every place (R, width, 2H), zero at padding, and the last of each (R, 2H).
@@ -371,7 +371,7 @@ class Distribution(nn.Module):
     """A distribution of the latent variable, as a function of known states.
 
     Args:
-        inputs: width of what is known.
+        inputs: width of the known states.
         latent: width of the latent variable and of the layers.
     """
 

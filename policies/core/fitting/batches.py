@@ -95,9 +95,9 @@ class OutputLoss:
         """Return the sum of the targets' negative log-likelihoods in nats; its gradient can be taken once.
 
         Args:
-            states_MH: what the layer reads.
+            states_MH: inputs of the layer.
             targets_M: ids, int64.
-            shares_M: what each target is multiplied by in the sum, without a gradient; 1 when not given.
+            shares_M: factor of each target in the sum, without a gradient; 1 when not given.
 
         Returns:
             A scalar. Under autocast the products are formed in its lower precision.
@@ -190,10 +190,10 @@ def epoch_order(
     """Return the indices of the batches of one epoch: every example once, the last drawn batch may be smaller.
 
     Args:
-        examples: what to draw from.
+        examples: the examples.
         batch_size: examples in a batch.
-        generator: what decides.
-        bucketed: whether a batch holds examples of like length; who meets whom changes from epoch to epoch all the same.
+        generator: generator of the order.
+        bucketed: whether a batch holds examples of like length; batches still change from epoch to epoch.
     """
     order = generator.permutation(len(examples))
     if bucketed:

@@ -139,7 +139,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         model: that is trained.
         config: the recipe.
         seed: master seed.
-        state_path: where the exact training state is kept; an existing one is resumed.
+        state_path: file of the exact training state; an existing one is resumed.
         save_every_s: seconds of an epoch after which the state is kept within it.
         fresh: whether weights are drawn; otherwise training goes on from those that the model has.
         carried: numbers that a step changes beside the weights; part of the state.
@@ -423,10 +423,10 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         validation: examples that decide which model is best.
         config: the recipe.
         seed: master seed.
-        state_path: where the exact training state is kept; an existing one is resumed.
+        state_path: file of the exact training state; an existing one is resumed.
         save_every_s: seconds of an epoch after which the state is kept within it.
         fresh: whether weights are drawn; otherwise training goes on from those that the model has.
-        objective: what is brought down; the model's own loss when not given.
+        objective: the objective; the model's own loss when not given.
     """
 
     falling = "decay"

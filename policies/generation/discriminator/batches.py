@@ -377,7 +377,7 @@ class Judgements:
 
     Args:
         log_odds: that a person wrote each (R,) float64.
-        vectors: what the softmax reads (R, D) float32.
+        vectors: inputs of the softmax (R, D) float32.
         human: whether a person did (R,) bool.
     """
 

@@ -38,7 +38,7 @@ def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
 
     Args:
         name: a registered one, or of a form above.
-        settings: what it is made with; one of your own is called without arguments.
+        settings: settings of the judge; one of your own is called without arguments.
 
     Raises:
         ConfigError: no judge is called so, or a file of your own makes none.
@@ -92,7 +92,7 @@ class PromptedSides:
     """A chat model's answers about pairs: 1 for a person, -1 for a machine, 0 for neither.
 
     Args:
-        chat_model: who is asked.
+        chat_model: the model that is asked.
         max_tokens: tokens of an answer at most.
     """
 
@@ -132,7 +132,7 @@ class PromptedJudge(ThresholdJudge):
     """A threshold on a chat model's answers.
 
     Args:
-        sides: what it says, with the pairs of which it gives no reply.
+        sides: its answers, with the pairs that it gives no reply to.
         numbers: the same, kept.
     """
 
@@ -155,7 +155,7 @@ def asked_judge(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
 
     Args:
         name: its address.
-        settings: how it is loaded or asked, and where its answers are kept.
+        settings: settings of loading or asking it, and of keeping its answers.
 
     Raises:
         ConfigError: no chat model is called so.

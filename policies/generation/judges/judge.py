@@ -53,7 +53,7 @@ class Remembered:
     """Numbers of pairs that are computed once.
 
     Args:
-        numbers: what works them out; what it gives to a pair does not depend on the others.
+        numbers: function that computes them; the number of a pair does not depend on the others.
     """
 
     def __init__(self, numbers: Numbers) -> None:
@@ -129,7 +129,7 @@ class JudgeSettings:
         embedding: width of a network's word vectors.
         hidden: width of its states.
         device: torch device.
-        chat: how a chat model is loaded or asked.
+        chat: settings of loading or asking a chat model.
         answers: folder of a run in which a chat model's answers are kept; empty keeps none.
     """
 

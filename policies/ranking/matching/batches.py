@@ -68,7 +68,7 @@ class Sequences:
 
     Args:
         sizes_R: their places, one or more.
-        device: where tensors are made.
+        device: device of the tensors.
         codes_X: numbers of the places, equal where the same is read in texts that may begin alike; None: nothing is alike.
     """
 
@@ -82,8 +82,8 @@ class Sequences:
 
         Args:
             gru: with its weights.
-            inputs_XD: what it reads.
-            ahead: places behind one that what is read at it depends on.
+            inputs_XD: its inputs.
+            ahead: number of later positions that the input at one depends on.
         """
         states_SH, which_X = self._read(gru, inputs_XD, ahead)
         return F.embedding(which_X, states_SH)
@@ -197,7 +197,7 @@ class Padded:
 
     Args:
         block: that holds them.
-        texts_Q: which.
+        texts_Q: indices of the texts.
         chosen: of these, those of each bucket, all of them once.
     """
 
@@ -250,14 +250,14 @@ class Block:
 
     Args:
         words_W: vocabulary ids; from the vocabulary's size on they are unknown words that are told apart.
-        spelt_W: which different word stands at each place.
+        spelt_W: index of the different word at each position.
         letters_SL: ids of its letters, 0 behind them; no columns where the model reads none.
-        starts_T: where each text starts.
+        starts_T: start of each text.
         lengths_T: its words.
         rooms_T: its places.
         turns_CK: the texts of each context's turns, oldest first, -1 behind the newest.
         pairs_P2: context and text of the reply of each pair.
-        device: where tensors are made.
+        device: device of the tensors.
     """
 
     words_W: np.ndarray
@@ -353,7 +353,7 @@ class Alphabet:
 
     Args:
         vocabulary: the model's words.
-        sizes: how many letters, and how many of a word are read.
+        sizes: numbers of letters, in all and of a word.
     """
 
     def __init__(self, vocabulary: PairVocabulary, sizes: MrfnSizes) -> None:
@@ -413,7 +413,7 @@ class _Texts:
 
     Args:
         vocabulary: known words.
-        unknowns: how many other words of one example are told apart.
+        unknowns: number of unknown words of one example that are told apart.
         spells: whether it is noted which different word stands at each place.
     """
 

@@ -112,7 +112,7 @@ class DAM(Matcher):
         Args:
             block: of the pairs.
             alike_YC: the similarities of all matches, and a zero row.
-            grids: where those of each match stand.
+            grids: positions of the similarities of each match.
             sessions_PK: the match of each turn of each pair.
         """
         near_PK3 = np.pad(sessions_PK, ((0, 0), (1, 1)), constant_values=len(grids.sizes_G2) - 1)

@@ -129,7 +129,7 @@ class WrongReplies(Protocol):
 
         Args:
             groups: their indices; one may come several times.
-            seed: what decides.
+            seed: seed of the draws.
         """
 
 
@@ -175,7 +175,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         validation: groups that decide which model is best.
         config: the recipe.
         seed: master seed.
-        state_path: where the exact training state is kept; an existing one is resumed.
+        state_path: file of the exact training state; an existing one is resumed.
         save_every_s: seconds of an epoch after which the state is kept within it.
         fresh: whether weights are drawn; otherwise training goes on from those that the model has.
         wrong: draws fresh negatives, where the recipe asks for them; each training group then holds a right reply.

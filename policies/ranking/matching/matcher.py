@@ -92,7 +92,7 @@ class Matcher(nn.Module, ABC):
         Args:
             words_WE: the vectors of all words of all texts, zero at padding.
             block: the texts.
-            letters_WD: what the model makes of each word's letters, if it reads them.
+            letters_WD: encodings of each word's letters, if the model reads them.
 
         Returns:
             Encodings (W, D), each of a width of its own.
@@ -195,9 +195,9 @@ def skip_gram(
 
     Args:
         sentences: words of turns, each once, of the training split.
-        vocabulary: what gets a vector; other words are `<unk>`.
+        vocabulary: words that get a vector; others are `<unk>`.
         width: of the vectors.
-        seed: what decides all draws.
+        seed: seed of all draws.
         config: the recipe.
 
     Returns:
@@ -282,7 +282,7 @@ def read_vectors(path: Path, vocabulary: PairVocabulary, width: int, seed: int) 
 
     Args:
         path: of the file, UTF-8.
-        vocabulary: what gets a vector.
+        vocabulary: words that get a vector.
         width: that the model has.
         seed: draws the vectors of words that the file lacks.
 
