@@ -173,7 +173,7 @@ class ChatAnswers:
             raise self._broken(error) from error
 
     def find(self, keys: Sequence[str]) -> list[Answer | None]:
-        """Return the answer to each key, those of other processes too; None where there is none."""
+        """Return the answer to each key, those of other processes too; None for no answer."""
         with self._lock:
             try:
                 self._read_on()
@@ -367,7 +367,7 @@ def count_lost(model: ChatModel, chat: Chat, answer: Answer, *, decoding: ChatDe
 
 
 def _stored_answer(fields: dict[str, Any]) -> Answer:
-    """Read an answer of a line; raise KeyError where a line of an older version does not tell a reply from none.
+    """Return the answer of a line; raise KeyError if a line of an older version does not tell a reply from none.
 
     Older versions stored whether an answer ended, and no reason. Text that ended is a reply in both, unless it holds reasoning.
     """

@@ -155,7 +155,7 @@ def opens_thinking(prompt: str) -> bool:
 
 
 def before_end_mark(reply: str) -> str:
-    """Return what stands before the mark of a turn's end; a mark that is spoken of, or part of a written dialogue, is text."""
+    """Return the text before the mark of a turn's end; a quoted mark, or one in a written dialogue, is text."""
     for match in _END_MARK.finditer(reply):
         before = reply[: match.start()]
         is_struck = "</s>" in match[0] and re.search(r"<s\b", before, re.IGNORECASE)
@@ -232,7 +232,7 @@ _TOOLS = frozenset({"tool_use", "tool_call", "function_call"})
 
 
 class HalfAnswerError(Exception):
-    """A response with status 200 holds an error, and so half an answer or none.
+    """An error in a response with status 200, which holds half an answer or none.
 
     Args:
         refusal: its error, with the status that it names.
@@ -359,7 +359,7 @@ def _answer(
 
 
 def _finish_reason(choice: dict[str, Any], notes: list[str]) -> str | None:
-    """Return why a choice ended, in our words or `error`; None where it does not say. An unknown reason is noted."""
+    """Return why a choice ended, in our words or `error`; None if that is missing. An unknown reason is noted."""
     details = choice.get("finish_details")
     reason = choice.get("finish_reason") or (details if isinstance(details, dict) else None) or choice.get("stop_reason")
     if isinstance(reason, dict):
@@ -376,7 +376,7 @@ def _finish_reason(choice: dict[str, Any], notes: list[str]) -> str | None:
 
 
 def _with_own_fields(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of an answer with what LiteLLM moves aside: fields that OpenAI's protocol does not know."""
+    """Return a part of an answer with the fields that LiteLLM moves aside, unknown to OpenAI's protocol."""
     provider_fields = part.get("provider_specific_fields")
     return (
         {**provider_fields, **{name: value for name, value in part.items() if value is not None}}
@@ -386,7 +386,7 @@ def _with_own_fields(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_blocked(document: object) -> bool:
-    """Return whether an answer without choices says that moderation stopped the question, as Azure and Gemini do."""
+    """Return whether an answer without choices reports that moderation stopped the question, as of Azure and Gemini."""
     if not isinstance(document, dict):
         return False
     feedback = document.get("promptFeedback") or document.get("prompt_feedback")

@@ -76,8 +76,8 @@ class ChatFriendSession:
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         """Note one event for each row."""
         for row, event in zip(rows, events, strict=True):
-            own = event.side == self._view.side
-            self._said[row].append(message_of(event, own))
+            is_own = event.side == self._view.side
+            self._said[row].append(message_of(event, is_own))
 
     def act(self, rows: list[int]) -> list[Act]:
         """Return the model's utterance or selection in each row, asked in one call.
@@ -112,7 +112,7 @@ class ChatFriendSession:
         """Return the friend whose selection gains most from the chat over its form alone, or a drawn one."""
         self._slip(row, by_scores=1)
         replies = [f"{SELECT} {number}" for number in range(1, len(self._view.table(row)) + 1)]
-        without_chat: Chat = (Message("user", _form(self._view, row)),)
+        without_chat: Chat = (Message("user", _move_form(self._view, row)),)
         with self._agent.asked():
             in_chat, form_nats = nats_by_chat(cast("ScoringChatModel", self._model), [chat, without_chat], [replies, replies])
         return drawn(in_chat - form_nats, self._agent.decoding.temperature, self._view.generator(row))
@@ -131,16 +131,16 @@ class ChatFriendSession:
         return talk(self._view, row, self._said[row])
 
     def _read(self, row: int, text: str) -> Act | None:
-        """Return the move of an answer; None if it is none."""
+        """Return the move of an answer; None for no move."""
         selected = _SELECTION.fullmatch(text)
         if selected is None:
             return None if _SEEMS.match(text) else chat_words(text)
         number = int(selected[1][:9])
         return number - 1 if 1 <= number <= len(self._view.table(row)) else None
 
-    def _repair(self, asked: Chat, answer: str, row: int) -> Chat:
-        more = f"That cannot be read. {_form(self._view, row)}"
-        return *asked, Message("assistant", answer), Message("user", more)
+    def _repair(self, chat: Chat, answer: str, row: int) -> Chat:
+        more = f"That cannot be read. {_move_form(self._view, row)}"
+        return *chat, Message("assistant", answer), Message("user", more)
 
 
 def counts_of(answer: Answer) -> dict[str, int]:
@@ -156,7 +156,7 @@ def instructions(view: FriendsView, row: int) -> str:
             "talking, then select that friend. You both win when both of you have selected the friend that you share; whoever "
             "selected another one may select again. Your partner does not see your list.",
             friends_listed(view, row),
-            _form(view, row),
+            _move_form(view, row),
         ]
     )
 
@@ -182,7 +182,7 @@ def message_of(event: ChatEvent, own: bool) -> Message:
     return Message("assistant" if own else "user", _written(event, own))
 
 
-def _form(view: FriendsView, row: int) -> str:
+def _move_form(view: FriendsView, row: int) -> str:
     num = len(view.table(row))
     return (
         f"Each time write one short line to say to your partner next, or select a friend by writing {SELECT} and the number "
@@ -190,11 +190,11 @@ def _form(view: FriendsView, row: int) -> str:
     )
 
 
-def _written(event: ChatEvent, own: bool) -> str:
+def _written(event: ChatEvent, is_own: bool) -> str:
     """Return an event as text; `SILENCE` stands for one without words, because messages must not be empty."""
     if event.selected is None:
         return " ".join(event.words) or SILENCE
-    return f"{SELECT} {event.selected + 1}" if own else f"(Your partner selects the friend: {', '.join(event.item)})"
+    return f"{SELECT} {event.selected + 1}" if is_own else f"(Your partner selects the friend: {', '.join(event.item)})"
 
 
 TRUE = "true"
@@ -257,7 +257,7 @@ class ChatLies(LiesHeard):
 
     def _nats_alone(self, num_claims: int) -> np.ndarray:
         """Return the log probabilities of the lines behind the question without a game: the effect of their form."""
-        (nats,) = nats_by_chat(self._model, [(Message("user", _form_liar(num_claims)),)], [_lines(num_claims)])
+        (nats,) = nats_by_chat(self._model, [(Message("user", _answer_form(num_claims)),)], [_lines(num_claims)])
         return nats
 
     def _asked_for(self, game: FriendsGame, occasions: Sequence[Occasion]) -> list[int]:
@@ -317,7 +317,7 @@ def question(game: FriendsGame, occasion: Occasion, rules: LieRules) -> Chat:
         "The chat so far:\n" + "\n".join(lines or ["(nothing yet)"]),
         f"Your side means to say now: {_said(occasion.meant)}",
         f"You may lie {left} more time{'s' * (left > 1)}. What you may claim instead:\n" + "\n".join(claims),
-        _form_liar(len(occasion.claims)),
+        _answer_form(len(occasion.claims)),
     ]
     return Message("system", "\n\n".join(system)), Message("user", "\n\n".join(request))
 
@@ -331,12 +331,12 @@ def read_choice(text: str, num_claims: int) -> int | None:
     return number if 1 <= number <= num_claims else None
 
 
-def _repair(asked: Chat, answer: str, num_claims: int) -> Chat:
-    more = f"That cannot be read. {_form_liar(num_claims)}"
-    return *asked, Message("assistant", answer.strip()), Message("user", more)
+def _repair(chat: Chat, answer: str, num_claims: int) -> Chat:
+    more = f"That cannot be read. {_answer_form(num_claims)}"
+    return *chat, Message("assistant", answer.strip()), Message("user", more)
 
 
-def _form_liar(num_claims: int) -> str:
+def _answer_form(num_claims: int) -> str:
     which = f"the number (1 to {num_claims}) of a claim" if num_claims > 1 else "1, the number of the claim"
     return (
         f"Answer by one line: {TRUE}, so that your partner hears what is meant, or {which}, so that it hears that instead. "
@@ -348,8 +348,8 @@ def _lines(num_claims: int) -> list[str]:
     return [TRUE, *map(str, range(1, num_claims + 1))]
 
 
-def _line(event: ChatEvent, own: bool, is_lie: bool) -> str:
-    who = "You" if own else "Your partner"
+def _line(event: ChatEvent, is_own: bool, is_lie: bool) -> str:
+    who = "You" if is_own else "Your partner"
     if event.selected is not None:
         return f"({who} selected the friend: {', '.join(event.item)})"
     return f"{who}{' (a lie)' * is_lie}: {_said(event)}"

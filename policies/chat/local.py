@@ -242,7 +242,7 @@ class LocalChatModel:
         return [self._answer(prompt, ids, ended=end) for (prompt, _), ids, end in zip(questions, written, ended, strict=True)]
 
     def _next(self, ids_BP: Tensor, mask_BP: Tensor, cache: Any) -> tuple[Tensor, Any]:
-        """Return the logits (B, V) behind texts, and what is kept of them; only what was not read before is read."""
+        """Return the logits (B, V) behind texts, and the cache; only unread tokens are read."""
         given: dict[str, Any] = logits_of_last(self.model, 1)
         if len(ids_BP) > 1:
             # A chat that has ended is still read beside the others, and may have no positions left.
@@ -391,7 +391,7 @@ class ChatResponder:
         self.chat_model, self._max_tokens = chat_model, max_tokens
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Return replies, see `parley.policies.core.responder.Responder`; a turn without a word where there is none."""
+        """Return replies, see `parley.policies.core.responder.Responder`; a turn without words for no reply."""
         return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
 
     def replies_with_answers(

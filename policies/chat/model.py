@@ -181,6 +181,7 @@ class Answer:
 
     @property
     def kind(self) -> AnswerKind:
+        """The kind of the answer, by its end, its text and its reasoning."""
         if self.finish_reason == "content_filter":
             return AnswerKind.FILTERED
         if self.finish_reason == "refusal":
@@ -334,17 +335,17 @@ def merged(messages: Iterable[Message]) -> Chat:
 
 
 def fold_system(chat: Iterable[Message]) -> Chat:
-    """Return the messages without a system: its text stands in front of the next message of the user; neighbours are merged."""
+    """Return the messages without a system: its text precedes the next message of the user; neighbours are merged."""
     return merged(Message("user", message.content) if message.role == "system" else message for message in chat)
 
 
 def refuses_system(text: str) -> bool:
-    """Return whether a template or a server says that it takes no message of the system."""
+    """Return whether a template or a server refuses messages of the system."""
     return _NO_SYSTEM.search(text) is not None
 
 
 def refuses_order(text: str) -> bool:
-    """Return whether a template or a server says that roles have to alternate."""
+    """Return whether a template or a server requires roles to alternate."""
     return _MUST_ALTERNATE.search(text) is not None
 
 
@@ -457,7 +458,7 @@ class RunUsage:
         return sum(usage.cost(settings, address) for address, usage in self.models.items())
 
     def told(self, settings: ChatAsking) -> str:
-        """Return a summary in sentences, with the cost where prices are set, and by model where there are several."""
+        """Return a summary in sentences, with the cost if prices are set, and by model if there are several."""
         parts = [f"Chat models gave {_counted(self.total, self.cost(settings))}."]
         if len(self.models) > 1:
             short = {address: short_address(address) for address in self.models}

@@ -172,7 +172,7 @@ class NewestTurns(Generic[ResultT]):
         self.left_out: dict[Context, int] = {}
 
     def __call__(self, questions: Questions) -> list[ResultT]:
-        """Return what the model says of each.
+        """Return the model's result for each question.
 
         Raises:
             ChatTooLongError: the newest turn and a reply are longer than it reads.

@@ -104,7 +104,7 @@ def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
 
 
 def merged(model: Any, where: str | None = None) -> Any:
-    """Return the model alone, with what its adapters learned added to its weights.
+    """Return the model alone, with its adapters added to its weights.
 
     Args:
         model: with adapters; its layers are exchanged in place.

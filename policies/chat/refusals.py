@@ -45,7 +45,7 @@ def key_variables(url: str) -> tuple[str, ...]:
 
 
 def api_key(url: str) -> str:
-    """Return the key of a server; empty where there is none, or where the variable of its host is set to nothing.
+    """Return the key of a server; empty for none, or if the variable of its host is empty.
 
     Raises:
         ConfigError: the variable holds characters that no header can; the message does not show it.
@@ -476,7 +476,7 @@ _INNER = frozenset({"innererror", "inner_error", "provider_specific_fields"})
 
 
 def _parts(value: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the words, codes and fields of an error; what a request held ("input") is none of them."""
+    """Yield the words, codes and fields of an error, but not the texts of the request ("input")."""
     if depth > _DEEPEST:
         return
     if isinstance(value, str):
@@ -517,7 +517,7 @@ def _whole(number: str) -> int:
 
 
 def _seconds_in(text: str) -> float | None:
-    """Return the seconds that a message asks to wait; None where it does not say."""
+    """Return the seconds that a message asks to wait; None if it names none."""
     match = _SOON.search(text)
     if match is None:
         return None

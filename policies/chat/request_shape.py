@@ -98,7 +98,7 @@ class StrictQuestion(Generic[ReadT]):
         return results
 
     def told(self) -> str:
-        """Return what could not be read so far, such as "3 of another form, asked twice; 2 no reply (2 filtered)"."""
+        """Return a count of unread answers so far, such as "3 of another form, asked twice; 2 no reply (2 filtered)"."""
         odd = [f"{self.unparsable:,} of another form, asked twice"] if self.unparsable else []
         lost = self.no_replies.total()
         return "; ".join(odd + ([f"{lost:,} no reply ({by_kind(self.no_replies)})"] if lost else []))
@@ -107,7 +107,7 @@ class StrictQuestion(Generic[ReadT]):
         return self._read(answer.text) if answer.is_reply else None
 
     def _again(self, chats: Sequence[Chat], decoding: ChatDecoding) -> list[Answer]:
-        """Return answers to questions that are asked once more; one for which there is no room leaves the first as it is."""
+        """Return answers to questions asked once more; one without room leaves the first answer as it is."""
         return [
             answer for _, answer in answer_newest(self._model, [[chat] for chat in chats], decoding=decoding, counts_lost=False)
         ]
@@ -175,7 +175,7 @@ class RequestShape:
         return body
 
     def notes(self, chat: Chat, seed: int | None) -> tuple[str, ...]:
-        """Return the notes on what is done differently from the request, for a chat and a seed."""
+        """Return the notes on deviations from the request, for a chat and a seed."""
         fitted = self._fitted(chat)
         notes = {
             OWN_TEMPERATURE: "temperature" in self.left_out,

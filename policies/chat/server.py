@@ -65,7 +65,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class ConnectTimeoutError(TimeoutError):
-    """An error for a connection that did not come about in time: nobody is there, or packets are dropped."""
+    """An error for a connection that did not come about in time, to no server or through dropped packets."""
 
 
 class Opener(NamedTuple):

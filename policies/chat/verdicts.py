@@ -115,7 +115,7 @@ class ChatRatings:
         self._rate = StrictQuestion(chat_model, rating_of, NUMBER, max_tokens)
 
     def __call__(self, replies: Sequence[str], target: str, prompt: str | None) -> list[ReplyRating]:
-        """Return how close replies are to what is wanted.
+        """Return how close replies are to the wanted text.
 
         Args:
             replies: as they were said.

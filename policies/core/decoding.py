@@ -92,7 +92,7 @@ class Hypothesis(NamedTuple):
 
 
 class Decoder(Protocol[MemoryT_contra, StateT]):
-    """A model that says replies word by word; memory and state are named tuples of tensors whose first axis is the row."""
+    """A model that writes replies word by word; memory and state are named tuples of tensors whose first axis is the row."""
 
     def begin(self, memory: MemoryT_contra, /) -> StateT:
         """Return the state before the first word."""

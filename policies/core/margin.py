@@ -88,12 +88,12 @@ class Spoken(NamedTuple):
 
     @property
     def real_CT(self) -> Tensor:
-        """True where a word was chosen."""
+        """True at chosen words."""
         return torch.arange(self.words_CT.shape[1], device=self.words_CT.device) < self.lengths_C.unsqueeze(1)
 
     @property
     def words_in_CT(self) -> Tensor:
-        """Inputs of a decoder that says them: `<s>`, and each word but the last."""
+        """Inputs of a decoder for these replies: `<s>`, and each word but the last."""
         return torch.cat([torch.full_like(self.words_CT[:, :1], BOS_ID), self.words_CT[:, :-1]], dim=1)
 
     def replies(self) -> list[list[int]]:

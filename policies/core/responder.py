@@ -239,7 +239,7 @@ class DecoderSettings(Configuration):
 
     @classmethod
     def parse(cls, text: str, where: str = "--decoder") -> DecoderSettings:
-        """Return the settings that a text stands for.
+        """Return the settings of a text.
 
         Args:
             text: such as "beam:5" or "mmi:beam=20,backward=runs/backward,forbid=<unk>"; blanks separate forbidden words.
@@ -273,7 +273,7 @@ class DecoderSettings(Configuration):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The rule and the general options in use: what a model has to know."""
+        """The rule and the general options in use, which a model has to know."""
         return ("greedy" if self.is_blind else self.rule, *(option for option in EVERYWHERE if getattr(self, option)))
 
     @property

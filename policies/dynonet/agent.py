@@ -294,7 +294,7 @@ class DynoNetSession:
 
     @torch.no_grad()
     def act(self, rows: list[int]) -> list[Act]:
-        """Return what to say or to select in each row."""
+        """Return an utterance or a selection in each row."""
         view, agent, at = self._view, self._agent, self._ids(rows)
         # The last draw chooses forms.
         draws = np.stack([view.generator(row).random(num_draws(agent.decoding) + 1) for row in rows])

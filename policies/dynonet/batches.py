@@ -313,11 +313,11 @@ class Edges(Moved):
 
     @classmethod
     def of(cls, graphs: Sequence[np.ndarray], num_nodes: int) -> Edges:
-        """From the edges (E, 3) of each row; `num_nodes` is N."""
+        """Return the edges of graphs from those (E, 3) of each row; `num_nodes` is N."""
         counts = [len(edges) for edges in graphs]
         targets, sources, relations = np.concatenate(graphs).astype(np.int64).T
         starts = np.repeat(np.arange(len(graphs)) * num_nodes, counts)
-        first, second, third = (torch.from_numpy(each.copy()) for each in (targets + starts, sources + starts, relations))
+        first, second, third = (torch.from_numpy(part.copy()) for part in (targets + starts, sources + starts, relations))
         return cls(first, second, third, np.cumsum(counts).tolist())
 
     def first(self, rows: int) -> Edges:
@@ -524,18 +524,18 @@ class SideExamples:
         targets = torch.zeros(len(sides) * longest, dtype=torch.int64)
         starts, turns = [i * longest for i in order], []
         for number in range(len(ranked[0].turns)):
-            rows = sum(len(each.turns) > number for each in ranked)
-            heard, own = zip(*(each.turns[number] for each in ranked[:rows]), strict=True)
-            said = said_of(own, range(rows), self._num_words)
+            rows = sum(len(side.turns) > number for side in ranked)
+            heard, acts = zip(*(side.turns[number] for side in ranked[:rows]), strict=True)
+            written = said_of(acts, range(rows), self._num_words)
             deepest = max(map(len, heard))
             heard_by = [[row for row in range(rows) if len(heard[row]) > depth] for depth in range(deepest)]
-            events = [heard_of([heard[row][depth] for row in each], each) for depth, each in enumerate(heard_by)]
-            at = said.heard.rows_k.tolist()
-            spots = _ids(_flat([range(starts[row], starts[row] + len(own[row].words)) for row in at]))
-            targets[spots] = said.targets_M
-            turns.append(SideTurn(events, said, spots, rows))
-            starts = [start + len(each.words) for start, each in zip(starts, own, strict=False)]
-        features = pad_sequence([torch.from_numpy(each.features) for each in ranked], batch_first=True).float()
-        edges = Edges.of([each.edges for each in ranked], features.shape[1])
+            events = [heard_of([heard[row][depth] for row in hearers], hearers) for depth, hearers in enumerate(heard_by)]
+            at = written.heard.rows_k.tolist()
+            spots = _ids(_flat([range(starts[row], starts[row] + len(acts[row].words)) for row in at]))
+            targets[spots] = written.targets_M
+            turns.append(SideTurn(events, written, spots, rows))
+            starts = [start + len(act.words) for start, act in zip(starts, acts, strict=False)]
+        features = pad_sequence([torch.from_numpy(side.features) for side in ranked], batch_first=True).float()
+        edges = Edges.of([side.edges for side in ranked], features.shape[1])
         real = torch.arange(longest) < torch.from_numpy(num_targets).unsqueeze(1)
         return SideBatch(features, edges, turns, targets.view(len(sides), longest), real)

@@ -64,7 +64,7 @@ class FriendsVocabulary(WordList):
         return self._named(_ATTRIBUTE)
 
     def type_word(self, kind: str) -> int:
-        """Return the word that stands for all entities of a category."""
+        """Return the word of all entities of a category."""
         return self.index[_TYPE + kind]
 
     @cached_property

@@ -227,14 +227,14 @@ class DynoNet(Predictor[SideBatch]):
         memory = ChatMemory(*(part[: turn.rows] for part in memory))
         for heard in turn.heard:
             memory = self.listen(memory, heard, batch)
-        contexts, said = self.contexts(memory, batch), turn.said
-        rows = said.heard.rows_k
+        contexts, event = self.contexts(memory, batch), turn.said
+        rows = event.heard.rows_k
         own_contexts = NodeContexts(*(part[rows] for part in contexts))
-        written = self.decode((memory.hidden_RH[rows], memory.cell_RH[rows]), said, own_contexts)
+        written = self.decode((memory.hidden_RH[rows], memory.cell_RH[rows]), event, own_contexts)
         logits_MJ = self.logits(written.states_MH, written.attended_MC, written.scores_MN)
-        nll_M = cross_entropy(logits_MJ, said.targets_M, reduction="none")
+        nll_M = cross_entropy(logits_MJ, event.targets_M, reduction="none")
         with torch.no_grad():
-            after = self.remember(memory, said, written.hidden_RH, written.cell_RH)
+            after = self.remember(memory, event, written.hidden_RH, written.cell_RH)
         return nll_M, ChatMemory(*(part.detach() for part in after))
 
     def listen(self, memory: ChatMemory, heard: Heard, batch: SideBatch) -> ChatMemory:

@@ -44,7 +44,7 @@ def shares_reading(model: Any) -> bool:
 
 
 def pads_left(model: Any) -> bool:
-    """Return whether a model reads texts of different lengths beside one another, padded at the left."""
+    """Return whether a model reads texts of different lengths side by side, padded at the left."""
     return _able(model, "pads", _pads)
 
 

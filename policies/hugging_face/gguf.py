@@ -158,7 +158,7 @@ def _read(file: Path) -> Save:
 
 
 def _look_at(file: Path) -> None:
-    """Check that a file can be read, and say which pre-tokenizer it names where transformers does not know it.
+    """Check that a file can be read, and log its pre-tokenizer if transformers does not know it.
 
     Raises:
         CheckpointError: it ends before its weights do, or some are of a type that cannot be read.
@@ -242,7 +242,7 @@ def base_of(folder: Path) -> Path:
 
 
 def tokenizer_folder(folder: Path, base: Path) -> Path:
-    """Return the folder whose tokenizer counts: the adapter's where it has one, else the base's."""
+    """Return the folder of the tokenizer: the adapter's if it has one, else the base's."""
     has_tokenizer = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"))
     return folder if has_tokenizer else base
 
@@ -290,7 +290,7 @@ def missing_weights(adapted: Any, folder: Path) -> list[str]:
 
 
 def tell_of_adapter(folder: Path) -> bool:
-    """Return whether an adapter lies beside full weights, and say once that it is not applied."""
+    """Return whether an adapter lies beside full weights, and log once that it is not applied."""
     beside = (folder / ADAPTER).is_file() and (folder / _CONFIG).is_file()
     if beside and folder.resolve() not in _warned:
         _warned.add(folder.resolve())

@@ -57,7 +57,7 @@ class HuggingFaceResponder:
             raise ConfigError(what, where=tokenizer.name_or_path or None, fix=fix)
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Return replies, see `parley.policies.core.responder.Responder`; one context at a time, so that none pads another."""
+        """Return replies, see `parley.policies.core.responder.Responder`; one context at a time, without padding."""
         return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
 
     def replies_with_answers(

@@ -157,7 +157,7 @@ _warned: set[tuple[str, ...]] = set()
 
 
 def load_tokenizer(folder: Path, **source: Any) -> Any:
-    """Return the tokenizer of a folder, as its tokenizer.json has it where there is one.
+    """Return the tokenizer of a folder, as its tokenizer.json defines it, if there is one.
 
     Args:
         folder: with the files of the tokenizer.
@@ -308,7 +308,7 @@ def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
 
 
 def name_end(tokenizer: Any, model: Any) -> None:
-    """Give a tokenizer without an end the one that the model's `generation_config` names, where it has such a token."""
+    """Give a tokenizer without an end that of the model's `generation_config`, if it has such a token."""
     if tokenizer.eos_token is None and model.get_output_embeddings() is not None:
         named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
         first = named[0] if isinstance(named, list | tuple) and named else named
@@ -338,7 +338,7 @@ def longest_input(tokenizer: Any, model: Any) -> int | float:
 
 
 def num_positions(model: Any) -> int | float:
-    """Return the positions of a model, of its language part where it has several; infinity where nothing limits them."""
+    """Return the positions of a model, or of its language part; infinity without a limit."""
     for name, layer in model.named_modules():
         # RoBERTa and its kin count positions from behind their padding index.
         if name.endswith("position_embeddings") and getattr(layer, "padding_idx", None) is not None:
@@ -436,7 +436,7 @@ def start_of(tokenizer: Any, text: str, length: int, searchable_V: Tensor) -> li
 
 
 def decode_marked(tokenizer: Any, ids: Sequence[int], **how: Any) -> str:
-    """Return the text of a reply's tokens, without special ones but with those that mark what a model thinks.
+    """Return the text of a reply's tokens, without special ones except the marks of thinking.
 
     Args:
         tokenizer: of the model.

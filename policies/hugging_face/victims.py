@@ -278,7 +278,7 @@ class HuggingFaceVictim:
         raise NotImplementedError
 
     def words(self, ids: Sequence[int]) -> list[str]:
-        """Return what each token reads, as people write it; a part of a character stays as the tokenizer spells it."""
+        """Return the text of each token, as people write it; a part of a character stays as the tokenizer spells it."""
         return readable_tokens(self.tokenizer, ids)
 
     def text(self, ids: Sequence[int]) -> str:

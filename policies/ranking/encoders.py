@@ -92,7 +92,7 @@ class PairTemplate:
         return dict(self._tokenizer(self.text(context, reply), add_special_tokens=False, verbose=False))
 
     def read(self, context: str, reply: str, longest: float) -> Read:
-        """Return the tokens of a pair, of whose context the beginning is cut where there are too many."""
+        """Return the tokens of a pair; the context loses its beginning if there are too many."""
         read = self.tokens(context, reply)
         while (excess := len(read["input_ids"]) - longest) > 0 and context:
             context = without_first_tokens(self._tokenizer, context, int(excess))
@@ -110,7 +110,7 @@ class PairTemplate:
 
 
 def require_separator(tokenizer: Any) -> None:
-    """Check that a tokenizer marks where a context ends and a reply begins.
+    """Check that a tokenizer marks the end of a context and the beginning of a reply.
 
     Raises:
         CheckpointError: it puts nothing between two texts.
@@ -129,13 +129,13 @@ def require_separator(tokenizer: Any) -> None:
 
 
 def without_first_tokens(tokenizer: Any, text: str, num: int) -> str:
-    """Return a text without what its first tokens stand for, so many and at least one character."""
+    """Return a text without its first tokens, so many and at least one character."""
     spans = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)["offset_mapping"]
     return text[max(1, *(end for _, end in spans[:num])) if len(spans) > num else len(text) :]
 
 
 def _stand_together(pair: list[int], first: list[int], second: list[int]) -> bool:
-    """Return whether the tokens of two texts stand behind one another in a pair."""
+    """Return whether the tokens of two texts follow each other directly in a pair."""
     both = [*first, *second]
     return any(pair[start : start + len(both)] == both for start in range(len(pair) - len(both) + 1))
 
@@ -457,7 +457,7 @@ class BiEncoder(LimitedRanker):
 
 
 def _most_tokens(tokenizer: Any, model: Any, longest: int | None) -> int | float:
-    """Return the tokens that are read at most; infinity where neither model, tokenizer nor folder says."""
+    """Return the most tokens that are read; infinity if neither model, tokenizer nor folder has a limit."""
     limit = longest_input(tokenizer, model)
     # A tokenizer saved without a limit has one of 10^30.
     return min(limit if limit < _NO_LIMIT else math.inf, math.inf if longest is None else longest)
@@ -632,7 +632,7 @@ def _require_model_type(folder: Path, settings: Mapping[str, Any], wanted: str) 
 
 
 def _transformer_settings(folder: Path, task: str) -> dict[str, Any]:
-    """Return what sentence-transformers keeps beside a transformer, where nothing in it is unknown here."""
+    """Return the settings of sentence-transformers beside a transformer; unknown ones are an error."""
     names = [f"sentence_{kind}_config.json" for kind in _TRANSFORMER_SETTINGS]
     with reading(folder):
         settings = next(filter(None, (read_settings(folder / name) for name in names)), {})

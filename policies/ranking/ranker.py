@@ -137,7 +137,7 @@ class VocabularyRanker(SlopedRanker, Protocol):
 
 
 def unread_of(ranker: Ranker, context: Context, candidates: Sequence[Utterance]) -> Unread:
-    """Return what a ranker left out of what it has scored; nothing if it does not say."""
+    """Return what a ranker left out of its scored texts; nothing if it does not say."""
     return ranker.unread(context, candidates) if isinstance(ranker, LimitedRanker) else Unread()
 
 
@@ -247,7 +247,7 @@ def _all_failed(outcomes: Sequence[np.ndarray | RankerError]) -> bool:
 
 
 def _checked(ranker: Ranker, scores: object, candidates: Sequence[Utterance]) -> np.ndarray | RankerError:
-    """Return the scores as an array, or the error of what is wrong with them."""
+    """Return the scores as an array, or the error in them."""
     # A tuple is how a function returns several things: scores and something else.
     if isinstance(scores, tuple | str | bytes | dict | set):
         return _wrong(ranker, "returns no list of scores", f"a {type(scores).__name__}: {repr(scores)[:80]}")
@@ -400,8 +400,10 @@ class Bm25(TermCosine):
         return rarity * count * (SATURATION + 1) / (count + damping)
 
 
-def _cosine(said: Mapping[str, float], replied: Mapping[str, float]) -> float:
+def _cosine(context_weights: Mapping[str, float], reply_weights: Mapping[str, float]) -> float:
     """Return a cosine whose sums do not depend on the order of words, so that shuffled candidates tie."""
-    product = math.fsum(weight * said[word] for word, weight in replied.items() if word in said)
-    norms = math.fsum(weight * weight for weight in said.values()) * math.fsum(weight * weight for weight in replied.values())
+    product = math.fsum(weight * context_weights[word] for word, weight in reply_weights.items() if word in context_weights)
+    norms = math.fsum(weight * weight for weight in context_weights.values()) * math.fsum(
+        weight * weight for weight in reply_weights.values()
+    )
     return product / math.sqrt(norms) if norms else 0.0

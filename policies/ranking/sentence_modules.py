@@ -105,7 +105,7 @@ class Dense:
         self._target = config.get("module_output_name") or self._source
 
     def __call__(self, features: Features, num_prompt: int) -> None:
-        """Compute activation(W x + b), and x or its projection where there is a residual connection."""
+        """Compute activation(W x + b), plus x or its projection with a residual connection."""
         x = features[self._source]
         weights = {name: value.to(x.device) for name, value in self._weights.items()}
         out = self._activation(F.linear(x, weights["linear.weight"], weights.get("linear.bias")))
@@ -133,7 +133,7 @@ class WeightedLayerPooling:
         self._weights, self._start = weights["layer_weights"].double(), int(config.get("layer_start", 4))
 
     def __call__(self, features: Features, num_prompt: int) -> None:
-        """Take the weighted mean over layers; nothing changes where the transformer gives its last layer alone."""
+        """Compute the weighted mean over layers; without all layers nothing changes."""
         if LAYERS in features:
             layers_HBTE = torch.stack([layer.double() for layer in features[LAYERS]])[self._start :]
             weights_H = self._weights.to(layers_HBTE.device)
@@ -168,7 +168,7 @@ class StaticWords(nn.Module):
 
 
 def read_module(kind: str, folder: Path) -> SentenceModule | None:
-    """Read a module from its folder; None of one that does nothing when a model is used.
+    """Return the module of a folder; None for one without effect when a model is used.
 
     Raises:
         CheckpointError: it does something that is not known here, or its weights are missing.
@@ -205,7 +205,7 @@ def activation_named(name: str, folder: Path) -> nn.Module:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read a JSON object; an empty one where there is no such file."""
+    """Return a JSON object; an empty one without the file."""
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 

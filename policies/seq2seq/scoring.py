@@ -83,7 +83,7 @@ class WordScores:
         return vectors
 
     def _batches(self, utterances: Sequence[Sequence[str]]) -> Iterator[tuple[list[int], list[np.ndarray], torch.Tensor]]:
-        """Yield rows of utterances of like length, where the units of their words begin and end, and their padded ids."""
+        """Yield rows of utterances of like length, the bounds of their words' units, and their padded ids."""
         order = sorted(range(len(utterances)), key=lambda row: len(utterances[row]))
         for start in range(0, len(order), self._batch_size):
             rows = order[start : start + self._batch_size]

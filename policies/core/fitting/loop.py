@@ -454,7 +454,7 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         self.model.initialise(generator)
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
-        """Return one optimiser for both stages, with torch's fused kernels where there are any."""
+        """Return one optimiser for both stages, with torch's fused kernels if there are any."""
         config, parameters = self.config, list(self.model.parameters())
         if config.optimiser == "adam":
             return torch.optim.Adam(parameters, lr=rate, weight_decay=config.weight_decay, fused=True)

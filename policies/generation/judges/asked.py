@@ -117,7 +117,7 @@ def _forms(pair: RepliedPair) -> list[Chat]:
 
 
 def question_of(pair: RepliedPair, start: int = 0) -> Chat:
-    """Return what is asked about a pair, behind the turns of its context from `start` on."""
+    """Return the question about a pair, behind the turns of its context from `start` on."""
     context = "\n".join(f"- {detokenise(turn)}" for turn in pair.context[start:])
     return (Message("user", QUESTION.format(context=context, reply=detokenise(pair.reply))),)
 

@@ -102,7 +102,7 @@ class NetworkJudge(Judge):
 
 
 class CombinedJudge(Judge):
-    """A linear SVM on unigrams, the vector of a hierarchical network, and log-probabilities where models give them.
+    """A linear SVM on unigrams, the vector of a hierarchical network, and log-probabilities of given models.
 
     The network is fitted to the pairs that the SVM is fitted to, as in the paper. Numbers are standardised by those pairs, and
     all of them together weigh as much as the unigrams of a pair.

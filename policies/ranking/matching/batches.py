@@ -441,18 +441,18 @@ class _Texts:
             ids = self._told_apart(words, own)
             key = (words, tuple(ids))
         if key not in self._index:
-            known, unknown = self._vocabulary.index, self._vocabulary.UNKNOWN_ID
+            index_of, unknown = self._vocabulary.index, self._vocabulary.UNKNOWN_ID
             self._index[key] = len(self.ids)
-            self.ids.append(ids if self._unknowns else [known.get(word, unknown) for word in words])
+            self.ids.append(ids if self._unknowns else [index_of.get(word, unknown) for word in words])
             if self._spells:
                 self.spelt.append([self.different.setdefault(word, len(self.different)) for word in words])
         return self._index[key]
 
-    def _told_apart(self, words: Utterance, own: dict[str, int]) -> list[int]:
+    def _told_apart(self, words: Utterance, unknown_numbers: dict[str, int]) -> list[int]:
         index_of, num_known, ids = self._vocabulary.index, len(self._vocabulary), []
         for word in words:
             if (word_id := index_of.get(word, -1)) < 0:
-                number = own.setdefault(word, len(own))
+                number = unknown_numbers.setdefault(word, len(unknown_numbers))
                 word_id = num_known + number if number < self._unknowns else self._vocabulary.UNKNOWN_ID
             ids.append(word_id)
         return ids
