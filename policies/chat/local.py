@@ -60,6 +60,8 @@ from parley.policies.hugging_face.models import read_placed
 from parley.policies.hugging_face.tokens import decode_marked, ends_of, longest_input, reply_room
 from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread
 
+logger = logging.getLogger(__name__)
+
 _PROBE = "where-the-user-speaks"
 
 
@@ -143,7 +145,6 @@ class ChatPrompts:
         return ids
 
 
-logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 64
 """First batch size, in chats, if the memory decides."""
 ItemT = TypeVar("ItemT")

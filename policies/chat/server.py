@@ -60,6 +60,8 @@ from parley.policies.chat.refusals import (
 from parley.policies.chat.request_shape import SHORTENED, RequestShape
 from parley.policies.chat.settings import ChatModelSettings
 
+logger = logging.getLogger(__name__)
+
 CONNECT_TIMEOUT_S = 10.0
 """Seconds for a connection."""
 
@@ -182,7 +184,6 @@ def _left(deadline: float) -> float:
     return left
 
 
-logger = logging.getLogger(__name__)
 MOST_BYTES = 16 * 2**20
 """Largest answer in bytes; a longer one is an error."""
 MAX_FAILED = 10

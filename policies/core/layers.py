@@ -45,6 +45,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from parley.envs.corpora.arrow import cache_root
 
+_LOG = logging.getLogger(__name__)
+
 _LEVELS = 1 << 16
 """Values of 16 bits: the precision of the share of kept values, which are scaled by that share."""
 
@@ -107,8 +109,6 @@ def running(lengths: np.ndarray) -> list[int]:
     """Return how many rows have more than t steps, for t = 0, 1, ...; rows are longest first."""
     return np.searchsorted(-lengths, -np.arange(int(lengths[0])), side="left").tolist()
 
-
-_LOG = logging.getLogger(__name__)
 
 ENOUGH = 0.8
 """Largest share of float32's time at which bfloat16 is taken; a smaller gain cannot be told from noise."""

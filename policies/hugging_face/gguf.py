@@ -36,6 +36,8 @@ from parley.envs.core.errors import CheckpointError, StorageError
 from parley.envs.core.storage.copies import turn_of
 from parley.envs.corpora.arrow import cache_root
 
+logger = logging.getLogger(__name__)
+
 _NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 """Names of precisions in safetensors."""
 Save = Callable[[Path], object]
@@ -118,8 +120,6 @@ def _stored_in(files: Sequence[Path]) -> set[str]:
             dtypes |= {opened.get_slice(key).get_dtype() for key in opened.keys()}  # noqa: SIM118  # it is no mapping
     return dtypes & set(_NAMES.values())
 
-
-logger = logging.getLogger(__name__)
 
 READERS = ("gguf", "transformers")
 """Packages that read the numbers."""

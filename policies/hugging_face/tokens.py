@@ -37,6 +37,8 @@ from parley.policies.chat.model import Message
 from parley.policies.chat.templates import write_prompt
 from parley.policies.hugging_face import alphabets
 
+logger = logging.getLogger(__name__)
+
 BLANK = "\u2581"
 """The mark of a blank in the tokens of such a vocabulary."""
 _MOST_WORDS = 20
@@ -137,7 +139,6 @@ def leading_blanks(tokenizer: Any) -> LeadingBlanks | None:
     return LeadingBlanks(tokenizer, words) if loses else None
 
 
-logger = logging.getLogger(__name__)
 FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
 _PROBES = (
     "In 1984 and 2024 there were 1234567 of them: 3,141.59 or 10%",

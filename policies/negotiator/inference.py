@@ -189,7 +189,7 @@ class Tables:
             lengths_n: number of tokens that count, at least 1.
             states_MH: language states, in any order.
             at_nT: index of the state after each token.
-            dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
+            dtype: of products; `MARGIN` bounds the error of bfloat16.
 
         Returns:
             Item logits (n, 6, 18), float32.
@@ -327,7 +327,7 @@ class Prefixes:
 
         Args:
             endings: their endings.
-            dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
+            dtype: of products; `MARGIN` bounds the error of bfloat16.
         """
         device = self._language.device
         states_rS = torch.empty(len(endings), self._model.sizes.hidden_selection, device=device)

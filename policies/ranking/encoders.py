@@ -53,6 +53,8 @@ from parley.policies.ranking.sentence_modules import (
     read_weights,
 )
 
+logger = logging.getLogger(__name__)
+
 Read = dict[str, list[int]]
 """A tokenizer's result for one text: token ids and their companions."""
 _PROBES = ("alpha", "bravo", "charlie")
@@ -497,7 +499,6 @@ _HARMLESS_ARGUMENTS = {
     *("low_cpu_mem_usage", "device_map"),
 }
 _ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
-logger = logging.getLogger(__name__)
 _IDENTITY, _SIGMOID = "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Sigmoid"
 
 

@@ -32,6 +32,8 @@ from parley.policies.chat.request_shape import StrictQuestion, word_of
 from parley.policies.chat.settings import DEFAULT
 from parley.policies.generation.judges.judge import Judge, JudgeSettings, Numbers, Remembered, ThresholdJudge, judges
 
+logger = logging.getLogger(__name__)
+
 
 def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
     """Return a function that makes a new judge to be fitted at each call.
@@ -72,8 +74,6 @@ def _asked(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
 
     return asked_judge(name, settings)
 
-
-logger = logging.getLogger(__name__)
 
 QUESTION = """Below is a conversation and a reply to it. Either a person or a machine wrote the reply.
 
