@@ -1,6 +1,6 @@
-"""Who speaks: torch models, how they are fitted, decoded and saved.
+"""Policies that speak, judge and rank: torch models, and their fitting, decoding and storage.
 
-Read `negotiator/model.py` first; `checkpoint.py` is how every model is stored, `gru.py` the recurrent core they share.
+Read `negotiator/model.py` first; `core/checkpoint.py` stores every model, `core/gru.py` is the recurrent core they share.
 """
 
 from parley.envs.core.errors import public

@@ -1,6 +1,6 @@
-"""What chat models of a user's own promise (`own.py`).
+"""Conformance tests of a user's own parts: responders, rankers, judges and chat models.
 
-What models that answer promise (`responder.Responder`), what rankers do (`ranker.Ranker`), and judges (`judge.Judge`).
+`parley check` runs them. The docstring of a test is the promise that it prints.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONTEXTS = [
 ]
 
 
-def _make(named: Any) -> Responder:
+def _make_responder(named: Any) -> Responder:
     responder: Responder = named() if callable(named) else named
     return responder
 
@@ -76,7 +76,7 @@ RESPONDER = Kind(
     "responder",
     "parley.policies.core.responder.Responder",
     ("respond",),
-    _make,
+    _make_responder,
     (_answers_every_context, _answers_nothing_to_nothing, _takes_its_decoders, _repeats_itself, _is_the_same_alone),
 )
 
@@ -115,20 +115,20 @@ def _scores_the_same_in_any_place(ranker: Ranker) -> None:
 def _scores_the_same_in_any_batch(ranker: Ranker) -> None:
     """Scores a context the same whatever else is asked, before or beside it."""
     alone = [scores_of(ranker, [pair])[0] for pair in _PAIRS]
-    for found, first in zip(scores_of(ranker, _PAIRS), alone, strict=True):
-        _alike(found, first, "what else is asked")
+    for scores, first in zip(scores_of(ranker, _PAIRS), alone, strict=True):
+        _alike(scores, first, "what else is asked")
     if isinstance(ranker, BatchRanker):
         for (context, candidates), first in zip(_PAIRS, alone, strict=True):
             _alike(np.asarray(ranker.score(context, candidates)), first, "whether score or score_all is asked")
 
 
-def _alike(found: np.ndarray, first: np.ndarray, what: str) -> None:
-    """Equal up to what a network's rounding makes of a batch."""
-    expect(np.allclose(found, first, rtol=1e-5, atol=1e-5), f"scores do not depend on {what}", f"{found} and {first}")
+def _alike(scores: np.ndarray, first: np.ndarray, what: str) -> None:
+    """Check that scores are equal up to a network's rounding in a batch."""
+    expect(np.allclose(scores, first, rtol=1e-5, atol=1e-5), f"scores do not depend on {what}", f"{scores} and {first}")
 
 
 def _is_fitted_by_itself(part: Any) -> bool:
-    """Whether its `fit` fits an object, as a judge's does; that of a ranker is a class method, which makes one."""
+    """Return whether its `fit` fits an object, as a judge's; a ranker's is a class method that makes one."""
     fit = getattr(part, "fit", None)
     return fit is not None and not inspect.isclass(getattr(fit, "__self__", None))
 
@@ -186,14 +186,14 @@ _CHATS = [
 _DECODING = ChatDecoding(max_tokens=16)
 
 
-def _make_conformance(named: Any) -> OwnChatModel:
-    # A function is taken for a chat model by what it calls its argument, for other kinds are functions too.
+def _make_chat_model(named: Any) -> OwnChatModel:
+    # The name of its argument marks a function as a chat model, because other kinds are functions too.
     if inspect.isfunction(named) and list(inspect.signature(named).parameters)[:1] not in ([], ["messages"]):
         raise TypeError("no function of messages")
     return OwnChatModel("the model", made_chat_model("the model", named))
 
 
-def _asked(model: OwnChatModel) -> list[str]:
+def _answer_texts(model: OwnChatModel) -> list[str]:
     return [answer.text for answer in model.answer(_CHATS, decoding=_DECODING)]
 
 
@@ -210,26 +210,26 @@ def _takes_temperature_and_seeds(model: OwnChatModel) -> None:
     expect(first == second, "the same answers from the same seeds", f"{first} and {second}")
 
 
-def _repeats_itself_conformance(model: OwnChatModel) -> None:
+def _repeats_its_answers(model: OwnChatModel) -> None:
     """Answers the same twice at temperature 0."""
-    first, second = _asked(model), _asked(model)
+    first, second = _answer_texts(model), _answer_texts(model)
     expect(first == second, "the same answers twice", f"{first} and {second}")
 
 
-def _is_the_same_alone_conformance(model: OwnChatModel) -> None:
+def _answers_alike_alone(model: OwnChatModel) -> None:
     """Answers a chat the same whatever else is asked."""
     alone = [model.answer([chat], decoding=_DECODING)[0].text for chat in _CHATS]
-    same_alone(_asked(model), alone, "the answer to a chat")
+    same_alone(_answer_texts(model), alone, "the answer to a chat")
 
 
-_TESTS = (_answers_every_chat, _takes_temperature_and_seeds, _repeats_itself_conformance, _is_the_same_alone_conformance)
-_PROTOCOL = "parley.policies.chat.model.ChatModel"
+_CHAT_TESTS = (_answers_every_chat, _takes_temperature_and_seeds, _repeats_its_answers, _answers_alike_alone)
+_CHAT_PROTOCOL = "parley.policies.chat.model.ChatModel"
 _OTHERS = ("join", "respond", "score_all", "perturb", "read")
-"""Members by which parts of other kinds are told."""
+"""Members that mark parts of other kinds."""
 
 
 def _is_helper(part: Any, name: str, parameter: str) -> bool:
-    """Return whether a method of a part of another kind is a helper of its own that is called as a chat model's is."""
+    """Return whether a method of a part of another kind is a helper of its own, called as a chat model's is."""
     if not any(hasattr(part, other) for other in _OTHERS):
         return False
     given = [argument for argument in inspect.signature(getattr(part, name)).parameters if argument != "self"]
@@ -237,14 +237,19 @@ def _is_helper(part: Any, name: str, parameter: str) -> bool:
 
 
 CHAT_MODEL = Kind(
-    "chat model", _PROTOCOL, ("answer",), _make_conformance, _TESTS, unlike=lambda part: _is_helper(part, "answer", "chats")
+    "chat model",
+    _CHAT_PROTOCOL,
+    ("answer",),
+    _make_chat_model,
+    _CHAT_TESTS,
+    unlike=lambda part: _is_helper(part, "answer", "chats"),
 )
 REPLYING = Kind(
     "chat model",
-    _PROTOCOL,
+    _CHAT_PROTOCOL,
     ("reply",),
-    _make_conformance,
-    _TESTS,
+    _make_chat_model,
+    _CHAT_TESTS,
     unlike=lambda part: hasattr(part, "answer") or _is_helper(part, "reply", "messages"),
 )
-"""The same of one that answers a list of messages with a text."""
+"""The same for one that answers a list of messages with a text."""

@@ -10,32 +10,32 @@ from parley.envs.core.registry import Registry
 from parley.envs.core.storage.uris import CHAT_MODELS, HUGGING_FACE, is_uri
 
 chat_models = Registry("chat model", "parley.chat_models")
-"""Chat models that installed packages bring; each as a user's own (`own.py`)."""
+"""Chat models that installed packages bring; each is made like a user's own (`answers.py`)."""
 CHAT = CHAT_MODELS
-"""What the address of a chat model begins with, if it is none of a user's own."""
+"""Prefixes of the addresses of chat models, those of a user's own apart."""
 _, GGUF, OPENAI = CHAT
-"""Begin the name of a file of weights as llama.cpp reads them, and the address of a server that speaks OpenAI's protocol."""
+"""Prefixes of the address of a file of weights for llama.cpp, and of a server that speaks OpenAI's protocol."""
 
 _COMPLETIONS = "/chat/completions"
 
 
 def is_chat_address(name: str) -> bool:
-    """Whether a name stands for a chat model by the way it begins."""
+    """Return whether a name begins like the address of a chat model."""
     return name.startswith(CHAT)
 
 
 def is_local(name: str) -> bool:
-    """Whether a name stands for a model whose weights are here."""
+    """Return whether a name stands for a model whose weights are on this machine."""
     return name.startswith((HUGGING_FACE, GGUF))
 
 
 def weights_of(name: str) -> str:
-    """What a name stands for on a disk or in storage: what is behind `hf:` or `gguf:`, nothing of a server, else the name."""
+    """Return the folder, file or URI of the weights of an address; empty for a server."""
     return "" if name.startswith(OPENAI) else name.removeprefix(HUGGING_FACE).removeprefix(GGUF)
 
 
 def absolute_address(name: str) -> str:
-    """The address of a chat model for workers, which may stand in other folders; the name of an installed one is none."""
+    """Return the address of a chat model with an absolute path, for workers in other folders."""
     weights = weights_of(name)
     if not weights or is_uri(weights) or name in chat_models:
         return name
@@ -43,7 +43,7 @@ def absolute_address(name: str) -> str:
 
 
 def short_address(name: str) -> str:
-    """The last part of an address, for labels: of a server its model, of weights their folder or file."""
+    """Return the last part of an address, for labels: a server's model, or the folder or file of weights."""
     whole = name.rpartition("#")[2] if name.startswith(OPENAI) else weights_of(name)
     parts = [part for part in whole.split("/") if part]
     return parts[-1].removesuffix(".gguf").replace(".", "_") if parts else "model"
@@ -62,7 +62,7 @@ def server_of(name: str) -> tuple[str, str]:
         host, port = parts.hostname, parts.port
     except ValueError:
         raise ConfigError("this is no address of a server", got=OPENAI + "...", fix=fix) from None
-    # Shown without what may be a key.
+    # Without parts that may be a key.
     shown = f"{OPENAI}{parts.scheme}://{host or ''}{f':{port}' if port else ''}{parts.path}#{model}"
     if parts.username is not None or parts.password is not None or parts.query:
         what = "the address of a server holds a password or a query, and addresses are written into runs"

@@ -1,16 +1,14 @@
-"""Answers that a chat model gave, kept in a folder of a run: a resumed run asks nothing twice.
+"""Answers kept in a folder of a run, so that a resumed run asks nothing twice, and chat models of a user's own.
 
-One file, to which every process appends one line an answer under a lock; nothing in it is changed. A line that a kill cut is
-passed over. Who asks is known by what was asked: model, messages, decoding, the seed where one is drawn with, and settings that
-shape the request. Beside an answer stands who gave it, so that each model's tokens are counted, and cost what it costs. An
-answer of every kind is kept: one that moderation stopped, say, is not asked for again.
+All processes append to one file, one line an answer, under a lock; no line is ever changed, and a line cut by a kill is
+skipped. The key of an answer is made of the model, messages, decoding, the seed of a drawn answer, and the settings that
+shape the request. Each line names the model, so that tokens and cost are counted by model. Answers of every kind are kept:
+one that moderation stopped is not asked for again.
 
-A chat model of a user's own, named as `path/file.py:Name`.
-
-`Name` is a class that is called without arguments, or an object, with a method `answer` (`ChatModel.answer`; texts will do in
-the place of `Answer`s) or a method `reply(messages)` that returns a text; or it is a function `reply(messages)` itself. To
-`reply` messages come as dictionaries with `role` and `content`, as OpenAI's protocol has them; to `answer` as `Chat`. A method
-`score` (`ScoringChatModel.score`) is found where there is one. What it says must follow from messages, decoding and seed.
+A user's own model is `path/file.py:Name`: a class without arguments, or an object, with a method `answer` (as of `ChatModel`;
+texts may stand for `Answer`s) or a method `reply(messages)` that returns a text; or a function `reply(messages)`. `reply` gets
+dictionaries with `role` and `content`, as in OpenAI's protocol; `answer` gets `Chat`s. A method `score` (as of
+`ScoringChatModel`) is used if there is one. Its answers must depend on messages, decoding and seed alone.
 """
 
 from __future__ import annotations
@@ -36,13 +34,13 @@ from parley.policies.chat.settings import DEFAULT, ChatModelSettings
 
 
 class OwnChatModel:
-    """What a user's own model says, checked.
+    """A user's own chat model, whose results are checked.
 
     Args:
-        name: what it was named by.
+        name: its address.
         part: an object with `answer` or `reply`, or a function of messages.
         timeout_s: seconds that an answer or a score may take; a call that is asked for several may take as many times more.
-        parts_thinking: whether reasoning between marks is parted from texts; an `Answer` says itself what is which.
+        parts_thinking: whether reasoning between marks is parted from texts; an `Answer` has them apart already.
 
     Raises:
         ConfigError: it is none of them.
@@ -60,7 +58,7 @@ class OwnChatModel:
             raise ConfigError("this makes no chat model", where=name, got=repr(part), fix=fix)
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Answers, see `ChatModel`.
+        """Return one answer to each chat, see `ChatModel`.
 
         Raises:
             ModelError: it did not give one text to each chat, or took too long.
@@ -71,24 +69,24 @@ class OwnChatModel:
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
     ) -> Iterator[tuple[int, Answer]]:
-        """Answers as they come, in order, see `ArrivingChatModel`: one by one where one text is given at a time."""
-        said = self._answered(chats, decoding, seeds) if hasattr(self._part, "answer") else map(self._replied, chats)
-        for place, text in enumerate(said):
+        """Yield answers as they arrive, in order, see `ArrivingChatModel`."""
+        results = self._answered(chats, decoding, seeds) if hasattr(self._part, "answer") else map(self._replied, chats)
+        for index, text in enumerate(results):
             answer = self._of_text(text) if isinstance(text, str) else text
             if not isinstance(answer, Answer):
                 fix = "return texts, or parley.policies.chat.model.Answer"
                 raise ModelError("the model's answer is no text", where=self.name, got=repr(answer)[:80], fix=fix)
             self.usage.count([answer])
-            yield place, answer
+            yield index, answer
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
-        """How likely each reply is, see `ScoringChatModel`; of a model that has `score`."""
+        """Return the log probability of each reply, see `ScoringChatModel`, for a model with `score`."""
         with self._calls.call("score", len(replies)):
-            found = list(self._part.score(chats, replies))
-        if len(found) != len(replies) or not all(isinstance(score, ReplyScore) for score in found):
+            scores = list(self._part.score(chats, replies))
+        if len(scores) != len(replies) or not all(isinstance(score, ReplyScore) for score in scores):
             fix = "return one parley.policies.chat.model.ReplyScore for each reply"
-            raise ModelError("the model does not score every reply", where=self.name, got=repr(found)[:80], fix=fix)
-        return found
+            raise ModelError("the model does not score every reply", where=self.name, got=repr(scores)[:80], fix=fix)
+        return scores
 
     def _of_text(self, text: str) -> Answer:
         """Return the answer that a text is, its reasoning parted from its reply."""
@@ -99,11 +97,11 @@ class OwnChatModel:
 
     def _answered(self, chats: Sequence[Chat], decoding: ChatDecoding, seeds: Sequence[int]) -> list[Any]:
         with self._calls.call("answer", len(chats)):
-            said = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
-        if len(said) != len(chats):
-            got, fix = f"{len(said)} of {len(chats)}", "return a list with one answer for each chat"
+            answers = list(self._part.answer(chats, decoding=decoding, seeds=seeds))
+        if len(answers) != len(chats):
+            got, fix = f"{len(answers)} of {len(chats)}", "return a list with one answer for each chat"
             raise ModelError("the model does not answer every chat", where=self.name, got=got, fix=fix)
-        return said
+        return answers
 
     def _replied(self, chat: Chat) -> Any:
         with self._calls.call("reply"):
@@ -111,7 +109,7 @@ class OwnChatModel:
 
 
 def load_own(name: str, settings: ChatModelSettings = DEFAULT) -> OwnChatModel:
-    """The chat model that a file of a user's own, or an installed package, makes.
+    """Return the chat model of a user's file or of an installed package.
 
     Raises:
         ConfigError: no such file or name, it is not trusted, or it makes none.
@@ -121,34 +119,34 @@ def load_own(name: str, settings: ChatModelSettings = DEFAULT) -> OwnChatModel:
 
 
 def answers_chats(part: Any) -> bool:
-    """Whether an object, or a function, is a chat model of a user's own."""
+    """Return whether an object, or a function, is a chat model of a user's own."""
     return inspect.isfunction(part) or any(callable(getattr(part, name, None)) for name in ("answer", "reply"))
 
 
 def made_chat_model(name: str, named: Any) -> Any:
-    """An object of a class, what a function without arguments makes, or the part itself."""
+    """Return an instance of a class, the result of a function without arguments, or the object itself."""
     makes = inspect.isclass(named) or (inspect.isfunction(named) and not inspect.signature(named).parameters)
     with own_start(name):
         return named() if makes else named
 
 
 LEAST_TEMPERATURE = 0.5
-"""Temperature from which on equal answers to other seeds are counted."""
+"""Temperature above which equal answers to different seeds are counted."""
 
 ANSWERS_FOLDER = "answers"
-"""The folder of a run in which its answers lie."""
+"""Name of the folder of a run with its answers."""
 ANSWERS = "answers.jsonl"
-"""The file of a folder of answers."""
+"""Name of the file in a folder of answers."""
 
 
 @runtime_checkable
 class ArrivingChatModel(Protocol):
-    """A chat model that hands over each answer as it comes, so that none is lost where a later one fails."""
+    """A chat model that returns each answer as it arrives, so that a later failure loses none."""
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
     ) -> Iterator[tuple[int, Answer]]:
-        """The place of each chat with its answer, in the order in which they come; else as `ChatModel.answer`."""
+        """Yield the index of each chat with its answer, in the order of arrival; else as `ChatModel.answer`."""
 
 
 class ChatAnswers:
@@ -167,7 +165,7 @@ class ChatAnswers:
         self._questions: dict[str, str] = {}
         self._lock = threading.Lock()
         try:
-            # One that is there is read alone until something is kept, also where nobody may write.
+            # An existing file is only read until an answer is kept, so a read-only folder works.
             if not self._path.exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 self._path.touch()
@@ -175,7 +173,7 @@ class ChatAnswers:
             raise self._broken(error) from error
 
     def find(self, keys: Sequence[str]) -> list[Answer | None]:
-        """What was answered to each key; None where nothing was. What other processes have written by now counts."""
+        """Return the answer to each key, those of other processes too; None for no answer."""
         with self._lock:
             try:
                 self._read_on()
@@ -184,13 +182,13 @@ class ChatAnswers:
             return [self._known.get(key) for key in keys]
 
     def keep(self, key: str, answer: Answer, model: str, question: str = "") -> None:
-        """Write an answer of a model down, on one line at once.
+        """Write an answer of a model on one line.
 
         Args:
             key: of the answer.
             answer: that is kept.
-            model: address of who gave it.
-            question: key of what was asked without its seed, of answers that are drawn; else empty.
+            model: address of the model that gave it.
+            question: key of the question without its seed, for drawn answers; else empty.
         """
         document = {"key": key, "model": model, "answer": dataclasses.asdict(replace(answer, known=True))}
         document |= {"question": question} if question else {}
@@ -211,18 +209,18 @@ class ChatAnswers:
             self._known[key], self._models[key], self._questions[key] = replace(answer, known=True), model, question
 
     def usage(self) -> dict[str, ChatUsage]:
-        """What they took when they were given, by the address of who gave them."""
+        """Return what the answers took when they were given, by the model's address."""
         self.find(())
-        found: dict[str, ChatUsage] = {}
+        usages: dict[str, ChatUsage] = {}
         first: dict[tuple[str, str], Answer] = {}
         for key, answer in self._known.items():
-            own = found.setdefault(self._models[key], ChatUsage())
-            own.count([replace(answer, known=False)])
-            own.failed_attempts += answer.failed_attempts
+            model_usage = usages.setdefault(self._models[key], ChatUsage())
+            model_usage.count([replace(answer, known=False)])
+            model_usage.failed_attempts += answer.failed_attempts
             question = self._models[key], self._questions[key]
             if question[1] and answer.is_reply and first.setdefault(question, answer) is not answer:
-                own.count_redrawn(answer.text, first[question].text)
-        return found
+                model_usage.count_redrawn(answer.text, first[question].text)
+        return usages
 
     def _read_on(self) -> None:
         with self._path.open("rb") as file:
@@ -232,10 +230,10 @@ class ChatAnswers:
         self._read_to += len(whole)
         for line in whole.splitlines():
             try:
-                found = json.loads(line)
-                self._known[found["key"]] = _stored_answer(found["answer"])
-                self._models[found["key"]] = str(found.get("model", ""))
-                self._questions[found["key"]] = str(found.get("question", ""))
+                document = json.loads(line)
+                self._known[document["key"]] = _stored_answer(document["answer"])
+                self._models[document["key"]] = str(document.get("model", ""))
+                self._questions[document["key"]] = str(document.get("question", ""))
             except (ValueError, KeyError, TypeError):
                 continue
 
@@ -245,11 +243,11 @@ class ChatAnswers:
 
 
 class RememberedChatModel:
-    """A chat model that is asked nothing twice.
+    """A chat model that never asks the same question twice.
 
     Args:
-        model: who is asked.
-        answers: what was answered before.
+        model: the model that is asked.
+        answers: the kept answers.
     """
 
     def __init__(self, model: ChatModel, answers: ChatAnswers) -> None:
@@ -260,14 +258,14 @@ class RememberedChatModel:
         self._depends_on: str = getattr(model, "answers_depend_on", "")
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Answers, see `ChatModel`; those that were known say so."""
+        """Return one answer to each chat, see `ChatModel`; those that were kept are marked as known."""
         answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
         return [answers[index] for index in range(len(chats))]
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = (), note: str = ""
     ) -> Iterator[tuple[int, Answer]]:
-        """Yield answers as they come, see `ArrivingChatModel`; those that were known come first.
+        """Yield answers as they arrive, see `ArrivingChatModel`; those that were kept come first.
 
         Args:
             chats: questions.
@@ -276,7 +274,7 @@ class RememberedChatModel:
             note: is added to the notes of new answers; empty adds none.
         """
         drawn: Sequence[int | None] = seeds or [None] * len(chats)
-        # One that is asked twice at once is asked once.
+        # Equal questions of one call are asked once.
         indices: dict[str, list[int]] = {}
         for index, (chat, seed) in enumerate(zip(chats, drawn, strict=True)):
             indices.setdefault(self._key(chat, decoding, seed), []).append(index)
@@ -302,7 +300,7 @@ class RememberedChatModel:
             yield from self._known(indices[key][1:], answer)
 
     def keep_lost(self, chat: Chat, answer: Answer, decoding: ChatDecoding, seed: int | None) -> Answer:
-        """Keep and return the answer that a question has which nobody could be asked; one that is kept is known."""
+        """Keep and return the answer of a question that could not be asked; a kept one is marked as known."""
         key = self._key(chat, decoding, seed)
         (kept,) = self._answers.find([key])
         if kept is None:
@@ -313,12 +311,12 @@ class RememberedChatModel:
 
     def _known(self, indices: Sequence[int], answer: Answer) -> Iterator[tuple[int, Answer]]:
         for index in indices:
-            known = replace(answer, known=True)
-            self.usage.count([known])
-            yield index, known
+            kept_answer = replace(answer, known=True)
+            self.usage.count([kept_answer])
+            yield index, kept_answer
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
-        """How likely each reply is, see `ScoringChatModel`; asked anew, for it costs nothing but time."""
+        """Return the log probability of each reply, see `ScoringChatModel`; always computed anew."""
         inner: Any = self.inner
         scores: list[ReplyScore] = inner.score(chats, replies)
         return scores
@@ -333,7 +331,7 @@ def answers_arriving(
     """Return an iterator of the answers of any model as they come, each with the index of its chat.
 
     Args:
-        model: who is asked.
+        model: the model that is asked.
         chats: questions.
         decoding: of answers.
         seeds: one of each question where answers are drawn.
@@ -360,7 +358,7 @@ def _noted(answers: Iterator[tuple[int, Answer]], note: str, usage: ChatUsage | 
 
 
 def count_lost(model: ChatModel, chat: Chat, answer: Answer, *, decoding: ChatDecoding, seed: int | None) -> Answer:
-    """Count, and keep where answers are kept, the answer of a question that the model could not be asked; return it."""
+    """Return the answer of a question that could not be asked; count it, and keep it if answers are kept."""
     if isinstance(model, RememberedChatModel):
         return model.keep_lost(chat, answer, decoding, seed)
     if (usage := getattr(model, "usage", None)) is not None:
@@ -369,7 +367,7 @@ def count_lost(model: ChatModel, chat: Chat, answer: Answer, *, decoding: ChatDe
 
 
 def _stored_answer(fields: dict[str, Any]) -> Answer:
-    """Read an answer of a line; raise KeyError where a line of an older version does not tell a reply from none.
+    """Return the answer of a line; raise KeyError if a line of an older version does not tell a reply from none.
 
     Older versions stored whether an answer ended, and no reason. Text that ended is a reply in both, unless it holds reasoning.
     """
@@ -383,7 +381,7 @@ def _stored_answer(fields: dict[str, Any]) -> Answer:
 
 
 def usage_of(path: Path) -> RunUsage | None:
-    """What the answers of a run, and of the runs below it, took when they were given; None where there are none.
+    """Return what the answers of a run, and of the runs below it, took when they were given; None without answers.
 
     Raises:
         RunError: they cannot be read.
@@ -396,12 +394,12 @@ def usage_of(path: Path) -> RunUsage | None:
 
 
 def kept_answers(model: ChatModel, folder: Path | None) -> ChatModel:
-    """A chat model that keeps its answers in a folder; the model itself where there is none."""
+    """Return a chat model that keeps its answers in a folder; the model itself without a folder."""
     return model if folder is None else RememberedChatModel(model, ChatAnswers(folder))
 
 
 def answer_key(name: str, chat: Chat, decoding: ChatDecoding, seed: int | None, depends_on: str = "") -> str:
-    """Return what an answer follows from, as 32 hex digits.
+    """Return the key of an answer, as 32 hex digits.
 
     Args:
         name: address of the model.

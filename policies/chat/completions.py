@@ -1,15 +1,13 @@
-"""OpenAI's protocol of chat completions: how an answer is read, so that nothing passes for a reply but one.
+"""OpenAI's protocol of chat completions: reads the answer of a response, and parts reasoning from the reply.
 
 Source: the "chat completions" page of OpenAI's API reference, as vLLM, SGLang, llama.cpp's server and Ray Serve speak it.
 Makers add to it: reasoning beside the text (DeepSeek, OpenRouter, vLLM), texts in parts (Mistral), other reasons for an end
-(Gemini, Anthropic, Mistral, Cohere), and errors inside of an answer (OpenRouter). What is sent: `request_shape.py`; what a
-refusal means: `refusals.py`.
+(Gemini, Anthropic, Mistral, Cohere), and errors inside of an answer (OpenRouter). `request_shape.py` writes requests,
+`refusals.py` reads refusals.
 
-Part the reasoning of a chat model from its reply, by the marks that models write.
-
-A model may think before it replies, between marks that its template or its training gives. Servers part the two where they are
-told how; others, and weights that are here, write both into one text. A start that is never closed was cut in thinking. An end
-without a start follows a template that writes the start into the prompt. A mark behind the first words of a reply is text.
+A model may think before it replies, between marks of its template or its training. Some servers part the two; others, and local
+weights, write both into one text. Thinking without an end mark was cut. An end without a start follows a template that writes
+the start into the prompt. A mark behind the first words of a reply is text.
 
 Sources: the chat templates of Qwen3, DeepSeek-R1, Magistral, Command A Reasoning, Seed-OSS, Kimi-VL, Apertus, Gemma 4,
 MiniMax M3, LongCat, OpenThinker, MedGemma, Apriel, Granite 3.2, and gpt-oss (OpenAI's harmony format); Hunyuan, ERNIE 4.5 and
@@ -65,7 +63,7 @@ _NAMED = re.compile(
 """A start of an element whose name, and no part of it, is one of thinking, such as `<inner_thoughts>` or `<think time=3>`."""
 _AROUND_REPLY = re.compile(r"<\|(?:START|END)_RESPONSE\|>|<\|(?:begin|end)_of_solution\|>|\[END FINAL RESPONSE\]")
 _ELEMENT = re.compile(r"\s*<(answer|response|output)>(.*?)(?:</\1>\s*)?", re.DOTALL)
-"""What stands around a reply behind thinking."""
+"""An element around a reply behind thinking."""
 _CHANNEL = re.compile(r"(?:<\|start\|>\w+)?<\|channel\|>(\w+)(?:[^<]|<\|constrain\|>)*<\|message\|>")
 _CHANNEL_END = re.compile(r"<\|(?:end|return|call)\|>")
 _FINAL = "final"
@@ -98,8 +96,8 @@ class PartedText(NamedTuple):
     """A text in two parts.
 
     Args:
-        reply: what is said; empty where thinking was never closed.
-        reasoning: what was thought; empty where no mark stands in the text.
+        reply: the reply; empty if thinking was never closed.
+        reasoning: the thinking; empty if the text holds no mark.
         closed: whether thinking came to its end; True where there is none.
     """
 
@@ -114,7 +112,7 @@ def part_thinking(text: str, *, begun: bool = False, ended: bool = False) -> Par
     Args:
         text: as the model wrote it, with its special tokens where they are marks.
         begun: whether the prompt ends with a start of thinking.
-        ended: whether the text came to its own end; False where it was cut, or nobody knows.
+        ended: whether the text came to its own end; False if it was cut, or that is unknown.
 
     Returns:
         The parts. A text without marks is a reply as it stands.
@@ -127,7 +125,7 @@ def part_thinking(text: str, *, begun: bool = False, ended: bool = False) -> Par
     reasoning: list[str] = []
     rest = text
     for start, end in (*MARKS, *(SENTENCES if begun else ())) if _opening(text) is None else ():
-        # An end without its start: the start stood in the prompt. One in quotes is spoken of.
+        # An end without its start: the start was in the prompt. A mark in quotes is text.
         first = next((match.start() for match in re.finditer(rf"(?<![`'\"]){re.escape(end)}(?![`'\"])", rest)), -1)
         if first >= 0 and start not in rest[:first]:
             reasoning.append(rest[:first])
@@ -157,7 +155,7 @@ def opens_thinking(prompt: str) -> bool:
 
 
 def before_end_mark(reply: str) -> str:
-    """Return what stands before the mark of a turn's end; a mark that is spoken of, or part of a written dialogue, is text."""
+    """Return the text before the mark of a turn's end; a quoted mark, or one in a written dialogue, is text."""
     for match in _END_MARK.finditer(reply):
         before = reply[: match.start()]
         is_struck = "</s>" in match[0] and re.search(r"<s\b", before, re.IGNORECASE)
@@ -173,8 +171,8 @@ def is_tool_call(reply: str) -> bool:
 
 def _opening(text: str) -> tuple[str, str] | None:
     stripped = text.lstrip()
-    if known := next((pair for pair in (*MARKS, *SENTENCES) if stripped.startswith(pair[0])), None):
-        return known
+    if pair_of_marks := next((pair for pair in (*MARKS, *SENTENCES) if stripped.startswith(pair[0])), None):
+        return pair_of_marks
     named = _NAMED.match(stripped)
     return (named[0], f"</{named[1]}>") if named else None
 
@@ -189,7 +187,7 @@ def _closed(text: str, start: str, end: str) -> tuple[str, str, str]:
 
 
 def _part_channels(text: str) -> PartedText:
-    """Parts a text of channels: the last final message is the reply, all others are reasoning."""
+    """Part a text of channels: the last final message is the reply, all others are reasoning."""
     parts = _CHANNEL.split(text)
     channels = [(name, _CHANNEL_END.sub("", message).strip()) for name, message in zip(parts[1::2], parts[2::2], strict=True)]
     finals = [message for name, message in channels if name == _FINAL]
@@ -234,10 +232,10 @@ _TOOLS = frozenset({"tool_use", "tool_call", "function_call"})
 
 
 class HalfAnswerError(Exception):
-    """A response with status 200 holds an error, and so half an answer or none.
+    """An error in a response with status 200, which holds half an answer or none.
 
     Args:
-        refusal: what it says, with the status that it names.
+        refusal: its error, with the status that it names.
     """
 
     def __init__(self, refusal: Refusal) -> None:
@@ -246,7 +244,7 @@ class HalfAnswerError(Exception):
 
 @dataclass
 class _Content:
-    """What the parts of a message say."""
+    """The parts of a message by their kind."""
 
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -265,7 +263,7 @@ def answer_of(body: bytes, where: str, *, max_tokens: int | None = None, thinkin
         thinking: `part` to part reasoning between marks from the text, `keep` to leave it there.
 
     Raises:
-        ModelError: the body is empty, a page, no JSON, or lacks what the protocol says.
+        ModelError: the body is empty, a page, no JSON, or lacks a part of the protocol.
         HalfAnswerError: it holds an error.
     """
     if not body.strip():
@@ -328,7 +326,7 @@ def _answer(
         reasoning += [parted.reasoning] if parted.reasoning.strip() else []
         finish_reason = finish_reason if parted.closed or finish_reason != "stop" else "length"
         if (ended := before_end_mark(reply)) != reply:
-            # What is behind the end of a turn is the next one, which the model was not asked for.
+            # Text behind the end of a turn is the next turn, which nobody asked for.
             reply, finish_reason = ended, "stop" if finish_reason == "length" else finish_reason
             notes.append(END_MARK)
         if is_tool_call(reply):
@@ -361,30 +359,34 @@ def _answer(
 
 
 def _finish_reason(choice: dict[str, Any], notes: list[str]) -> str | None:
-    """Return why a choice ended, in our words or `error`; None where it does not say. An unknown reason is noted."""
+    """Return why a choice ended, in our words or `error`; None if that is missing. An unknown reason is noted."""
     details = choice.get("finish_details")
     reason = choice.get("finish_reason") or (details if isinstance(details, dict) else None) or choice.get("stop_reason")
     if isinstance(reason, dict):
         reason = reason.get("type")
     if not isinstance(reason, str) or not reason.strip():
-        known = None
-    elif (known := _ENDS.get(_plain(reason))) is None:
+        finish_reason = None
+    elif (finish_reason := _ENDS.get(_plain(reason))) is None:
         notes.append(f"an end for the unknown reason {reason[:40]!r}, read as a whole text")
-        known = "stop"
-    # A gateway may say `stop` of what its provider cut or stopped; LiteLLM does so of what broke.
+        finish_reason = "stop"
+    # A gateway may say `stop` for an answer that its provider cut or stopped; LiteLLM does so for a broken one.
     native = choice.get("native_finish_reason")
     more = _ENDS.get(_plain(native)) if isinstance(native, str) else None
-    return more if known in (None, "stop") and more in ("length", "content_filter", "error") else known
+    return more if finish_reason in (None, "stop") and more in ("length", "content_filter", "error") else finish_reason
 
 
 def _with_own_fields(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of an answer with what LiteLLM moves aside: fields that OpenAI's protocol does not know."""
-    own = part.get("provider_specific_fields")
-    return {**own, **{name: value for name, value in part.items() if value is not None}} if isinstance(own, dict) else part
+    """Return a part of an answer with the fields that LiteLLM moves aside, unknown to OpenAI's protocol."""
+    provider_fields = part.get("provider_specific_fields")
+    return (
+        {**provider_fields, **{name: value for name, value in part.items() if value is not None}}
+        if isinstance(provider_fields, dict)
+        else part
+    )
 
 
 def _is_blocked(document: object) -> bool:
-    """Return whether an answer without choices says that moderation stopped the question, as Azure and Gemini do."""
+    """Return whether an answer without choices reports that moderation stopped the question, as of Azure and Gemini."""
     if not isinstance(document, dict):
         return False
     feedback = document.get("promptFeedback") or document.get("prompt_feedback")
@@ -398,39 +400,39 @@ def _plain(reason: str) -> str:
 
 
 def _content(message: dict[str, Any]) -> _Content:
-    """Return what a message says, by what it is."""
-    found = _Content()
+    """Return the parts of a message by their kind."""
+    parts = _Content()
     content = message.get("content")
     for part in content if isinstance(content, list) else [content]:
-        _read_part(part, found)
+        _read_part(part, parts)
     for name in _REASONING:
         if thoughts := list(_texts(message.get(name))):
-            found.reasoning = [*found.reasoning, "".join(thoughts)]
+            parts.reasoning = [*parts.reasoning, "".join(thoughts)]
             break
-    found.refusal += _texts(message.get("refusal"))
+    parts.refusal += _texts(message.get("refusal"))
     for name in ("tool_calls", "function_call"):
         if message.get(name):
-            found.tools.append(message[name])
-    return found
+            parts.tools.append(message[name])
+    return parts
 
 
-def _read_part(part: object, found: _Content) -> None:
+def _read_part(part: object, parts: _Content) -> None:
     if isinstance(part, str):
-        found.text.append(part)
+        parts.text.append(part)
     elif isinstance(part, dict):
         kind = part.get("type", "text")
         if kind in _THOUGHTS or part.get("thought") is True:
-            found.reasoning += _texts({name: value for name, value in part.items() if name != "type"})
+            parts.reasoning += _texts({name: value for name, value in part.items() if name != "type"})
         elif kind == "refusal":
-            found.refusal += _texts(part.get("refusal", part.get("text")))
+            parts.refusal += _texts(part.get("refusal", part.get("text")))
         elif kind in _TOOLS:
-            found.tools.append(part)
+            parts.tools.append(part)
         elif isinstance(part.get("text"), str):
-            found.text.append(part["text"])
+            parts.text.append(part["text"])
         else:
-            found.num_left_out += 1
+            parts.num_left_out += 1
     elif part is not None:
-        found.num_left_out += 1
+        parts.num_left_out += 1
 
 
 def _texts(value: object) -> Iterator[str]:

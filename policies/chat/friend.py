@@ -1,27 +1,20 @@
-"""A chat model that looks for the friend both have (MutualFriends): it talks by text, and selects by one strict line.
+"""A chat model as a MutualFriends player, and as a liar for one.
 
-The system message holds the rules and the table of its side. What the partner says and selects are messages of the user, its
-own words those of the assistant. An answer `SELECT` with the number of a friend selects; any other line is said, unless it
-begins as a selection and names no friend. Then a model that gives scores selects the friend that the chat makes likeliest; any
-other is asked once more, and what it says in vain is said as it stands. All are counted (`Slips`).
+The system message holds the rules and the table of its side. Messages of the partner are those of the user, its own those of
+the assistant. An answer `SELECT` with the number of a friend selects; any other line is said, unless it begins as a selection
+and names no friend. Then a model with scores selects the friend that the chat makes likeliest. Any other model is asked once
+more, and its second answer is said as it stands. `Slips` counts all of them.
 
-An answer that is no reply (cut in thinking, filtered, ...) is no move: where a model draws it is asked for once more, and then
-the chat is lost, with the kind of the answer as its reason.
+An answer that is no reply (cut in thinking, filtered, ...) is no move. If the model draws, it is asked once more; then the chat
+is lost, and the kind of the answer is the reason.
 
-The seed of an answer follows from the chat's seed, the side and the events so far, so that chats do not depend on what is
-played side by side.
+`ChatLies` asks the model at each utterance of its side whether the partner hears a claim instead. The rules are those of any
+liar (`envs/mutual_friends/lies.py`): a number of lies per chat, and the claims a policy may choose among. The model sees the
+rules, its side's table, the chat as the partner heard it and the utterance, and answers by one line: `true`, or the number of
+a claim. A model with scores chooses by how much the question makes each line likelier than its form alone does. Any other is
+asked, and asked once more for a line that can be read; without one there is no lie. `Lying` counts all of them.
 
-A chat model that lies about friends: it is asked at each utterance of its side whether one of some claims is heard instead.
-
-The rules are those of any liar (`envs/mutual_friends/lies.py`): so many lies a chat, and the claims that a policy would choose
-among. It is told these, its side's table, the chat as its partner heard it and what its side means to say, and answers by one
-line: `true`, or the number of a claim. A model that gives scores chooses by how much likelier that makes each line than the
-question alone does; any other is asked, and asked once more where its answer is no such line. What cannot be read then is no
-lie. Nor is an answer that is no reply (cut in thinking, filtered, ...), for which one that draws is asked with another seed.
-All is counted (`Lying`).
-
-The seed of an answer follows from the chat's seed and the events so far, so that chats do not depend on what is played side by
-side.
+The seed of an answer depends on the chat's seed, the side and the events so far, so chats do not depend on their batch.
 """
 
 from __future__ import annotations
@@ -57,7 +50,7 @@ class ChatFriend(SeatedChatModel):
         self.name = short_address(name)
 
     def join(self, view: FriendsView) -> ChatFriendSession:
-        """Takes a side."""
+        """Return a session that plays one side."""
         return ChatFriendSession(self, self.model, view)
 
 
@@ -65,9 +58,9 @@ class ChatFriendSession:
     """A chat model's part in the rows of a game.
 
     Args:
-        agent: whose part it is.
-        model: who answers.
-        view: what its side sees.
+        agent: the agent that plays.
+        model: the model that answers.
+        view: the view of its side.
     """
 
     def __init__(self, agent: ChatFriend, model: ChatModel, view: FriendsView) -> None:
@@ -76,18 +69,18 @@ class ChatFriendSession:
         self._slips: dict[int, Slips] = {}
 
     def enter(self, rows: list[int]) -> None:
-        """Looks at new tables."""
+        """Start the chats of rows."""
         for row in rows:
             self._said[row], self._slips[row] = [], Slips()
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
-        """Notes one event for each row."""
+        """Note one event for each row."""
         for row, event in zip(rows, events, strict=True):
-            own = event.side == self._view.side
-            self._said[row].append(message_of(event, own))
+            is_own = event.side == self._view.side
+            self._said[row].append(message_of(event, is_own))
 
     def act(self, rows: list[int]) -> list[Act]:
-        """What the model says or selects in each of the rows, in one call.
+        """Return the model's utterance or selection in each row, asked in one call.
 
         Raises:
             NoReplyError: the model gave no reply in some chats.
@@ -95,34 +88,34 @@ class ChatFriendSession:
         """
         chats = [self._chat(row) for row in rows]
         seeds = [int(self._view.generator(row).integers(SEEDS)) for row in rows]
-        said = self._answers(rows, chats, seeds)
-        acts = [self._read(row, text) for row, text in zip(rows, said, strict=True)]
+        texts = self._answers(rows, chats, seeds)
+        acts = [self._read(row, text) for row, text in zip(rows, texts, strict=True)]
         if self._model.access >= Access.SCORES:
-            for place, act in enumerate(acts):
+            for index, act in enumerate(acts):
                 if act is None:
-                    acts[place] = self._scored(rows[place], chats[place])
-        again = [place for place, act in enumerate(acts) if act is None]
+                    acts[index] = self._scored(rows[index], chats[index])
+        again = [index for index, act in enumerate(acts) if act is None]
         if again:
-            asked = [self._repair(chats[place], said[place], rows[place]) for place in again]
-            mended = self._answers([rows[place] for place in again], asked, [seeds[place] for place in again])
-            for place, text in zip(again, mended, strict=True):
-                row, act = rows[place], self._read(rows[place], text)
+            repair_chats = [self._repair(chats[index], texts[index], rows[index]) for index in again]
+            mended = self._answers([rows[index] for index in again], repair_chats, [seeds[index] for index in again])
+            for index, text in zip(again, mended, strict=True):
+                row, act = rows[index], self._read(rows[index], text)
                 self._slip(row, repairs=1, unread=int(act is None))
-                acts[place] = chat_words(text) if act is None else act
+                acts[index] = chat_words(text) if act is None else act
         return [act for act in acts if act is not None]
 
     def slips(self, row: int) -> Slips:
-        """How often it did not keep to the form in the chat of a row."""
+        """Return the counts of answers of another form in the chat of a row."""
         return self._slips[row]
 
     def _scored(self, row: int, chat: Chat) -> int:
-        """The friend whose selection the chat makes likeliest, beside what the form alone makes of it; or one that is drawn."""
+        """Return the friend whose selection gains most from the chat over its form alone, or a drawn one."""
         self._slip(row, by_scores=1)
         replies = [f"{SELECT} {number}" for number in range(1, len(self._view.table(row)) + 1)]
-        alone: Chat = (Message("user", _form(self._view, row)),)
+        without_chat: Chat = (Message("user", _move_form(self._view, row)),)
         with self._agent.asked():
-            told, form = nats_by_chat(cast("ScoringChatModel", self._model), [chat, alone], [replies, replies])
-        return drawn(told - form, self._agent.decoding.temperature, self._view.generator(row))
+            in_chat, form_nats = nats_by_chat(cast("ScoringChatModel", self._model), [chat, without_chat], [replies, replies])
+        return drawn(in_chat - form_nats, self._agent.decoding.temperature, self._view.generator(row))
 
     def _slip(self, row: int, **more: int) -> None:
         slips = self._slips[row]
@@ -138,38 +131,38 @@ class ChatFriendSession:
         return talk(self._view, row, self._said[row])
 
     def _read(self, row: int, text: str) -> Act | None:
-        """What an answer comes to; None where it is no move."""
+        """Return the move of an answer; None for no move."""
         selected = _SELECTION.fullmatch(text)
         if selected is None:
             return None if _SEEMS.match(text) else chat_words(text)
         number = int(selected[1][:9])
         return number - 1 if 1 <= number <= len(self._view.table(row)) else None
 
-    def _repair(self, asked: Chat, answer: str, row: int) -> Chat:
-        more = f"That cannot be read. {_form(self._view, row)}"
-        return *asked, Message("assistant", answer), Message("user", more)
+    def _repair(self, chat: Chat, answer: str, row: int) -> Chat:
+        more = f"That cannot be read. {_move_form(self._view, row)}"
+        return *chat, Message("assistant", answer), Message("user", more)
 
 
 def counts_of(answer: Answer) -> dict[str, int]:
-    """Return what an answer adds to `Slips` or `Lying`."""
+    """Return the counts that an answer adds to `Slips` or `Lying`."""
     return {"answers": 1, "cut": int(answer.kind is AnswerKind.CUT)} | ({} if answer.is_reply else {answer.kind.column: 1})
 
 
 def instructions(view: FriendsView, row: int) -> str:
-    """What a model is told before a chat: the game, its friends, how to speak and how to select."""
+    """Return the instructions before a chat: the game, the friends of the side, how to speak and how to select."""
     return "\n\n".join(
         [
             "You and a partner each have a list of friends. Exactly one friend is in both lists. Find out which one by "
             "talking, then select that friend. You both win when both of you have selected the friend that you share; whoever "
             "selected another one may select again. Your partner does not see your list.",
             friends_listed(view, row),
-            _form(view, row),
+            _move_form(view, row),
         ]
     )
 
 
 def friends_listed(view: FriendsView, row: int) -> str:
-    """The table of a side, one friend a line."""
+    """Return the table of a side, one friend a line."""
     names = [attribute.name for attribute in view.attributes(row)]
     friends = (
         f"{number}. " + ", ".join(f"{name}: {value}" for name, value in zip(names, item, strict=True))
@@ -179,17 +172,17 @@ def friends_listed(view: FriendsView, row: int) -> str:
 
 
 def talk(view: FriendsView, row: int, said: Sequence[Message]) -> Chat:
-    """The messages that a model answers with its next move, behind those of a chat so far."""
+    """Return the messages that a model answers with its next move."""
     first = [Message("user", BEGINNING)] if not said or said[0].role == "assistant" else []
     return Message("system", instructions(view, row)), *merged([*first, *said])
 
 
 def message_of(event: ChatEvent, own: bool) -> Message:
-    """An event as a message of its side: the model's own, or its partner's."""
+    """Return an event as a message of the assistant (its own) or of the user (the partner's)."""
     return Message("assistant" if own else "user", _written(event, own))
 
 
-def _form(view: FriendsView, row: int) -> str:
+def _move_form(view: FriendsView, row: int) -> str:
     num = len(view.table(row))
     return (
         f"Each time write one short line to say to your partner next, or select a friend by writing {SELECT} and the number "
@@ -197,25 +190,25 @@ def _form(view: FriendsView, row: int) -> str:
     )
 
 
-def _written(event: ChatEvent, own: bool) -> str:
-    """An event as text; one without words is none that messages may hold, so that marks stand for it."""
+def _written(event: ChatEvent, is_own: bool) -> str:
+    """Return an event as text; `SILENCE` stands for one without words, because messages must not be empty."""
     if event.selected is None:
         return " ".join(event.words) or SILENCE
-    return f"{SELECT} {event.selected + 1}" if own else f"(Your partner selects the friend: {', '.join(event.item)})"
+    return f"{SELECT} {event.selected + 1}" if is_own else f"(Your partner selects the friend: {', '.join(event.item)})"
 
 
 TRUE = "true"
-"""The answer that lets a side say what it means."""
+"""The answer that lets the partner hear the utterance as it is."""
 _AROUND = " \t\r\n\"'`*.()#"
 
 
 class ChatLies(LiesHeard):
-    """Lies that a chat model chooses.
+    """A liar that asks a chat model for each choice.
 
     Args:
-        name: what reports call it.
-        linker: finds entities, and knows how they are said.
-        rules: what is allowed.
+        name: its name in reports.
+        linker: finds entities, and knows their forms.
+        rules: rules of lying.
         address: the model's.
         load: gives it; called when it is first asked.
         temperature: of its answers and choices; 0 takes the likeliest.
@@ -238,62 +231,62 @@ class ChatLies(LiesHeard):
         self._alone = cache(self._nats_alone)
 
     def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
-        """See `LiesHeard`.
+        """Return the chosen action at each occasion, see `LiesHeard`.
 
         Raises:
             AgentError: the model failed, or messages do not fit.
         """
-        open_ones = [place for place, each in enumerate(occasions) if each.claims]
-        asked = [occasions[place] for place in open_ones]
-        found = [0] * len(occasions)
-        choose = self._scored if self._seat.model.access >= Access.SCORES else self._told
-        for place, action in zip(open_ones, choose(game, asked) if asked else (), strict=True):
-            found[place] = action
-        return found
+        with_claims = [index for index, occasion in enumerate(occasions) if occasion.claims]
+        open_occasions = [occasions[index] for index in with_claims]
+        actions = [0] * len(occasions)
+        choose = self._scored if self._seat.model.access >= Access.SCORES else self._asked_for
+        for index, action in zip(with_claims, choose(game, open_occasions) if open_occasions else (), strict=True):
+            actions[index] = action
+        return actions
 
-    def _scored(self, game: FriendsGame, asked: Sequence[Occasion]) -> list[int]:
-        chats = [question(game, each, self.rules) for each in asked]
+    def _scored(self, game: FriendsGame, occasions: Sequence[Occasion]) -> list[int]:
+        chats = [question(game, occasion, self.rules) for occasion in occasions]
         with self._seat.asked():
-            alone = [self._alone(len(each.claims)) for each in asked]
-            told = nats_by_chat(self._model, chats, [_lines(len(each.claims)) for each in asked])
+            without_chat = [self._alone(len(occasion.claims)) for occasion in occasions]
+            in_chat = nats_by_chat(self._model, chats, [_lines(len(occasion.claims)) for occasion in occasions])
         actions = []
-        for one, nats, form in zip(asked, told, alone, strict=True):
-            game.note_lying(one.row, one.meant.side, Lying(scored=1))
-            actions.append(drawn(nats - form, self._seat.decoding.temperature, _generator(game, one)))
+        for occasion, nats, form in zip(occasions, in_chat, without_chat, strict=True):
+            game.note_lying(occasion.row, occasion.meant.side, Lying(scored=1))
+            actions.append(drawn(nats - form, self._seat.decoding.temperature, _generator(game, occasion)))
         return actions
 
     def _nats_alone(self, num_claims: int) -> np.ndarray:
-        """How likely the lines are behind the question without a game, which their form alone decides."""
-        (found,) = nats_by_chat(self._model, [(Message("user", _form_liar(num_claims)),)], [_lines(num_claims)])
-        return found
+        """Return the log probabilities of the lines behind the question without a game: the effect of their form."""
+        (nats,) = nats_by_chat(self._model, [(Message("user", _answer_form(num_claims)),)], [_lines(num_claims)])
+        return nats
 
-    def _told(self, game: FriendsGame, occasions: Sequence[Occasion]) -> list[int]:
+    def _asked_for(self, game: FriendsGame, occasions: Sequence[Occasion]) -> list[int]:
         chats = [question(game, occasion, self.rules) for occasion in occasions]
         seeds = [int(_generator(game, occasion).integers(SEEDS)) for occasion in occasions]
-        for one in occasions:
-            game.note_lying(one.row, one.meant.side, Lying(asked=1))
+        for occasion in occasions:
+            game.note_lying(occasion.row, occasion.meant.side, Lying(asked=1))
         answers = self._answers(game, occasions, chats, seeds)
         read = [read_choice(answer.text, len(occasion.claims)) for answer, occasion in zip(answers, occasions, strict=True)]
-        again = [place for place, action in enumerate(read) if action is None and answers[place].is_reply]
+        again = [index for index, action in enumerate(read) if action is None and answers[index].is_reply]
         if again:
-            mending = [_repair(chats[place], answers[place].text, len(occasions[place].claims)) for place in again]
-            few = [occasions[place] for place in again]
-            mended = self._answers(game, few, mending, [seeds[place] for place in again])
-            for place, one, answer in zip(again, few, mended, strict=True):
-                read[place] = read_choice(answer.text, len(one.claims))
-                unread = int(read[place] is None and answer.is_reply)
-                game.note_lying(one.row, one.meant.side, Lying(repairs=1, unread=unread))
+            mending = [_repair(chats[index], answers[index].text, len(occasions[index].claims)) for index in again]
+            few = [occasions[index] for index in again]
+            mended = self._answers(game, few, mending, [seeds[index] for index in again])
+            for index, occasion, answer in zip(again, few, mended, strict=True):
+                read[index] = read_choice(answer.text, len(occasion.claims))
+                unread = int(read[index] is None and answer.is_reply)
+                game.note_lying(occasion.row, occasion.meant.side, Lying(repairs=1, unread=unread))
         return [action or 0 for action in read]
 
     def _answers(
         self, game: FriendsGame, occasions: Sequence[Occasion], chats: Sequence[Chat], seeds: Sequence[int]
     ) -> list[Answer]:
-        sides = {one.row: one.meant.side for one in occasions}
+        sides = {occasion.row: occasion.meant.side for occasion in occasions}
 
         def note(row: int, answer: Answer) -> None:
             game.note_lying(row, sides[row], Lying(**counts_of(answer)))
 
-        return self._seat.answers([one.row for one in occasions], chats, seeds, note)
+        return self._seat.answers([occasion.row for occasion in occasions], chats, seeds, note)
 
     @property
     def _model(self) -> ScoringChatModel:
@@ -301,11 +294,11 @@ class ChatLies(LiesHeard):
 
 
 def question(game: FriendsGame, occasion: Occasion, rules: LieRules) -> Chat:
-    """What a model is asked: the rules, its side's table, the chat so far, what its side means to say, and the claims."""
+    """Return the question: the rules, the side's table, the chat so far, the utterance, and the claims."""
     row, side = occasion.row, occasion.meant.side
     view, lies = game.view(side), lies_of(game, row, side)
     names = {attribute.type: attribute.name for attribute in view.attributes(row)}
-    told = [_line(event, event.side == side, any(event is lie for lie in lies)) for event in game.heard[row]]
+    lines = [_line(event, event.side == side, any(event is lie for lie in lies)) for event in game.heard[row]]
     claims = (
         f"{number}. some friends of yours have {names[claim.type]}: {claim.value}"
         for number, claim in enumerate(occasion.claims, 1)
@@ -320,17 +313,17 @@ def question(game: FriendsGame, occasion: Occasion, rules: LieRules) -> Chat:
         f"{'s' * (rules.lies > 1)} in a chat, and each lie costs you a little. What is selected is always seen as it is.",
         friends_listed(view, row),
     ]
-    asked = [
-        "The chat so far:\n" + "\n".join(told or ["(nothing yet)"]),
+    request = [
+        "The chat so far:\n" + "\n".join(lines or ["(nothing yet)"]),
         f"Your side means to say now: {_said(occasion.meant)}",
         f"You may lie {left} more time{'s' * (left > 1)}. What you may claim instead:\n" + "\n".join(claims),
-        _form_liar(len(occasion.claims)),
+        _answer_form(len(occasion.claims)),
     ]
-    return Message("system", "\n\n".join(system)), Message("user", "\n\n".join(asked))
+    return Message("system", "\n\n".join(system)), Message("user", "\n\n".join(request))
 
 
 def read_choice(text: str, num_claims: int) -> int | None:
-    """The claim that an answer names, counted from 1, or 0 for what is true; None for an answer of another form."""
+    """Return the claim that an answer names, counted from 1; 0 for the truth, None for an answer of another form."""
     line = text.strip(_AROUND).lower()
     if line == TRUE:
         return 0
@@ -338,12 +331,12 @@ def read_choice(text: str, num_claims: int) -> int | None:
     return number if 1 <= number <= num_claims else None
 
 
-def _repair(asked: Chat, answer: str, num_claims: int) -> Chat:
-    more = f"That cannot be read. {_form_liar(num_claims)}"
-    return *asked, Message("assistant", answer.strip()), Message("user", more)
+def _repair(chat: Chat, answer: str, num_claims: int) -> Chat:
+    more = f"That cannot be read. {_answer_form(num_claims)}"
+    return *chat, Message("assistant", answer.strip()), Message("user", more)
 
 
-def _form_liar(num_claims: int) -> str:
+def _answer_form(num_claims: int) -> str:
     which = f"the number (1 to {num_claims}) of a claim" if num_claims > 1 else "1, the number of the claim"
     return (
         f"Answer by one line: {TRUE}, so that your partner hears what is meant, or {which}, so that it hears that instead. "
@@ -355,8 +348,8 @@ def _lines(num_claims: int) -> list[str]:
     return [TRUE, *map(str, range(1, num_claims + 1))]
 
 
-def _line(event: ChatEvent, own: bool, is_lie: bool) -> str:
-    who = "You" if own else "Your partner"
+def _line(event: ChatEvent, is_own: bool, is_lie: bool) -> str:
+    who = "You" if is_own else "Your partner"
     if event.selected is not None:
         return f"({who} selected the friend: {', '.join(event.item)})"
     return f"{who}{' (a lie)' * is_lie}: {_said(event)}"

@@ -1,4 +1,4 @@
-"""Chat models by their addresses."""
+"""Loads a chat model by its address."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ CHAT_MODEL_KINDS = {
     "path/file.py:Name": "a class or function of your own",
     "RUN": "a response model that Parley trained, or a run of parley train hardened; a folder or a URI",
 }
-"""Addresses by their form, with what they stand for."""
+"""Forms of addresses, with what each stands for."""
 
 
 def load_chat_model(name: str, settings: ChatModelSettings = DEFAULT, *, answers: Path | None = None) -> ChatModel:
-    """Finds a chat model.
+    """Return the chat model of an address.
 
     Args:
         name: an address as above, or the name of one that an installed package brings.
-        settings: how it is loaded or asked.
+        settings: settings of loading or asking it.
         answers: folder of a run in which answers are kept, so that nothing is asked twice; None keeps none.
 
     Returns:
@@ -41,10 +41,10 @@ def load_chat_model(name: str, settings: ChatModelSettings = DEFAULT, *, answers
         CheckpointError: no model is there, or none that can be read without running its code.
         RunError: the folder of answers cannot be written.
     """
-    return kept_answers(_found(name, settings), answers)
+    return kept_answers(_model_of(name, settings), answers)
 
 
-def _found(name: str, settings: ChatModelSettings) -> ChatModel:
+def _model_of(name: str, settings: ChatModelSettings) -> ChatModel:
     if name.startswith(OPENAI):
         from parley.policies.chat.server import ServedChatModel
 
@@ -56,13 +56,13 @@ def _found(name: str, settings: ChatModelSettings) -> ChatModel:
     if ".py:" in name or name in chat_models:
         return load_own(name, settings)
     if is_uri(name) or Path(name).expanduser().is_dir():
-        return _of_run(name, settings)
+        return _model_of_run(name, settings)
     fix = f"one of {', '.join(CHAT_MODEL_KINDS)}"
     got = "an address that begins otherwise" if any(kind.rstrip(":") in name for kind in CHAT) else None
     raise ConfigError("no chat model is called so", where=name, got=got, fix=fix)
 
 
-def _of_run(name: str, settings: ChatModelSettings) -> ChatModel:
+def _model_of_run(name: str, settings: ChatModelSettings) -> ChatModel:
     from parley.policies.chat.local import RespondingChatModel, load_local
     from parley.policies.core.responder import is_pretrained, load_trained
 

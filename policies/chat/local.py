@@ -1,34 +1,22 @@
-"""Chat models whose weights are in this process: they answer, and say how likely a reply is.
+"""Chat models whose weights are in this process, and their views as responders, rankers and chat models.
 
-An answer is drawn token by token from the softmax of the logits alone: what a `generation_config` sets beside the ends (a
-repetition penalty, top-p) is not applied, for a temperature says all of a `ChatDecoding`. Every chat draws from a generator of
-its own seed. With `batch_size` 1 no chat is padded and nothing depends on its company; larger batches are padded at the left
-(answers) and at the right (scores), and are equal up to the rounding of their sums. Replies to the same messages, such as the
-choices of a game or the candidates of a ranking, share one reading of them. Models with a running state that cannot do so, or
-keep nothing, read whole texts; the log says so once (`policies/hugging_face/caches.py`).
+`LocalChatModel` draws an answer token by token from the softmax of the logits alone. Of a `generation_config` it takes the
+ends, and no repetition penalty or top-p: `ChatDecoding.temperature` decides. Each chat has its own generator. With
+`batch_size` 1 no chat is padded and nothing depends on the batch. Larger batches are padded at the left (answers) and at the
+right (scores), and are equal up to rounding. Replies to the same messages share one reading of them. Models that cannot share
+a reading read whole texts; the log says so once (`policies/hugging_face/caches.py`). Thinking between marks of the template
+is parted from the reply (`completions.part_thinking`); thinking without an end counts as cut.
 
-What a model thinks between marks of its template is parted from its reply (`thinking.py`); thinking that never ends is cut.
+`ChatResponder` answers contexts: conversations in which the user has spoken last. A template wants a user's turn first, so
+with an even number of turns the oldest two become one. Texts are written as people write them
+(`envs/corpora/pairs/turns.py`), and an answer is read as lines, each cut into words.
+
+`ChatRanker` scores a reply by the mean log probability of its tokens as the answer to its context. A reply without tokens gets
+`EMPTY`. Contexts longer than the model reads lose their oldest turns (`newest.py`).
+
+`RespondingChatModel` lets a response model answer messages, of which it reads the newest.
 
     B chats, P tokens before an answer, T tokens of an answer, V tokens of the vocabulary
-
-Messages as tokens of a model whose weights are here, as `templates.py` writes them, and none that do not fit.
-
-Chat models whose weights are here, by the folder or the file that holds them.
-
-Chat models as response models: a context is a conversation in which the user has spoken last.
-
-Turns alternate between the user and the model, and a template wants a user's turn first: with an even number of turns the
-oldest two are one. Texts are written as people write them (`envs/corpora/pairs/turns.py`), and what the model answers is read
-as its lines, each cut into words.
-
-Chat models as rankers: the mean log-probability of a reply's tokens as the answer to its context.
-
-A reply without a token has no likelihood: it is scored as the least that a reply of the batch's kind can be, `EMPTY`. Of a
-context that is longer than the model reads the oldest turns are left out (`newest.py`).
-
-Response models as chat models: who answers contexts answers messages, of which it reads the newest.
-
-Chat models as response models: `responder.py`.
 """
 
 from __future__ import annotations
@@ -72,16 +60,18 @@ from parley.policies.hugging_face.models import read_placed
 from parley.policies.hugging_face.tokens import decode_marked, ends_of, longest_input, reply_room
 from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread
 
+logger = logging.getLogger(__name__)
+
 _PROBE = "where-the-user-speaks"
 
 
 class ChatPrompt(NamedTuple):
-    """What stands before an answer.
+    """The prompt of an answer.
 
     Args:
         ids: its tokens.
         thinks: whether it ends with a start of thinking, so that the answer begins inside.
-        notes: what was done to messages whose roles the template does not take, as `Answer.notes` has it.
+        notes: changes of messages whose roles the template does not take, as in `Answer.notes`.
     """
 
     ids: list[int]
@@ -90,11 +80,11 @@ class ChatPrompt(NamedTuple):
 
 
 class ChatPrompts:
-    """Prompts of a model.
+    """Prompts of a model, and checks that they fit.
 
     Args:
         tokenizer: of the model.
-        model: whose positions limit what it reads.
+        model: the model, whose positions limit the prompt.
         where: address of the model, for messages.
 
     Attributes:
@@ -115,11 +105,11 @@ class ChatPrompts:
             raise ConfigError("the chat template has no place for what the user says", where=where, fix=fix)
 
     def ids(self, chat: Chat) -> list[int]:
-        """The tokens that the model reads before its answer to a chat, see `prompt`."""
+        """Return the tokens before the answer to a chat, see `prompt`."""
         return self.prompt(chat).ids
 
     def prompt(self, chat: Chat) -> ChatPrompt:
-        """What the model reads before its answer to a chat; room for one more token is left.
+        """Return the prompt of the answer to a chat; at least one more token fits behind it.
 
         Raises:
             ConfigError: a role is unknown, the template refuses the messages, or the model lacks a token of theirs.
@@ -143,7 +133,7 @@ class ChatPrompts:
         return ChatPrompt(ids, opens_thinking(text), role_notes(self._tokenizer, chat))
 
     def reply_ids(self, reply: str) -> list[int]:
-        """The tokens of a reply, without an end.
+        """Return the tokens of a reply, without an end.
 
         Raises:
             ConfigError: it has none.
@@ -155,11 +145,10 @@ class ChatPrompts:
         return ids
 
 
-logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 64
-"""Chats that are tried at once first, where the memory decides."""
+"""First batch size, in chats, if the memory decides."""
 ItemT = TypeVar("ItemT")
-FoundT = TypeVar("FoundT")
+ResultT = TypeVar("ResultT")
 
 
 class LocalChatModel:
@@ -174,8 +163,8 @@ class LocalChatModel:
 
     Attributes:
         prompts: messages as tokens.
-        usage: what was asked.
-        answers_depend_on: what answers follow from beside name, messages, decoding and seed; empty for nothing else.
+        usage: counters of its answers.
+        answers_depend_on: inputs of answers beside name, messages, decoding and seed; empty for none.
 
     Raises:
         ConfigError: as `ChatPrompts`.
@@ -190,39 +179,39 @@ class LocalChatModel:
         self._at_once, self._parts_thinking = batch_size or MOST_AT_ONCE, parts_thinking
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Answers, see `ChatModel`."""
+        """Return one answer to each chat, see `ChatModel`."""
         return [answer for _, answer in self.arriving(chats, decoding=decoding, seeds=seeds)]
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
     ) -> Iterator[tuple[int, Answer]]:
-        """Answers as they come, in order, see `ArrivingChatModel`; none before all chats were found to fit."""
+        """Yield answers as they arrive, in order, see `ArrivingChatModel`; all chats are checked to fit first."""
         if decoding.temperature > 0 and len(seeds) != len(chats):
             raise ConfigError("one seed a chat is needed to draw answers", where=self.name, got=f"{len(seeds)} seeds")
         questions = [(self.prompts.prompt(chat), seed) for chat, seed in zip(chats, seeds or [0] * len(chats), strict=True)]
-        # Padding at the left moves positions, which not every model can be told.
+        # Padding at the left moves positions, which not every model accepts.
         if len(questions) > 1 and self._at_once > 1 and not pads_left(self.model):
             self._at_once = 1
-        for place, reply in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), questions)):
+        for index, reply in enumerate(self._in_pieces(lambda piece: self._answered(piece, decoding), questions)):
             self.usage.count([reply])
-            yield place, reply
+            yield index, reply
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
-        """How likely each reply is as the answer to its chat, see `ScoringChatModel`."""
+        """Return the log probability of each reply as the answer to its chat, see `ScoringChatModel`."""
         pairs = [(self.prompts.ids(chat), self.prompts.reply_ids(reply)) for chat, reply in zip(chats, replies, strict=True)]
         for before, reply in pairs:
             if len(before) + len(reply) > self.prompts.longest:
                 got = f"{len(before)} + {len(reply)} tokens, and it reads {self.prompts.longest:,.0f}"
                 fix = "score less, or take a model that reads more"
                 raise ChatTooLongError("messages and reply are longer than the model reads", where=self.name, got=got, fix=fix)
-        # Neighbours that answer the same, as the choices of a game do, share one reading of it.
+        # Neighbouring replies to the same chat, such as the choices of a game, share one reading of it.
         scores: list[ReplyScore] = []
         for before, answers in groupby(pairs, key=itemgetter(0)):
             scores += self._answers_scored(before, [reply for _, reply in answers])
         return scores
 
     def has_room(self, chat: Chat) -> bool:
-        """Whether a reply of usual length can be scored behind a chat."""
+        """Return whether a reply of usual length can be scored behind a chat."""
         try:
             return len(self.prompts.ids(chat)) + reply_room(self.prompts.longest) <= self.prompts.longest
         except ChatTooLongError:
@@ -254,10 +243,10 @@ class LocalChatModel:
         return [self._answer(prompt, ids, ended=end) for (prompt, _), ids, end in zip(questions, written, ended, strict=True)]
 
     def _next(self, ids_BP: Tensor, mask_BP: Tensor, cache: Any) -> tuple[Tensor, Any]:
-        """Return the logits (B, V) behind texts, and what is kept of them; only what was not read before is read."""
+        """Return the logits (B, V) behind texts, and the cache; only unread tokens are read."""
         given: dict[str, Any] = logits_of_last(self.model, 1)
         if len(ids_BP) > 1:
-            # A chat that has come to its end is read on beside the others, and has no positions to spare.
+            # A chat that has ended is still read beside the others, and may have no positions left.
             positions_BP = (mask_BP.cumsum(1) - 1).clamp(min=0, max=min(self.prompts.longest, 2**31) - 1)
             given |= {"attention_mask": mask_BP, "position_ids": positions_BP}
         if not continues_reading(self.model):
@@ -298,19 +287,19 @@ class LocalChatModel:
             first_B1V = first_1V[:, None].expand(len(filled), -1, -1)
             if length == 1:
                 return first_B1V
-            known = copy.deepcopy(cache)
-            known.batch_repeat_interleave(len(filled))
-            rest_BTV = self.model(input_ids=self._tensor(filled), past_key_values=known, use_cache=True).logits
+            reply_cache = copy.deepcopy(cache)
+            reply_cache.batch_repeat_interleave(len(filled))
+            rest_BTV = self.model(input_ids=self._tensor(filled), past_key_values=reply_cache, use_cache=True).logits
             return torch.cat([first_B1V, rest_BTV], dim=1)
 
         def scored(piece: Sequence[list[int]]) -> list[ReplyScore]:
-            # What stands behind a reply is never read by it, so that nothing has to be masked.
+            # A reply never reads the tokens behind it, so nothing has to be masked.
             length = max(map(len, piece))
             filled = [reply[:-1] + [self.prompts.end_ids[0]] * (length - len(reply)) for reply in piece]
             scores = []
             for logits_TV, reply in zip(logits_of(filled, length), piece, strict=True):
-                own_TV = logits_TV[: len(reply)].float().log_softmax(-1)
-                nats = own_TV.gather(1, torch.tensor(reply, device=own_TV.device)[:, None]).sum(dtype=torch.float64)
+                reply_TV = logits_TV[: len(reply)].float().log_softmax(-1)
+                nats = reply_TV.gather(1, torch.tensor(reply, device=reply_TV.device)[:, None]).sum(dtype=torch.float64)
                 scores.append(ReplyScore(min(float(nats), 0.0), len(reply)))
             return scores
 
@@ -319,29 +308,29 @@ class LocalChatModel:
     def _tensor(self, rows: list[list[int]]) -> Tensor:
         return torch.tensor(rows, device=self.model.get_input_embeddings().weight.device)
 
-    def _in_pieces(self, call: Callable[[Sequence[ItemT]], list[FoundT]], items: Sequence[ItemT]) -> Iterator[FoundT]:
-        """As many at once as are found to fit; half as many from then on where memory runs out."""
+    def _in_pieces(self, call: Callable[[Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]) -> Iterator[ResultT]:
+        """Yield results, as many items at once as fit; the batch is halved for good when memory runs out."""
         done = 0
         while done < len(items):
             piece = items[done : done + self._at_once]
             try:
-                found = call(piece)
+                results = call(piece)
             except torch.OutOfMemoryError as error:
                 if len(piece) == 1:
                     got, fix = str(error).splitlines()[0], "take a smaller model or dtype, another device, or a device_map"
                     raise ConfigError("a single chat does not fit into the memory", where=self.name, got=got, fix=fix) from None
             else:
-                yield from found
+                yield from results
                 done += len(piece)
                 continue
-            # Not within the handler: while the error lives its frames hold the tensors that are to be given back.
+            # Not within the handler: while the error lives, its frames hold the tensors to be freed.
             self._at_once = len(piece) // 2
             torch.cuda.empty_cache()
             logger.warning("out of memory: from here on %d chats at a time", self._at_once)
 
 
 def _chosen(logits_BV: Tensor, temperature: float, generators: Sequence[torch.Generator]) -> list[int]:
-    """The next token of each chat: the likeliest, or one drawn by its generator."""
+    """Return the next token of each chat: the likeliest, or one drawn by its generator."""
     if not logits_BV.isfinite().any(-1).all() or logits_BV.isnan().any():
         raise ConfigError("the model's logits are no numbers", fix="take another dtype; float16 holds no large numbers")
     if temperature == 0:
@@ -356,7 +345,7 @@ def _chosen(logits_BV: Tensor, temperature: float, generators: Sequence[torch.Ge
 
 
 def load_local(name: str, settings: ChatModelSettings) -> LocalChatModel:
-    """The chat model of a folder that `save_pretrained` wrote, or of a file of llama.cpp; nothing in it is run.
+    """Return the chat model of a folder of `save_pretrained` or of a file of llama.cpp; no code in it is run.
 
     Args:
         name: `hf:FOLDER` or `gguf:FILE`; folder and file may be URIs.
@@ -390,7 +379,7 @@ class ChatResponder:
     """A chat model that answers contexts.
 
     Args:
-        chat_model: who answers.
+        chat_model: the model that answers.
         max_tokens: of a reply at most.
     """
 
@@ -403,7 +392,7 @@ class ChatResponder:
         self.chat_model, self._max_tokens = chat_model, max_tokens
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Return replies, see `parley.policies.core.responder.Responder`; a turn without a word where there is none."""
+        """Return replies, see `parley.policies.core.responder.Responder`; a turn without words for no reply."""
         return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
 
     def replies_with_answers(
@@ -418,19 +407,19 @@ class ChatResponder:
         """
         require_known(self, decoder, self.chat_model.name)
         decoding = ChatDecoding(temperature=decoder.temperature if decoder.draws else 0.0, max_tokens=self._max_tokens)
-        own = seeds if decoder.draws else ()
-        answers = answer_newest(self.chat_model, [_forms(turns) for turns in contexts], decoding=decoding, seeds=own)
+        reply_seeds = seeds if decoder.draws else ()
+        answers = answer_newest(self.chat_model, [_forms(turns) for turns in contexts], decoding=decoding, seeds=reply_seeds)
         return [ModelReply(turn_of_text(answer.text), answer) for _, answer in answers]
 
 
 def _forms(turns: Turns) -> list[Chat]:
     """Return the messages of a context, and the same without its oldest turns."""
-    said = [" ".join(map(detokenise, turn)) for turn in turns]
-    return [chat_of_turns(said[start:]) for start in range(len(said))]
+    texts = [" ".join(map(detokenise, turn)) for turn in turns]
+    return [chat_of_turns(texts[start:]) for start in range(len(texts))]
 
 
 def chat_of_turns(said: Sequence[str]) -> Chat:
-    """The messages of a conversation.
+    """Return the messages of a conversation.
 
     Args:
         said: texts, oldest first; at least one, of which the last is the user's.
@@ -440,16 +429,16 @@ def chat_of_turns(said: Sequence[str]) -> Chat:
 
 
 def turn_of_text(text: str) -> Turn:
-    """The utterances of an answer, one a line; one without a word where there is none."""
+    """Return the utterances of an answer, one a line; a turn without words if there is none."""
     return tuple(tuple(tokenise(line)) for line in text.splitlines() if line.strip()) or ((),)
 
 
 EMPTY = -100.0
-"""Nats a token of a reply without one: below what any model gives, so that nothing is never the answer."""
+"""Nats of a reply without tokens: below any model's score of a token, so that an empty reply never wins."""
 
 
 class ChatRanker(LimitedRanker):
-    """A chat model that scores replies.
+    """A chat model that scores replies by their likelihood.
 
     Args:
         chat_model: one that gives scores.
@@ -465,17 +454,19 @@ class ChatRanker(LimitedRanker):
         self._newest = NewestTurns(self._nats, fits and (lambda context: fits(_chat(context))))
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """Nats a token, negative; a reply that comes twice in a context is read once."""
-        asked = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
-        nats = dict(zip(asked, self._newest(asked), strict=True))
+        """Return nats per token, negative; a reply that comes twice in a context is read once."""
+        questions = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
+        nats = dict(zip(questions, self._newest(questions), strict=True))
         return [np.array([nats.get((context, reply), EMPTY) for reply in candidates]) for context, candidates in pairs]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Turns that were left out for any reply so far; replies are read whole."""
+        """Return how many turns were left out for any reply so far; replies are read whole."""
         return Unread(self._newest.left_out.get(context, 0))
 
-    def _nats(self, asked: Questions) -> list[float]:
-        scores = self.chat_model.score([_chat(context) for context, _ in asked], [detokenise(reply) for _, reply in asked])
+    def _nats(self, questions: Questions) -> list[float]:
+        scores = self.chat_model.score(
+            [_chat(context) for context, _ in questions], [detokenise(reply) for _, reply in questions]
+        )
         return [score.nats / score.num_tokens for score in scores]
 
 
@@ -488,10 +479,10 @@ class RespondingChatModel:
 
     Args:
         name: of its run.
-        responder: who answers.
+        responder: the response model that answers.
 
     Attributes:
-        usage: what was asked; tokens are words, and those of a context that it does not read are counted, too.
+        usage: counters of its answers; tokens are words, and those of a context that it does not read are counted, too.
     """
 
     access = Access.TEXT
@@ -500,7 +491,7 @@ class RespondingChatModel:
         self.name, self.responder, self.usage = name, responder, ChatUsage()
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Answers, see `ChatModel`.
+        """Return one answer to each chat, see `ChatModel`.
 
         Raises:
             ConfigError: there is a system message, or the model draws no replies.

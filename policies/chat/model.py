@@ -1,19 +1,14 @@
-"""What a chat model is: messages in, an answer out; more where its makers give more.
+"""The protocol of chat models: messages, answers, kinds of answers, access levels, and counters of use.
 
-How much of a model can be seen is its `Access`. A server of text gives text alone; one in this process gives how likely a reply
-is as well, and gradients. Who needs more than a model gives says so before anything is asked.
+`Access` says how much of a model can be seen: a server gives text alone, a model in this process likelihoods and gradients.
+A task that needs more than a model gives raises an error before it asks anything.
 
-An answer follows from the messages, the decoding and the seed: not from what else is asked with it, nor from the order.
+An answer depends on the messages, the decoding and the seed alone, not on the rest of the batch or on the order.
 
-Chats for templates and servers that take fewer roles than ours: no system, or turns that alternate strictly.
-
-Both are changes of the messages alone, and pure. What a template or a server says of roles is read here, too.
-
+`merged` and `fold_system` rewrite chats for templates and servers that take fewer roles: no system, or strict alternation.
 Sources: the chat templates of Gemma 1 and 2 ("System role not supported"), Mistral 7B v0.1 and v0.2 ("Conversation roles must
 alternate user/assistant/user/assistant/..."), Mistral 7B v0.3 ("Only user and assistant roles are supported") and Mistral's own
 API ("Expected last role User or Tool ... but got assistant", "Unexpected role 'system' after role 'user'").
-
-What asking chat models took: answers, attempts, tokens, and what they cost.
 """
 
 from __future__ import annotations
@@ -33,31 +28,31 @@ from parley.policies.chat.addresses import short_address
 from parley.policies.chat.settings import ChatAsking
 
 ROLES = ("system", "user", "assistant")
-"""Who can have written a message."""
+"""Roles of the author of a message."""
 SEEDS = 2**31
-"""Seeds of answers are below it: servers take no larger ones."""
+"""Exclusive upper bound of the seeds of answers: servers take no larger ones."""
 
 
 class Access(IntEnum):
-    """How much of a model can be seen; each includes those before it."""
+    """Levels of access to a model; each includes those before it."""
 
     TEXT = 1
-    """What it answers."""
+    """The text of its answers."""
     SCORES = 2
-    """How likely a given reply is."""
+    """The log probability of a given reply."""
     LOGITS = 3
-    """How likely every token is that may come next."""
+    """The logits of every possible next token."""
     GRADIENTS = 4
-    """The gradients of these, for its weights are in this process."""
+    """The gradients of the logits: its weights are in this process."""
 
 
 class ChatTooLongError(ConfigError):
-    """Messages are longer than a model reads."""
+    """An error for messages that are longer than a model reads."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """What somebody said.
+    """One message of a chat.
 
     Args:
         role: one of `ROLES`.
@@ -74,12 +69,12 @@ Chat = tuple[Message, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ChatDecoding(Configuration):
-    """How a chat model chooses an answer."""
+    """Settings of how a chat model chooses an answer."""
 
     temperature: NonNegativeFloat = 0.0
-    """Of the distribution of tokens; 0 takes the likeliest."""
+    """Temperature of the distribution of tokens; 0 takes the likeliest."""
     max_tokens: PositiveInt = 128
-    """Tokens of an answer at most."""
+    """Most tokens of an answer."""
 
 
 class AnswerKind(StrEnum):
@@ -111,12 +106,12 @@ class AnswerKind(StrEnum):
 
     @property
     def is_reply(self) -> bool:
-        """Whether answers of this kind are replies, whole or cut."""
+        """True for kinds that are replies, whole or cut."""
         return self in (AnswerKind.REPLY, AnswerKind.CUT)
 
     @property
     def fix(self) -> str:
-        """What to do about answers of a kind that is no reply."""
+        """A fix for answers of a kind that is no reply."""
         return _FIXES[self]
 
 
@@ -138,7 +133,7 @@ _FIXES = {
 NO_REPLIES = tuple(kind for kind in AnswerKind if not kind.is_reply)
 """The kinds that are no reply."""
 MODERATED = (AnswerKind.REFUSED, AnswerKind.FILTERED)
-"""Those that say what a model, or its server, does not let through: outcomes of an attack."""
+"""The kinds in which a model or its server refuses: outcomes of an attack."""
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "refusal", "too_long")
 """The end of an answer: its own, at its most tokens, by moderation, with a tool call, a refusal in a field of its own, or none
 for a question that is longer than the model reads."""
@@ -155,10 +150,10 @@ class Answer:
         num_tokens: tokens that were written, reasoning included; None where the model does not say.
         known: whether it was answered before, so that nothing was asked.
         failed_attempts: attempts without an answer before it.
-        reasoning: what the model thought before its reply, as far as it is shown.
+        reasoning: the model's thinking before its reply, as far as it is shown.
         withheld: text that is no reply: half of a filtered answer, a refusal in a field of its own, the call of a tool as JSON,
             or what a server says of a question that its moderation stopped. Text of an answer that is no reply is moved here.
-        notes: what was done differently from what was asked, such as `drawn at the server's own temperature`; counted in a run.
+        notes: deviations from the request, such as `drawn at the server's own temperature`; counted in a run.
 
     Raises:
         ValueError: the finish reason is unknown.
@@ -177,7 +172,7 @@ class Answer:
     def __post_init__(self) -> None:
         if self.finish_reason not in FINISH_REASONS:
             raise ValueError(f"finish_reason is one of {', '.join(FINISH_REASONS)}, got {self.finish_reason!r}")
-        # Rows and events hold no half of a surrogate pair, as one that is cut may end in.
+        # A cut text may end in half a surrogate pair, which rows and events must not hold.
         for name in ("text", "reasoning", "withheld"):
             object.__setattr__(self, name, well_formed(getattr(self, name)))
         if self.text and not self.kind.is_reply:
@@ -186,7 +181,7 @@ class Answer:
 
     @property
     def kind(self) -> AnswerKind:
-        """The kind of the answer."""
+        """The kind of the answer, by its end, its text and its reasoning."""
         if self.finish_reason == "content_filter":
             return AnswerKind.FILTERED
         if self.finish_reason == "refusal":
@@ -204,18 +199,18 @@ class Answer:
 
     @property
     def is_reply(self) -> bool:
-        """Whether it is a reply, whole or cut."""
+        """True for a reply, whole or cut."""
         return self.kind.is_reply
 
     @property
     def ended(self) -> bool:
-        """Whether the model came to its end; False for an answer that was cut or filtered."""
+        """True if the model came to its end; False for an answer that was cut or filtered."""
         return self.finish_reason not in ("length", "content_filter", "too_long")
 
 
 @dataclass(frozen=True)
 class ReplyScore:
-    """How likely a reply is.
+    """The log probability of a reply.
 
     Args:
         nats: its log probability, at most 0, the end of the reply left out.
@@ -227,7 +222,7 @@ class ReplyScore:
 
 
 class NoReplyError(AgentError):
-    """A chat model's answer is no reply, so that a dialogue cannot go on."""
+    """An error for an answer that is no reply, which ends a dialogue."""
 
     @classmethod
     def of(cls, model: str, kind: AnswerKind, rows: Sequence[int] = ()) -> NoReplyError:
@@ -249,14 +244,14 @@ class ChatModel(Protocol):
     name: str
     """Its address, without any key."""
     access: Access
-    """How much of it can be seen."""
+    """Its level of access."""
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Answers, one to each chat.
+        """Return one answer to each chat.
 
         Args:
             chats: at least one message each.
-            decoding: how an answer is chosen.
+            decoding: settings of choosing an answer.
             seeds: one for each chat where the temperature is above 0.
 
         Raises:
@@ -270,7 +265,7 @@ class ScoringChatModel(ChatModel, Protocol):
     """A chat model whose access is `SCORES` or more."""
 
     def score(self, chats: Sequence[Chat], replies: Sequence[str]) -> list[ReplyScore]:
-        """How likely each reply is as the answer to its chat.
+        """Return the log probability of each reply as the answer to its chat.
 
         Raises:
             ConfigError: a reply has no tokens, or messages do not fit.
@@ -279,12 +274,12 @@ class ScoringChatModel(ChatModel, Protocol):
 
 
 def require_access(model: ChatModel, needed: Access, what: str) -> None:
-    """Checks that enough of a model can be seen.
+    """Check that a model gives the access that a task needs.
 
     Args:
         model: any.
         needed: at least.
-        what: who needs it, for the message.
+        what: the task that needs it, for the message.
 
     Raises:
         ConfigError: it shows less.
@@ -340,29 +335,29 @@ def merged(messages: Iterable[Message]) -> Chat:
 
 
 def fold_system(chat: Iterable[Message]) -> Chat:
-    """Return the messages without a system: its text stands in front of the next message of the user; neighbours are merged."""
+    """Return the messages without a system: its text precedes the next message of the user; neighbours are merged."""
     return merged(Message("user", message.content) if message.role == "system" else message for message in chat)
 
 
 def refuses_system(text: str) -> bool:
-    """Return whether a template or a server says that it takes no message of the system."""
+    """Return whether a template or a server refuses messages of the system."""
     return _NO_SYSTEM.search(text) is not None
 
 
 def refuses_order(text: str) -> bool:
-    """Return whether a template or a server says that roles have to alternate."""
+    """Return whether a template or a server requires roles to alternate."""
     return _MUST_ALTERNATE.search(text) is not None
 
 
 LEAST_WORDS, LEAST_REDRAWN = 8, 3
-"""Words of an equal reply, and replies, from which on a server is said to ignore temperature or seed."""
+"""Least words of an equal reply, and least replies, before a server is said to ignore temperature or seed."""
 MOST_LOST = 0.5
-"""A run of which a larger share of a model's answers is no reply has failed."""
+"""Share of answers without a reply above which a run has failed."""
 
 
 @dataclass
 class ChatUsage:
-    """Counters of one model."""
+    """Counters of one chat model."""
 
     asked: int = 0
     """Answers that the model gave."""
@@ -375,7 +370,7 @@ class ChatUsage:
     tokens_out: int = 0
     """Tokens that it wrote, as far as it says."""
     uncounted: int = 0
-    """Answers of which nobody says how many tokens they took."""
+    """Answers with an unknown number of tokens."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Answers that the model gave by their kind (`AnswerKind`)."""
     notes: Counter[str] = field(default_factory=Counter)
@@ -384,10 +379,10 @@ class ChatUsage:
     """Replies that were drawn with another seed for a question that had one already, at a temperature of 0.5 or more; short
     ones that are equal are not counted, for chance repeats them."""
     equal_redrawn: int = 0
-    """Those of them that are equal to the first."""
+    """Number of these that equal the first."""
 
     def count(self, answers: Iterable[Answer]) -> None:
-        """Adds answers that the model gave, and those that were known."""
+        """Add answers to the counters."""
         for answer in answers:
             if answer.known:
                 self.known += 1
@@ -408,16 +403,16 @@ class ChatUsage:
 
     @property
     def draws_nothing(self) -> bool:
-        """Whether all replies to other seeds are equal to the first, of enough to tell."""
+        """True if all replies to other seeds equal the first, of enough to tell."""
         return LEAST_REDRAWN <= self.redrawn == self.equal_redrawn
 
     @property
     def no_replies(self) -> Counter[str]:
-        """Answers that are no reply, by their kind."""
+        """Counts of answers that are no reply, by their kind."""
         return Counter({kind.value: self.kinds[kind.value] for kind in NO_REPLIES if self.kinds[kind.value]})
 
     def no_reply_share(self, allowed: Collection[AnswerKind] = ()) -> float:
-        """The share of answers that are no reply.
+        """Return the share of answers that are no reply.
 
         Args:
             allowed: kinds that count as replies here.
@@ -426,65 +421,67 @@ class ChatUsage:
         return lost / self.asked if self.asked else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The counters, and the share of answers that are no reply."""
+        """Return the counters, and the share of answers that are no reply."""
         return {**vars(self), "kinds": dict(self.kinds), "notes": dict(self.notes), "no_reply_share": self.no_reply_share()}
 
     def add(self, other: ChatUsage) -> None:
-        """Adds what others took."""
+        """Add the counters of another model."""
         for name in vars(self):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def cost(self, settings: ChatAsking, address: str = "") -> float:
-        """What the counted tokens cost at the prices of the settings; of a model whose weights are here nothing."""
+        """Return the cost of the counted tokens at the prices of the settings; 0 for local weights."""
         price_in, price_out = settings.prices_of(address)
         return (self.tokens_in * price_in + self.tokens_out * price_out) / 1000
 
 
 @dataclass(frozen=True)
 class RunUsage:
-    """What the answers of a run took when they were given.
+    """Counters of the answers of a run, by model.
 
     Args:
-        models: by the address of who gave them; empty for answers of which that is not known.
+        models: by the model's address; an empty address for answers of an unknown model.
     """
 
     models: Mapping[str, ChatUsage]
 
     @property
     def total(self) -> ChatUsage:
-        """All together."""
-        found = ChatUsage()
+        """The sum over all models."""
+        usages = ChatUsage()
         for usage in self.models.values():
-            found.add(usage)
-        return found
+            usages.add(usage)
+        return usages
 
     def cost(self, settings: ChatAsking) -> float:
-        """What the counted tokens of each model cost at its prices."""
+        """Return the cost of the counted tokens of each model at its prices."""
         return sum(usage.cost(settings, address) for address, usage in self.models.items())
 
     def told(self, settings: ChatAsking) -> str:
-        """In a sentence, with the cost where the settings name prices; and by model where there are several."""
+        """Return a summary in sentences, with the cost if prices are set, and by model if there are several."""
         parts = [f"Chat models gave {_counted(self.total, self.cost(settings))}."]
         if len(self.models) > 1:
             short = {address: short_address(address) for address in self.models}
             names = short if len(set(short.values())) == len(short) else {address: address for address in short}
-            each = (f"{names[where]} {_counted(usage, usage.cost(settings, where))}" for where, usage in self.models.items())
-            parts.append(f"By model: {'; '.join(each)}.")
-        known = {address.rpartition("#")[2] for address in self.models}
+            by_model = (
+                f"{names[where]} {_counted(usage, usage.cost(settings, where))}" for where, usage in self.models.items()
+            )
+            parts.append(f"By model: {'; '.join(by_model)}.")
+        model_names = {address.rpartition("#")[2] for address in self.models}
         if notes := self.total.notes:
             counts = (f"{num:,} {note}" for note, num in sorted(notes.items()))
             parts.append(f"Of these: {'; '.join(counts)}.")
-        if strange := [name for name in settings.prices_by_model if name not in known]:
+        if strange := [name for name in settings.prices_by_model if name not in model_names]:
             parts.append(f"Prices of models that gave none: {', '.join(strange)}.")
         return " ".join(parts)
 
     def as_json(self, settings: ChatAsking) -> dict[str, Any]:
-        """The sums with the cost, and the same of each model."""
+        """Return the sums with the cost, and the same for each model."""
         models = {address: {**usage.as_json(), "cost": usage.cost(settings, address)} for address, usage in self.models.items()}
         return {**self.total.as_json(), "cost": self.cost(settings), "models": models}
 
     def warnings(self, settings: ChatAsking) -> list[str]:
-        """Return a sentence for each model of whose answers too many are no reply (`max_no_reply`), or none varies."""
+        """Return a sentence for each model with too many answers that are no reply (`max_no_reply`), or that never vary."""
         most = settings.max_no_reply
         lost = [_warning(address, usage) for address, usage in self.models.items() if usage.no_reply_share() > most]
         return lost + [
@@ -495,10 +492,10 @@ class RunUsage:
         ]
 
     def failure(self, allowed: Collection[AnswerKind] = ()) -> str:
-        """Return why the answers are too few replies to say anything; empty where they are not.
+        """Return why the run has too few replies to say anything; empty if it has enough.
 
         Args:
-            allowed: kinds that are outcomes of what is measured, such as `FILTERED` of an attack.
+            allowed: kinds that are outcomes of the measurement, such as `FILTERED` of an attack.
         """
         lost = [pair for pair in self.models.items() if pair[1].no_reply_share(allowed) > MOST_LOST]
         return " ".join(_warning(address, usage) for address, usage in lost)

@@ -1,24 +1,19 @@
 """A chat model as an agent that negotiates: it speaks by text, and chooses among the legal selections.
 
-A model that gives scores chooses by them: by how much the dialogue makes each legal choice likelier, and one is taken
-(temperature 0) or drawn. Any other is asked, and asked once more where its answer is none of the legal ones; then its choice is
-illegal, which is no agreement. Whatever it does against the form is counted (`ChatMoves`), and nothing is guessed for it.
+A model with scores chooses the selection that the dialogue makes most likelier (temperature 0), or draws one. Any other model
+is asked, and asked once more if its answer is no legal selection; then its choice is illegal, which is no agreement.
+`ChatMoves` counts every answer of another form, and nothing is guessed for the model.
 
-An answer that is no reply (cut in thinking, filtered, ...) is no utterance and no choice: where a model draws it is asked for
-once more, and then the dialogue is lost, with the kind of the answer as its reason.
+An answer that is no reply (cut in thinking, filtered, ...) is no utterance and no choice. If the model draws, it is asked once
+more; then the dialogue is lost, and the kind of the answer is the reason.
 
-The seed of an answer follows from the dialogue's seed, the side and the words so far, so that rows do not depend on what is
-played side by side.
+The system message holds the rules, the items and their values to the model's side: the content of its `SideView` and no more.
+Messages of the partner are those of the user, its own those of the assistant. `<selection>` alone ends the talk.
 
-A choice among given answers by how likely a chat model finds each of them.
+A choice is one line in the words of `Domain.describe`, such as "book 1, hat 0, ball 2", or "no deal". No other text is read as
+one: a sentence with numbers may mean the other side's.
 
-A negotiation as messages to a chat model, and its answers as moves: what it is told, how it chooses, what is read of that.
-
-The system message holds the rules, the items and what they are worth to the model's side: what its `SideView` shows and no
-more. What the partner says are messages of the user, its own words those of the assistant. `<selection>` alone ends the talk.
-
-A choice is one line in the words of `Domain.describe`, such as "book 1, hat 0, ball 2", or "no deal". Nothing else is read as
-one: a sentence that mentions numbers may mean the other side's.
+The seed of an answer depends on the dialogue's seed, the side and the words so far, so rows do not depend on their batch.
 """
 
 from __future__ import annotations
@@ -40,30 +35,30 @@ from parley.policies.chat.newest import SeatedChatModel, newest_forms, score_new
 
 
 def nats_by_chat(model: ScoringChatModel, chats: Sequence[Chat], replies: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """Return how likely the replies (m,) to each chat are, in nats; of a chat that is too long, behind its newest turns."""
+    """Return the log probabilities (m,) of the replies to each chat, in nats; a chat too long is read in its newest form."""
     scores = score_newest(model, [newest_forms(chat) for chat in chats], replies)
-    return [np.array([score.nats for score in own]) for own in scores]
+    return [np.array([score.nats for score in reply_scores]) for reply_scores in scores]
 
 
 def drawn(nats: np.ndarray, temperature: float, generator: np.random.Generator) -> int:
-    """The likeliest place at temperature 0, else one drawn from the softmax of `nats` (m,) over the temperature."""
-    # The likeliest of perturbed scores is a draw from their softmax (Gumbel).
+    """Return the index of the largest of `nats` (m,) at temperature 0, else one drawn from their softmax."""
+    # The argmax of scores with Gumbel noise is a draw from their softmax.
     noise = temperature * generator.gumbel(size=len(nats)) if temperature else 0.0
     return int(np.argmax(nats + noise))
 
 
 NO_DEAL = "no deal"
 SILENCE = "..."
-"""Stands for an utterance without words, because messages must not be empty."""
+"""Text of an utterance without words, because messages must not be empty."""
 BEGINNING = "You speak first."
-"""What the user says where the model's side begins."""
+"""The user's message if the model's side begins."""
 _BETWEEN = re.compile(r"[\s,;:=]+")
 _AROUND = " \t\r\n\"'`*."
 _LAST_WORD = re.compile(r"(\S+) [^\s,]+(?=,|$)")
 
 
 def instructions(view: SideView, row: int, tactic: str = "") -> str:
-    """What a model is told before a dialogue: the rules, its items and values, how to speak and how to end.
+    """Return the instructions before a dialogue: the rules, items and values, how to speak and how to end.
 
     Args:
         view: of its side.
@@ -86,7 +81,7 @@ def instructions(view: SideView, row: int, tactic: str = "") -> str:
 
 
 def talk(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool, str]] = ()) -> Chat:
-    """The messages that a model answers with its next utterance; the last is the user's, and roles take turns.
+    """Return the messages that a model answers with its next utterance; the last is the user's, and roles alternate.
 
     Args:
         view: of its side.
@@ -98,40 +93,40 @@ def talk(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool, 
 
 
 def before(view: SideView, row: int, turn: int) -> Chat:
-    """The messages that were answered by an utterance of one's own, which had so many utterances before it."""
+    """Return the messages that the side's own utterance at a turn answered."""
     return _talk(view, row, view.turns(row)[:turn])
 
 
 def _talk(view: SideView, row: int, turns: Sequence[tuple[bool, str]], tactic: str = "") -> Chat:
     messages = [Message("user", BEGINNING)] if not turns or turns[0][0] else []
-    messages += [Message("assistant" if own else "user", words or SILENCE) for own, words in turns]
+    messages += [Message("assistant" if is_own else "user", words or SILENCE) for is_own, words in turns]
     return Message("system", instructions(view, row, tactic)), *merged(messages)
 
 
 def choice(view: SideView, row: int, tactic: str = "", then: Sequence[tuple[bool, str]] = ()) -> Chat:
-    """The messages that a model answers with what it chooses; arguments as of `talk`."""
+    """Return the messages that a model answers with its choice; arguments as of `talk`."""
     head, *messages = talk(view, row, tactic, then)
     return head, *merged([*messages, Message("user", f"The talk has ended. {_form(view, row)}")])
 
 
 def question(domain: Domain, counts: Numbers) -> Chat:
-    """The question for a choice alone: no rules, no values and no talk before it."""
+    """Return the question for a choice alone: no rules, no values and no talk before it."""
     return (Message("user", _question(domain, counts)),)
 
 
 def repair(asked: Chat, answer: str, view: SideView, row: int) -> Chat:
-    """The messages that ask once more, after an answer that was no choice."""
+    """Return the messages that ask once more, after an answer that was no choice."""
     more = Message("assistant", answer), Message("user", f"That cannot be read. {_form(view, row)}")
     return *asked, *more
 
 
 def choices(domain: Domain, counts: Numbers) -> list[str]:
-    """What may be answered to `choice`: every deal in the order of the selections, and then that there is none."""
+    """Return the legal answers to `choice`: every deal in the order of the selections, and then no deal."""
     return [domain.describe(counts, deal) for deal in range(domain.selections(counts).no_agreement)] + [NO_DEAL]
 
 
 def read_choice(domain: Domain, counts: Numbers, text: str) -> int | None:
-    """The selection that an answer names; None for one that is not of the form."""
+    """Return the selection that an answer names; None for an answer of another form."""
     named = _readings(domain, counts).get(_plain(text))
     return domain.read_selection(counts, text.strip(_AROUND)) if named is None else named
 
@@ -158,14 +153,14 @@ def _question(domain: Domain, counts: Numbers) -> str:
 
 
 MAX_TOKENS = 64
-"""Tokens of an answer at most, unless somebody says otherwise."""
+"""Default limit of tokens of an answer."""
 _MARKER = re.compile(re.escape(SELECTION), re.IGNORECASE)
 _QUOTES = " \t\r\n\"'`*"
 
 
 @dataclass
 class ChatMoves:
-    """What a chat model's part in one dialogue took, and where it did not keep to the form."""
+    """Counters of a chat model's part in one dialogue."""
 
     answers: int = 0
     """Answers that it gave, to repairs too."""
@@ -197,11 +192,11 @@ class ChatNegotiator(SeatedChatModel):
     """A chat model as an `Agent`.
 
     Args:
-        name: the model's address; also what reports call it.
+        name: the model's address, and its name in reports.
         load: gives the model; called when it is first needed.
         vocabulary: of the game; any word can be said.
         temperature: of its answers; 0 takes the likeliest.
-        tactic: what it is told beside the rules; empty for nothing.
+        tactic: instructions beside the rules; empty for none.
         max_tokens: tokens of an answer at most.
     """
 
@@ -219,49 +214,49 @@ class ChatNegotiator(SeatedChatModel):
         self._alone: dict[Numbers, np.ndarray] = {}
 
     def told(self, tactic: str) -> ChatNegotiator:
-        """The same, told a tactic; the model is loaded once for both."""
+        """Return a copy with a tactic; both share the loaded model."""
         _ = self.model
         other = copy(self)
         other.tactic = tactic
         return other
 
     def join(self, view: SideView) -> ChatSession:
-        """Takes a seat on one side of a batch of dialogues."""
+        """Return a session on one side of a batch of dialogues."""
         return ChatSession(self, self.model, view)
 
     def choice_scores(self, chats: Sequence[Chat], domain: Domain, counts: Sequence[Numbers]) -> list[np.ndarray]:
-        """How much likelier each legal choice is behind a chat than behind the question for it alone, in nats.
+        """Return how much a chat makes each legal choice likelier than the question alone does, in nats.
 
-        How likely an answer is says as much about its form as about the deal: the shortest wins, or the one that repeats the
-        question. Dividing by what the question alone makes of it leaves what rules, values and talk do (domain-conditional
-        mutual information, Holtzman et al. 2021, "Surface form competition").
+        The probability of an answer depends as much on its form as on the deal: the shortest wins, or the one that repeats the
+        question. Dividing by the probability behind the question alone leaves the effect of rules, values and talk
+        (domain-conditional mutual information, Holtzman et al. 2021, "Surface form competition").
 
         Args:
-            chats: what ends in the question.
+            chats: chats that end in the question.
             domain: the game.
             counts: of each chat's items.
 
         Returns:
             The scores (m,) of the legal choices behind each chat.
         """
-        legal = {one: choices(domain, one) for one in counts}
+        legal = {items: choices(domain, items) for items in counts}
         model = cast("ScoringChatModel", self.model)
-        for one in legal.keys() - self._alone.keys():
-            (self._alone[one],) = nats_by_chat(model, [question(domain, one)], [legal[one]])
-        told = nats_by_chat(model, chats, [legal[one] for one in counts])
-        return [nats - self._alone[one] for nats, one in zip(told, counts, strict=True)]
+        for items in legal.keys() - self._alone.keys():
+            (self._alone[items],) = nats_by_chat(model, [question(domain, items)], [legal[items]])
+        in_chat = nats_by_chat(model, chats, [legal[items] for items in counts])
+        return [nats - self._alone[items] for nats, items in zip(in_chat, counts, strict=True)]
 
 
 class ChatSession:
     """A chat model's part in a batch of dialogues.
 
     Args:
-        agent: whose part it is.
-        model: who answers.
-        view: what its side sees.
+        agent: the agent that plays.
+        model: the model that answers.
+        view: the view of its side.
 
     Attributes:
-        moves: what it did, one for each dialogue.
+        moves: its counters, one for each dialogue.
     """
 
     def __init__(self, agent: ChatNegotiator, model: ChatModel, view: SideView) -> None:
@@ -269,7 +264,7 @@ class ChatSession:
         self.moves = [ChatMoves() for _ in range(len(view))]
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """What the model says next in each of the dialogues `rows` (n,), in one call.
+        """Return the model's next utterance in each of the dialogues `rows` (n,), asked in one call.
 
         Raises:
             NoReplyError: the model gave no reply in some dialogues; so does `choose`.
@@ -280,7 +275,7 @@ class ChatSession:
         return Utterances.of([self._utterance(row, answer) for row, answer in zip(rows.tolist(), answers, strict=True)])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """What the model chooses in each of the dialogues `rows` (n,); one beyond the legal ones where it cannot be read."""
+        """Return the choice in each of the dialogues `rows` (n,); one beyond the legal ones if it cannot be read."""
         chats = [choice(self._view, row, self._agent.tactic) for row in rows.tolist()]
         draws = [self._view.generator(row) for row in rows.tolist()]
         if self._model.access >= Access.SCORES:
@@ -289,14 +284,14 @@ class ChatSession:
         chosen = [self._read(row, answer) for row, answer in zip(rows.tolist(), answers, strict=True)]
         again = [i for i, selection in enumerate(chosen) if selection is None]
         if again:
-            asked = [repair(chats[i], answers[i].text, self._view, int(rows[i])) for i in again]
-            mended = self._answers(rows[again], asked, [draws[i] for i in again])
+            repairs = [repair(chats[i], answers[i].text, self._view, int(rows[i])) for i in again]
+            mended = self._answers(rows[again], repairs, [draws[i] for i in again])
             for i, answer in zip(again, mended, strict=True):
                 self.moves[int(rows[i])].repairs += 1
                 chosen[i] = self._read(int(rows[i]), answer)
         illegal = [len(self._view.selections(row)) for row in rows.tolist()]
-        found = (beyond if one is None else one for one, beyond in zip(chosen, illegal, strict=True))
-        return np.fromiter(found, dtype=np.int64, count=len(rows))
+        selections = (beyond if selection is None else selection for selection, beyond in zip(chosen, illegal, strict=True))
+        return np.fromiter(selections, dtype=np.int64, count=len(rows))
 
     def _answers(self, rows: np.ndarray, chats: Sequence[Chat], draws: Sequence[np.random.Generator]) -> list[Answer]:
         seeds = [int(generator.integers(SEEDS)) for generator in draws]
@@ -314,8 +309,8 @@ class ChatSession:
         text, moves = answer.text.strip(_QUOTES), self.moves[row]
         if text.lower() == SELECTION:
             return [SELECTION_ID]
-        said, marks = _MARKER.subn(" ", text)
-        ids = self._view.encode(said)
+        words, marks = _MARKER.subn(" ", text)
+        ids = self._view.encode(words)
         moves.mixed_ends += marks > 0
         moves.wordless += len(ids) == 1
         moves.cut += not answer.ended or len(ids) > self._view.rules.max_words
@@ -329,9 +324,9 @@ class ChatSession:
             scores = self._agent.choice_scores(chats, self._view.domain, [self._counts(row) for row in rows.tolist()])
         temperature = self._agent.decoding.temperature
         chosen = []
-        for row, own, generator in zip(rows.tolist(), scores, draws, strict=True):
-            self.moves[row].scored += len(own)
-            chosen.append(drawn(own, temperature, generator))
+        for row, row_scores, generator in zip(rows.tolist(), scores, draws, strict=True):
+            self.moves[row].scored += len(row_scores)
+            chosen.append(drawn(row_scores, temperature, generator))
         return np.array(chosen, dtype=np.int64)
 
     def _counts(self, row: int) -> tuple[int, ...]:
@@ -339,7 +334,7 @@ class ChatSession:
 
 
 def moves_of(session: object) -> list[ChatMoves] | None:
-    """What a chat model did by dialogue in a session, or in those that it lets speak (`inner`); None where there is none."""
+    """Return the counters of a chat model by dialogue, of a session or its `inner` ones; None without a chat model."""
     parts = [part.moves for part in _chat_sessions(session)]
     return [_sum(moves) for moves in zip(*parts, strict=True)] if parts else None
 
@@ -348,8 +343,8 @@ def _chat_sessions(session: object) -> list[ChatSession]:
     if isinstance(session, ChatSession):
         return [session]
     inner = getattr(session, "inner", [])
-    return [found for each in (inner if isinstance(inner, list) else [inner]) for found in _chat_sessions(each)]
+    return [chat_session for part in (inner if isinstance(inner, list) else [inner]) for chat_session in _chat_sessions(part)]
 
 
 def _sum(moves: Sequence[ChatMoves]) -> ChatMoves:
-    return ChatMoves(**{each.name: sum(getattr(one, each.name) for one in moves) for each in fields(ChatMoves)})
+    return ChatMoves(**{counter.name: sum(getattr(move, counter.name) for move in moves) for counter in fields(ChatMoves)})

@@ -1,10 +1,8 @@
-"""Questions that are longer than a model reads: every seat reads them without their oldest turns.
+"""Questions without their oldest turns, for models that read no more, and the seat of a chat model in a game.
 
-A question has forms, the longest first. Who asks takes the first form that the model reads; what is left out for a question
-depends on that question alone. Where even the shortest is too long, the question is lost, as an answer of its own kind
-(`AnswerKind.TOO_LONG`), or as an error where likelihoods are asked for.
-
-A chat model that takes part in a game: it is asked for a reply, without the oldest turns where it reads no more.
+A question has forms, the longest first, and is asked in the first form that the model reads. The form depends on that question
+alone. If even the shortest form is too long, the question is lost: its answer has a kind of its own (`AnswerKind.TOO_LONG`),
+or an error is raised where likelihoods are needed.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ ResultT = TypeVar("ResultT")
 Questions = Sequence[tuple[Context, Utterance]]
 """Contexts, each with a reply."""
 Forms = Sequence[Chat]
-"""A question, and the same with less of what came before; the longest first."""
+"""Forms of one question, the longest first; each later form lacks more of the oldest turns."""
 
 
 def first_that_fit(
@@ -49,10 +47,10 @@ def first_that_fit(
     num_forms: Sequence[int],
     lost: Callable[[int], ResultT] | None = None,
 ) -> list[tuple[int, ResultT]]:
-    """Return for each item the number of the first of its forms that fits, from 0, and what came of it.
+    """Return for each item the number of its first form that fits, from 0, and the result of it.
 
     Args:
-        call: gives results of items, by their indices, in the form of a number; raises ChatTooLongError where one is too long.
+        call: returns results of items, by indices, in the form with a number; raises ChatTooLongError where one is too long.
         num_forms: of each item.
         lost: gives the result of an item of which no form fits; None raises.
 
@@ -65,7 +63,7 @@ def first_that_fit(
             try:
                 return [(number, result) for result in call(indices, number)]
             except ChatTooLongError:
-                # Nobody says of which it is true.
+                # The error does not tell which item is too long.
                 if half := len(indices) // 2:
                     return results_of(indices[:half]) + results_of(indices[half:])
                 if number + 1 >= num_forms[indices[0]] and lost is None:
@@ -87,7 +85,7 @@ def answer_newest(
     """Return the number of the form of each question that was read, and the answer to it.
 
     Args:
-        model: who is asked.
+        model: the model that is asked.
         questions: forms of each.
         decoding: of answers.
         seeds: as of `ChatModel.answer`.
@@ -99,12 +97,12 @@ def answer_newest(
     answers: dict[int, Answer] = {}
 
     def call(indices: Sequence[int], number: int) -> list[Answer]:
-        # Those that came before another was found too long are not asked again.
+        # Answers that arrived before the error are not asked for again.
         rest = [index for index in indices if index not in answers]
-        chats, own = [questions[index][number] for index in rest], [seeds[index] for index in rest] if seeds else ()
+        chats, chat_seeds = [questions[index][number] for index in rest], [seeds[index] for index in rest] if seeds else ()
         note = LEFT_OUT if number else ""
-        for place, answer in answers_arriving(model, chats, decoding=decoding, seeds=own, note=note) if rest else ():
-            answers[rest[place]] = answer
+        for position, answer in answers_arriving(model, chats, decoding=decoding, seeds=chat_seeds, note=note) if rest else ():
+            answers[rest[position]] = answer
         return [answers[index] for index in indices]
 
     def lost(index: int) -> Answer:
@@ -120,10 +118,10 @@ def answer_newest(
 def score_newest(
     model: ScoringChatModel, questions: Sequence[Forms], replies: Sequence[Sequence[str]]
 ) -> list[list[ReplyScore]]:
-    """Return how likely the replies to each question are, all behind the same form of it.
+    """Return the log probabilities of the replies to each question, all behind the same form of it.
 
     Args:
-        model: who scores.
+        model: the model that scores.
         questions: forms of each.
         replies: to each question.
 
@@ -146,23 +144,23 @@ def score_newest(
 
 
 def newest_forms(chat: Chat) -> list[Chat]:
-    """Return a chat and the same without its oldest turns: the system stays, and so does the last message.
+    """Return a chat and its shorter forms: the system and the last message stay.
 
-    What stays begins with the user, as templates want it.
+    Each shorter form begins with a message of the user, as templates want it.
     """
-    num_system = next((place for place, message in enumerate(chat) if message.role != "system"), len(chat))
-    starts = [place for place in range(num_system + 1, len(chat)) if chat[place].role == "user"]
+    num_system = next((index for index, message in enumerate(chat) if message.role != "system"), len(chat))
+    starts = [index for index in range(num_system + 1, len(chat)) if chat[index].role == "user"]
     return [chat, *((*chat[:num_system], *chat[start:]) for start in starts)]
 
 
 class NewestTurns(Generic[ResultT]):
-    """Asks about replies behind as many turns of their contexts as fit.
+    """Questions about replies behind as many turns of their contexts as fit.
 
-    A model whose weights are here leaves out as many as let a reply of usual length fit behind the rest, so that the candidates
-    of a context are read behind the same turns; where a reply is longer, more of them.
+    For a local model the context is cut so that a reply of usual length fits behind it: the candidates of a context are then
+    read behind the same turns. A longer reply cuts more turns.
 
     Args:
-        ask: what a model says of replies in their contexts; raises `ChatTooLongError` where one is too long.
+        ask: function from replies in their contexts to results; raises `ChatTooLongError` if one is too long.
         fits: whether a reply of usual length fits behind a context; where None, `ask` tells.
 
     Attributes:
@@ -174,7 +172,7 @@ class NewestTurns(Generic[ResultT]):
         self.left_out: dict[Context, int] = {}
 
     def __call__(self, questions: Questions) -> list[ResultT]:
-        """Return what the model says of each.
+        """Return the model's result for each question.
 
         Raises:
             ChatTooLongError: the newest turn and a reply are longer than it reads.
@@ -183,8 +181,8 @@ class NewestTurns(Generic[ResultT]):
         starts = {context: first_read(context, self._fits) if self._fits else 0 for context in contexts}
 
         def call(indices: Sequence[int], number: int) -> Sequence[ResultT]:
-            asked = [questions[index] for index in indices]
-            return self._ask([(context[starts[context] + number :], reply) for context, reply in asked])
+            batch = [questions[index] for index in indices]
+            return self._ask([(context[starts[context] + number :], reply) for context, reply in batch])
 
         results = first_that_fit(call, [len(context) - starts[context] for context, _ in questions])
         for (context, _), (number, _) in zip(questions, results, strict=True):
@@ -220,7 +218,7 @@ class SeatedChatModel:
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """A block that asks the model; where that fails, the dialogue is lost and no other.
+        """Turn errors of the model into the loss of one dialogue, within a block that asks it.
 
         Raises:
             AgentError: it fails.
@@ -229,7 +227,7 @@ class SeatedChatModel:
             yield
 
     def answers(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
-        """Return an answer to each chat; where the model draws, one that is no reply is asked for once more.
+        """Return an answer to each chat; a drawn answer that is no reply is asked for once more.
 
         At temperature 0 the same question has the same answer; what moderation stopped stays stopped, and what is too long
         stays so.
@@ -244,12 +242,12 @@ class SeatedChatModel:
             AgentError: the model fails.
         """
         answers = self._noted(rows, chats, seeds, note)
-        again = [place for place, answer in enumerate(answers) if not answer.is_reply and answer.kind not in _ALWAYS_SO]
+        again = [index for index, answer in enumerate(answers) if not answer.is_reply and answer.kind not in _ALWAYS_SO]
         if again and self.decoding.temperature > 0:
-            more = [(seeds[place] + 1) % SEEDS for place in again]
-            mended = self._noted([rows[place] for place in again], [chats[place] for place in again], more, note)
-            for place, answer in zip(again, mended, strict=True):
-                answers[place] = answer
+            more = [(seeds[index] + 1) % SEEDS for index in again]
+            mended = self._noted([rows[index] for index in again], [chats[index] for index in again], more, note)
+            for index, answer in zip(again, mended, strict=True):
+                answers[index] = answer
         return answers
 
     def replies(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
@@ -263,7 +261,7 @@ class SeatedChatModel:
         lost = [(row, answer.kind) for row, answer in zip(rows, answers, strict=True) if not answer.is_reply]
         if lost:
             kind = lost[0][1]
-            raise NoReplyError.of(self.address, kind, [row for row, other in lost if other is kind])
+            raise NoReplyError.of(self.address, kind, [row for row, other_kind in lost if other_kind is kind])
         return answers
 
     def _noted(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
@@ -276,7 +274,7 @@ class SeatedChatModel:
 
     @cached_property
     def model(self) -> ChatModel:
-        """Who answers.
+        """The model that answers, loaded at the first use.
 
         Raises:
             ConfigError: it cannot be loaded.

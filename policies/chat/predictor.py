@@ -1,35 +1,25 @@
-"""Causal Hugging Face models as what the fitting loop trains: prompts in, replies to be learned.
+"""Causal Hugging Face models as learners of replies: lessons, low-rank adapters, and a margin for contrasts.
 
-A lesson is a prompt, the whole text that the model reads with its special tokens spelled out, and the reply that it shall give.
-Only the reply and its end are learned. The state of a training holds what learns and nothing else: of a model with adapters
-these alone.
+A lesson is a prompt, with its special tokens spelled out, and a reply. Only the reply and its end are learned. The state of a
+training holds the weights that learn alone: those of the adapters, if the model has any.
 
-    B lessons, L tokens of the longest prompt and reply, T reply tokens, M real ones of a batch, V tokens
+Low-rank adapters, through peft (the extra `lora`): Hu et al. 2021 (arXiv 2106.09685). Beside each chosen layer W a product of
+two small matrices is learned, W + (alpha / r) B A, with B = 0 at the start. `merged` adds the product to W, so the result is a
+model of the same kind and size. Adapters on tied embeddings are refused: peft 0.21.2 adapts one of the two uses and merges into
+both. The logits of every merged model are compared with those of the adapted one.
 
-Low-rank adapters in Hugging Face models, through peft (the extra `lora`).
-
-Source: Hu et al. 2021 (arXiv 2106.09685). The weights of a model stay; beside each chosen layer W a product of two small
-matrices is learned, W + (alpha / r) B A. B begins at 0, so that a model begins as it was. `merged` adds the product to W: what
-comes out is a model of the same kind and size, which anything reads that read the first.
-
-Embeddings that a model uses at its input and at its output are one matrix. peft 0.21.2 adapts one of the two uses and adds the
-product to both: the merged model is another one. So adapters on tied embeddings are refused, and the logits of every merged
-model are compared with those of the adapted one before anything else is done with it.
-
-Lessons of causal Hugging Face models with contrasts: contexts behind which a reply shall be less likely.
+Contrasts are contexts behind which a reply shall become less likely:
 
     L = L_ML + alpha L_MM,    L_MM = mean over lessons of max(0, M + [NLL(g | s) - NLL(g | a)] / |g|)
 
 as in `policies/core/margin.py`, of Niu & Bansal 2018 (arXiv 1809.02079), section 4; s is the prompt of a lesson, a its
-contrast.
+contrast. Lessons without a contrast count as met, as there.
 
-Choices:
-  * # Paper: g is the greedy reply of the model as it is at that moment. Ours: the lesson's own reply, which is the greedy one
-    of the model before it learned, or the recorded one: a large model would spend most of a training on saying replies anew.
-    NLL(g | s) is then at hand, because L_ML has read it.
-  * As there, lessons without a contrast count as met.
+# Paper: g is the current model's greedy reply. Ours: the lesson's own reply, which is the first model's greedy one or the
+recorded one, because a large model would spend most of a training on new replies. L_ML then already gives NLL(g | s).
 
-Shapes: B lessons, C of them with a contrast.
+Shapes: B lessons, C of them with a contrast, L tokens of the longest prompt and reply, T reply tokens, M real ones of a batch,
+V tokens of the vocabulary.
 """
 
 from __future__ import annotations
@@ -56,15 +46,15 @@ from parley.policies.hugging_face.tokens import ends_of
 EXTRA = "lora"
 """The optional extra of this package."""
 ALL_LINEAR = "all-linear"
-"""Stands for every linear layer but the output."""
+"""Name for every linear layer but the output."""
 _PROBE = 16
 """Tokens whose logits are compared."""
 _ROUNDING, _ROUNDING_HALF = 1e-3, 0.2
-"""How far logits of a merged model may be off, as a share of their spread, in float32 and in half precision."""
+"""Largest difference of a merged model's logits, as a share of their spread, in float32 and in half precision."""
 
 
 def require_peft() -> None:
-    """Makes sure that adapters can be made.
+    """Check that peft is installed.
 
     Raises:
         ConfigError: peft is not installed.
@@ -73,7 +63,7 @@ def require_peft() -> None:
 
 
 def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
-    """The model with fresh adapters, the only weights of it that learn.
+    """Return the model with fresh adapters, the only weights of it that learn.
 
     Args:
         model: of transformers, a causal one; its layers are exchanged in place.
@@ -93,11 +83,11 @@ def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
         target_modules=ALL_LINEAR if modules == [ALL_LINEAR] else modules,
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        # It tells of layers that hold their weights transposed, and sets what it tells of.
+        # peft warns of layers with transposed weights, and adapts itself to them.
         warnings.filterwarnings("ignore", message="fan_in_fan_out")
         # Refused below.
         warnings.filterwarnings("ignore", message="(?s).*ensure_weight_tying")
-        # It calls what transformers is about to rename.
+        # peft calls a function that transformers is about to rename.
         warnings.filterwarnings("ignore", category=FutureWarning)
         torch.manual_seed(derive_seed(seed, "adapters"))
         try:
@@ -114,11 +104,11 @@ def adapted(model: Any, settings: LoraSettings, seed: int) -> Any:
 
 
 def merged(model: Any, where: str | None = None) -> Any:
-    """Return the model alone, with what its adapters learned added to its weights.
+    """Return the model alone, with its adapters added to its weights.
 
     Args:
         model: with adapters; its layers are exchanged in place.
-        where: what an error calls it.
+        where: its name in errors.
 
     Raises:
         CheckpointError: the adapters are of a kind that cannot be added, or the model says something else without them.
@@ -178,11 +168,11 @@ _KEEP = "logits_to_keep"
 
 @dataclass(frozen=True)
 class ChatLesson:
-    """One thing to learn.
+    """A prompt and the reply to learn.
 
     Args:
-        prompt: what the model reads before its reply, special tokens spelled out.
-        reply: what it shall say.
+        prompt: the text before the reply, special tokens spelled out.
+        reply: the reply to learn.
         ended: whether it shall end there; False of a reply that was cut.
     """
 
@@ -193,13 +183,13 @@ class ChatLesson:
 
 @dataclass(frozen=True)
 class ChatBatch(Tensors):
-    """Lessons side by side.
+    """A batch of lessons.
 
     Args:
         ids_BL: prompts and replies, padded behind.
         mask_BL: 1 at real tokens.
         targets_BT: of the last T positions that are read, the tokens that follow each, int64.
-        real_BT: which of them are of a reply.
+        real_BT: true at tokens of a reply.
     """
 
     ids_BL: Tensor
@@ -209,7 +199,7 @@ class ChatBatch(Tensors):
 
 
 class ChatLessons:
-    """Lessons as a model reads them.
+    """Lessons as tokens of a model.
 
     Args:
         tokenizer: of the model.
@@ -240,7 +230,7 @@ class ChatLessons:
         return len(self._read)
 
     def batch(self, indices: np.ndarray) -> ChatBatch:
-        """The lessons at `indices` (B,)."""
+        """Return the lessons at `indices` (B,)."""
         chosen = [self._read[index] for index in indices.tolist()]
         # Nothing is read after the last token.
         longest = max(len(prompt) + len(reply) for prompt, reply in chosen) - 1
@@ -273,28 +263,28 @@ class ChatPredictor(Predictor[ChatBatch]):
         self._keeps = _KEEP in inspect.signature(base.forward).parameters
 
     def nll(self, batch: ChatBatch) -> Tensor:
-        """Negative log-likelihoods of the replies' tokens (M,) in nats; logits exist at the positions of replies alone."""
+        """Return the negative log-likelihoods of the replies' tokens (M,) in nats; logits exist at replies alone."""
         parts = zip(*(part.split(_ROWS) for part in vars(batch).values()), strict=True)
         return torch.cat([self._nll(ChatBatch(*part)) for part in parts])
 
     def _nll(self, batch: ChatBatch) -> Tensor:
-        places = batch.targets_BT.shape[1]
-        options = {_KEEP: places} if self._keeps else {}
+        num_positions = batch.targets_BT.shape[1]
+        options = {_KEEP: num_positions} if self._keeps else {}
         read = self.model(input_ids=batch.ids_BL, attention_mask=batch.mask_BL, use_cache=False, **options)
-        logits_MV = read.logits[:, -places:][batch.real_BT].float()
+        logits_MV = read.logits[:, -num_positions:][batch.real_BT].float()
         return F.cross_entropy(logits_MV, batch.targets_BT[batch.real_BT], reduction="none")
 
     def loss(self, batch: ChatBatch, output_loss: OutputLoss) -> Loss:
-        """The sum of `nll`; heads of such models have no bias or scale what they say, so that their own forward is asked."""
+        """Return the sum of `nll`, from the model's own forward, because its head may scale logits and has no bias."""
         nll = self.nll(batch).sum()
         return Loss(nll, nll)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # torch has overloads
-        """What learns, by name."""
+        """Return the weights that learn, by name."""
         return dict(self._learning())
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Takes what `state_dict` gave.
+        """Set the weights that learn.
 
         Raises:
             KeyError: a weight that learns is not in it.
@@ -317,7 +307,7 @@ def greedy_replies(
     batch_size: int = 1,
     advance: Callable[[int], None] = lambda done: None,
 ) -> list[tuple[str, bool]]:
-    """The likeliest replies to prompts, typed text read as it is.
+    """Return the greedy replies to prompts.
 
     Args:
         model: in evaluation mode.
@@ -345,19 +335,19 @@ def greedy_replies(
     ids = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]
     batch_size = batch_size if batch_size == 1 or pads_left(model) else 1
     order = sorted(range(len(prompts)), key=lambda row: len(ids[row]))
-    found: dict[int, tuple[str, bool]] = {}
+    replies: dict[int, tuple[str, bool]] = {}
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         longest = max(len(ids[row]) for row in rows)
         ids_BL = torch.tensor([[ends[0]] * (longest - len(ids[row])) + ids[row] for row in rows], device=model.device)
         mask_BL = torch.tensor([[0] * (longest - len(ids[row])) + [1] * len(ids[row]) for row in rows], device=model.device)
         said_BT = model.generate(ids_BL, attention_mask=mask_BL, generation_config=config)[:, longest:].tolist()
-        for row, said in zip(rows, said_BT, strict=True):
-            # What ends early is filled up with ends.
-            length = next((place for place, token in enumerate(said) if token in ends), len(said))
-            found[row] = tokenizer.decode(said[:length], skip_special_tokens=True), length < len(said)
-        advance(len(found))
-    return [found[row] for row in range(len(prompts))]
+        for row, tokens in zip(rows, said_BT, strict=True):
+            # A reply that ends early is filled up with ends.
+            length = next((position for position, token in enumerate(tokens) if token in ends), len(tokens))
+            replies[row] = tokenizer.decode(tokens[:length], skip_special_tokens=True), length < len(tokens)
+        advance(len(replies))
+    return [replies[row] for row in range(len(prompts))]
 
 
 _ROWS_CONTRASTS = 128
@@ -365,10 +355,10 @@ _ROWS_CONTRASTS = 128
 
 @dataclass(frozen=True)
 class ContrastedBatch(ExtendedBatch):
-    """Lessons as a model reads them, and beside them the replies of some behind their contrasts.
+    """A batch of lessons, with the replies of some behind their contrasts.
 
     Args:
-        rows_C: which lessons have a contrast, int64.
+        rows_C: lessons with a contrast, int64.
         contrasts: these, with the contrast in the prompt's place; None where there are none.
     """
 
@@ -376,7 +366,7 @@ class ContrastedBatch(ExtendedBatch):
     contrasts: ChatBatch | None
 
     def to(self, device: torch.device) -> ContrastedBatch:
-        """The same batch on a device."""
+        """Return the same batch on a device."""
         contrasts = None if self.contrasts is None else self.contrasts.to(device)
         return ContrastedBatch(self.learned.to(device), self.rows_C.to(device), contrasts)
 
@@ -393,16 +383,16 @@ class ContrastedExamples:
     def __init__(self, learned: ChatLessons, contrasts: ChatLessons, places: Sequence[int]) -> None:
         self.learned, self.contrasts = learned, contrasts
         self.places = np.array(places, dtype=np.int64)
-        self._contrast = {place: number for number, place in enumerate(places)}
+        self._contrast = {index: number for number, index in enumerate(places)}
         self.num_targets = learned.num_targets
 
     def __len__(self) -> int:
         return len(self.learned)
 
     def batch(self, indices: np.ndarray) -> ContrastedBatch:
-        """The lessons at `indices` (B,)."""
-        rows = [row for row, place in enumerate(indices.tolist()) if place in self._contrast]
-        behind = np.array([self._contrast[place] for place in indices[rows].tolist()], dtype=np.int64)
+        """Return the lessons at `indices` (B,)."""
+        rows = [row for row, index in enumerate(indices.tolist()) if index in self._contrast]
+        behind = np.array([self._contrast[index] for index in indices[rows].tolist()], dtype=np.int64)
         contrasts = self.contrasts.batch(behind) if rows else None
         return ContrastedBatch(self.learned.batch(indices), torch.tensor(rows, dtype=torch.int64), contrasts)
 
@@ -412,7 +402,7 @@ class ContrastObjective(Objective[ContrastedBatch]):
 
     Args:
         model: that is trained.
-        train: what it is trained on; sets what a token weighs beside a lesson.
+        train: the training lessons; set the weight of a token beside a lesson.
         alpha: weight of the margin.
         margin: M, in nats per token.
     """
@@ -423,14 +413,14 @@ class ContrastObjective(Objective[ContrastedBatch]):
         self._tokens_per_lesson = float(train.num_targets.mean())
 
     def loss(self, batch: ContrastedBatch, output_loss: OutputLoss) -> Loss:
-        """The replies' likelihood and, in the same unit, the weighted hinges of those with a contrast."""
+        """Return the replies' negative log-likelihood plus, in the same unit, the weighted hinges of contrasted lessons."""
         nll_B, _ = example_nll(self.model, batch.learned)
         nll = nll_B.sum()
         if batch.contrasts is None:
             return Loss(nll, nll)
         behind_C, tokens_C = example_nll(self.model, batch.contrasts)
         hinges_C = (self.margin - (behind_C - nll_B[batch.rows_C]) / tokens_C).relu()
-        # Fit divides by the mean number of tokens in a batch: a hinge that counts as much becomes a mean over lessons.
+        # Fit divides by the mean number of tokens in a batch; this weight turns the sum of hinges into a mean over lessons.
         return Loss(nll + self.alpha * self._tokens_per_lesson * hinges_C.sum(), nll)
 
     def validation(self, examples: Any) -> float:
@@ -440,28 +430,28 @@ class ContrastObjective(Objective[ContrastedBatch]):
 
 @torch.no_grad()
 def gaps(model: Any, lessons: ContrastedExamples) -> np.ndarray:
-    """[NLL(g | a) - NLL(g | s)] / |g| (C,) of the lessons that have a contrast, in nats per token, dropout off.
+    """Return [NLL(g | a) - NLL(g | s)] / |g| (C,) of the lessons with a contrast, in nats per token, without dropout.
 
     Args:
         model: a `ChatPredictor`.
-        lessons: to be measured.
+        lessons: lessons to measure.
     """
     was_training, device = model.training, next(model.parameters()).device
     model.eval()
-    found = []
+    gaps_of_batches = []
     for start in range(0, len(lessons.places), _ROWS_CONTRASTS):
         rows = np.arange(start, min(start + _ROWS_CONTRASTS, len(lessons.places)))
         as_before_C, tokens_C = example_nll(model, lessons.learned.batch(lessons.places[rows]).to(device))
         behind_C, _ = example_nll(model, lessons.contrasts.batch(rows).to(device))
-        found.append(((behind_C - as_before_C) / tokens_C).cpu().numpy())
+        gaps_of_batches.append(((behind_C - as_before_C) / tokens_C).cpu().numpy())
     model.train(was_training)
-    return np.concatenate(found) if found else np.zeros(0)
+    return np.concatenate(gaps_of_batches) if gaps_of_batches else np.zeros(0)
 
 
 def contrasted(
     tokenizer: Any, lessons: Sequence[ChatLesson], contrasts: Sequence[str], end_id: int, longest: float
 ) -> ContrastedExamples:
-    """Lessons with a contrast each, or an empty one.
+    """Return lessons with their contrasts; an empty contrast is none.
 
     Args:
         tokenizer: of the model.
@@ -473,8 +463,8 @@ def contrasted(
     Raises:
         DataError: as `ChatLessons`.
     """
-    places = [place for place, contrast in enumerate(contrasts) if contrast]
-    behind = [ChatLesson(contrasts[place], lessons[place].reply, lessons[place].ended) for place in places]
+    indices = [index for index, contrast in enumerate(contrasts) if contrast]
+    behind = [ChatLesson(contrasts[index], lessons[index].reply, lessons[index].ended) for index in indices]
     return ContrastedExamples(
-        ChatLessons(tokenizer, lessons, end_id, longest), ChatLessons(tokenizer, behind, end_id, longest), places
+        ChatLessons(tokenizer, lessons, end_id, longest), ChatLessons(tokenizer, behind, end_id, longest), indices
     )

@@ -1,14 +1,11 @@
-"""Chat models as rankers where texts are all that can be seen of them: each reply is rated by a number from 0 to 100.
+"""Chat models of which only texts can be seen, as rankers and as writers of lines.
 
-An answer that is no such number is asked about once more; what is none then is `UNRATED`, below every rating, and is counted
-and warned of. A reply without words is not asked about, and is `UNRATED` too. An answer that is no reply (cut in thinking,
-filtered, ...) rates nothing: the context has no scores, and the reason is the kind of the answer. Of a context that is longer
-than the model reads the oldest turns are left out (`newest.py`).
+`RatingRanker` asks for a number from 0 to 100 for each reply. Any other answer is asked about once more; then the reply is
+`UNRATED`, below every rating, counted and warned of. A reply without words is `UNRATED` and never asked about. If an answer is
+no reply (cut in thinking, filtered, ...), the context has no scores, and the error names the kind of the answer. Contexts
+longer than the model reads lose their oldest turns (`newest.py`).
 
-Lines that a chat model writes for somebody else to use: asked for, read strictly, and asked for once more.
-
-Nothing is guessed for the model: an answer without such a line is repaired once, and then is none. A question has shorter forms
-for models that read no more.
+`written_lines` asks a model for one line each, reads it strictly, and asks once more where there is none.
 """
 
 from __future__ import annotations
@@ -40,17 +37,17 @@ Reply: {reply}
 
 How well does the reply fit as the next turn? Answer with one whole number from 0, not at all, to 100, as well as can be."""
 REPAIR = "Answer with one whole number from 0 to 100 and nothing else."
-"""What is asked where the first answer is no such number."""
+"""The second question, after an answer that is no such number."""
 UNRATED = -1.0
-"""Score of a reply that was not rated."""
+"""Score of a reply without a rating."""
 _NUMBER = re.compile(r"[\s\"'`*]*(\d{1,3})[\s\"'`*.]*")
 
 
 class RatingRanker(LimitedRanker):
-    """A chat model that rates replies, one question a reply.
+    """A ranker by the ratings of a chat model, one question for each reply.
 
     Args:
-        chat_model: who is asked.
+        chat_model: the model that is asked.
         max_tokens: tokens of an answer at most.
     """
 
@@ -60,12 +57,12 @@ class RatingRanker(LimitedRanker):
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
         """Return ratings from 0 to 100, or `UNRATED`; a reply that comes twice in a context is asked about once."""
-        asked = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
-        ratings = dict(zip(asked, self._rated(asked), strict=True))
+        questions = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
+        ratings = dict(zip(questions, self._rated(questions), strict=True))
         return [self._scores([ratings.get((context, reply), UNRATED) for reply in candidates]) for context, candidates in pairs]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Turns that were left out for any reply so far; replies are read whole."""
+        """Return how many turns were left out for any reply so far; replies are read whole."""
         return Unread(self._left_out.get(context, 0))
 
     def _scores(self, ratings: Sequence[float | AnswerKind]) -> np.ndarray | RankerError:
@@ -86,9 +83,9 @@ class RatingRanker(LimitedRanker):
 
 
 def rating_of(text: str) -> float | None:
-    """The number from 0 to 100 that an answer consists of; None for any other answer, such as a sentence that holds one."""
-    found = _NUMBER.fullmatch(text)
-    return float(found[1]) if found and int(found[1]) <= 100 else None
+    """Return the number from 0 to 100 that an answer consists of; None for any other answer."""
+    match = _NUMBER.fullmatch(text)
+    return float(match[1]) if match and int(match[1]) <= 100 else None
 
 
 def _forms(context: Context, reply: Utterance) -> list[Chat]:
@@ -96,8 +93,8 @@ def _forms(context: Context, reply: Utterance) -> list[Chat]:
 
 
 def _question(context: Context, reply: Utterance) -> Chat:
-    said = "\n".join(f"- {detokenise(turn)}" for turn in context)
-    return (Message("user", QUESTION.format(context=said, reply=detokenise(reply))),)
+    turns = "\n".join(f"- {detokenise(turn)}" for turn in context)
+    return (Message("user", QUESTION.format(context=turns, reply=detokenise(reply))),)
 
 
 EMPTY, REFUSAL, NO_REPLY = "it holds no words", "it refuses", "it is no reply"
@@ -112,10 +109,10 @@ _REFUSAL = re.compile(
 
 
 class WrittenLine(NamedTuple):
-    """What a model wrote when it was asked for a line.
+    """A line that a model wrote on request.
 
     Args:
-        text: the line; where it cannot be used, the beginning of what was written.
+        text: the line; if it cannot be used, the beginning of the text.
         problem: why it cannot be used; empty where it can.
         answers: that the model gave, the repair included.
     """
@@ -126,11 +123,11 @@ class WrittenLine(NamedTuple):
 
 
 def read_line(answer: Answer, name: str, max_words: int) -> tuple[str, str]:
-    """The line of an answer: its first, behind the name and a colon where they stand in it.
+    """Return the first line of an answer, without the name and the colon in front of it.
 
     Args:
         answer: of the model.
-        name: of what was asked for, one word.
+        name: of the wanted line, one word.
         max_words: words of a line at most.
 
     Returns:
@@ -142,22 +139,22 @@ def read_line(answer: Answer, name: str, max_words: int) -> tuple[str, str]:
     lines = [line for line in (" ".join(line.split()).strip(_AROUND) for line in rest.splitlines()) if line]
     if not lines:
         return "", EMPTY
-    found, num_words = lines[0], len(lines[0].split())
-    if _REFUSAL.match(found):
-        return found, REFUSAL
+    line_text, num_words = lines[0], len(lines[0].split())
+    if _REFUSAL.match(line_text):
+        return line_text, REFUSAL
     cut = not answer.ended and len(lines) == 1
     if num_words > max_words or cut:
-        return found, f"it has {'more than ' * cut}{num_words} words, and {max_words} are allowed"
-    return found, ""
+        return line_text, f"it has {'more than ' * cut}{num_words} words, and {max_words} are allowed"
+    return line_text, ""
 
 
 def repaired(asked: Chat, answer: str, again: str) -> Chat:
-    """The messages that ask once more.
+    """Return the messages that ask once more.
 
     Args:
         asked: the question.
         answer: without a line.
-        again: what is said to it.
+        again: the message after it.
     """
     return *asked, Message("assistant", answer.strip() or "..."), Message("user", again)
 
@@ -169,20 +166,20 @@ def written_lines(
     read: Callable[[Answer], tuple[str, str]],
     again: Callable[[str], str],
 ) -> list[WrittenLine]:
-    """A line for each question.
+    """Return a line for each question.
 
     Args:
-        model: who is asked.
+        model: the model that is asked.
         asked: the forms of each question, the longest first, and the seed of its answer.
         decoding: of answers.
         read: the line of an answer, and why it is none (`read_line`).
-        again: what is said to an answer, by why it is none.
+        again: function from the problem of an answer to the next message.
 
     Raises:
         ModelError: the model does not answer.
         ChatTooLongError: even the shortest form is longer than it reads.
     """
-    found = []
+    results = []
     for (_, seed), (chat, answer) in zip(asked, _answers(model, asked, decoding), strict=True):
         answers = [answer]
         text, problem = read(answer)
@@ -194,18 +191,18 @@ def written_lines(
             else:
                 answers.append(mended)
                 text, problem = read(mended)
-        found.append(WrittenLine(text, problem, tuple(answers)))
-    return found
+        results.append(WrittenLine(text, problem, tuple(answers)))
+    return results
 
 
 def _answers(
-    model: ChatModel, asked: Sequence[tuple[Sequence[Chat], int]], decoding: ChatDecoding
+    model: ChatModel, questions: Sequence[tuple[Sequence[Chat], int]], decoding: ChatDecoding
 ) -> list[tuple[Chat, Answer]]:
     """Return an answer to each question, in the longest of its forms that the model reads."""
 
     def call(indices: Sequence[int], number: int) -> list[Answer]:
-        chats, seeds = [asked[index][0][number] for index in indices], [asked[index][1] for index in indices]
+        chats, seeds = [questions[index][0][number] for index in indices], [questions[index][1] for index in indices]
         return model.answer(chats, decoding=decoding, seeds=seeds)
 
-    answers = first_that_fit(call, [len(forms) for forms, _ in asked])
-    return [(forms[number], answer) for (forms, _), (number, answer) in zip(asked, answers, strict=True)]
+    answers = first_that_fit(call, [len(forms) for forms, _ in questions])
+    return [(forms[number], answer) for (forms, _), (number, answer) in zip(questions, answers, strict=True)]

@@ -1,15 +1,12 @@
-"""What a server of chat completions means by a refusal: too long, moderated, spent, a field that it lacks, and so on.
+"""Refusals of servers of chat completions: their meaning, the errors they raise, and the keys that must not be shown.
 
-No two makers agree on statuses, codes or words, so all three are read, and the figures of a message too. Nothing is read out of
-what was asked: a server may say a text again. Wordings are those of OpenAI and Azure, vLLM, SGLang, TGI, llama.cpp's server,
+No two makers agree on statuses, codes or words, so all three are read, and the numbers in a message. Texts of the request are
+ignored, because a server may repeat them. Wordings are those of OpenAI and Azure, vLLM, SGLang, TGI, llama.cpp's server,
 LM Studio, Ollama, TensorRT-LLM, Mistral, Anthropic, Gemini, Bedrock, xAI, Groq, DeepSeek, Kimi, DashScope, OpenRouter and
 LiteLLM, taken from their pages and from public reports.
 
-Keys of servers: read from the environment at each request, sent to one server, and blotted out of all that is shown or kept.
-
-A key stands nowhere else: not in a model's name or attributes, a row, a log or an error.
-
-What is raised where a server refuses: an error for the user, or what tells the asking to change the request or to wait.
+Keys are read from the environment at each request, sent to one server, and removed from everything that is shown or kept: no
+name, attribute, row, log or error holds one.
 """
 
 from __future__ import annotations
@@ -30,9 +27,9 @@ from parley.policies.chat.settings import LIMITS
 KEYS = ("PARLEY_API_KEY", "OPENAI_API_KEY")
 """Environment variables of a key for all servers, in this order."""
 _SHORTEST = 8
-"""Characters of the shortest key that is blotted out; servers without keys are given shorter ones, such as `none`."""
+"""Least length of a key that is removed from texts; servers without keys are given shorter ones, such as `none`."""
 _BEGINNING = 4
-"""Characters of a key that a server may show of it."""
+"""Characters of a key that a server may show."""
 
 
 def key_variables(url: str) -> tuple[str, ...]:
@@ -43,38 +40,38 @@ def key_variables(url: str) -> tuple[str, ...]:
     """
     parts = urlsplit(url)
     host = re.sub(r"[^A-Z0-9]", "_", (parts.hostname or "").upper())
-    own = [f"{KEYS[0]}_{host}_{parts.port}"] if parts.port else []
-    return *own, f"{KEYS[0]}_{host}", *KEYS
+    by_port = [f"{KEYS[0]}_{host}_{parts.port}"] if parts.port else []
+    return *by_port, f"{KEYS[0]}_{host}", *KEYS
 
 
 def api_key(url: str) -> str:
-    """Return the key of a server; empty where there is none, or where the variable of its host is set to nothing.
+    """Return the key of a server; empty for none, or if the variable of its host is empty.
 
     Raises:
-        ConfigError: the variable holds what no header can; the message does not show it.
+        ConfigError: the variable holds characters that no header can; the message does not show it.
     """
-    *own, general, openai = key_variables(url)
-    for variable in (*own, general, openai):
+    *of_host, general, openai = key_variables(url)
+    for variable in (*of_host, general, openai):
         if variable not in os.environ:
             continue
         key = os.environ[variable].strip()
         if not key.isascii() or (key and not key.isprintable()) or " " in key:
             fix = "export it anew, without quotes, blanks and line breaks inside"
             raise ConfigError("the key holds characters that no key has", where=variable, fix=fix)
-        if key or variable in own:
+        if key or variable in of_host:
             return key
     return ""
 
 
 def without_keys(body: bytes) -> bytes:
-    """Return what a server said without any key of this process, also where it is escaped as JSON, HTML and addresses may."""
+    """Return a response without any key of this process, also where JSON, HTML or an address escapes it."""
     for key in _secrets():
         body = re.sub("".join(map(_escaped, key)).encode(), b"[key]", body, flags=re.IGNORECASE)
     return body
 
 
 def answer_without_keys(answer: Answer) -> Answer:
-    """Return an answer without any key of this process, such as one that stood in several parts."""
+    """Return an answer without any key of this process, such as one spread over several parts."""
     text, reasoning, withheld = (
         without_keys(part.encode()).decode() for part in (answer.text, answer.reasoning, answer.withheld)
     )
@@ -82,7 +79,7 @@ def answer_without_keys(answer: Answer) -> Answer:
 
 
 def blotted(text: str) -> str:
-    """Return what an error shows, without keys as they are or as a server shortens them."""
+    """Return the text of an error without keys, whole or shortened."""
     shown = without_keys(text.encode("utf-8", "replace")).decode()
     begins = "".join(rf"|\b{re.escape(key[:_BEGINNING])}[\w*.…-]*" for key in _secrets())
     return re.sub(rf"\b(sk|pk|key)-[\w*.…-]{{4,}}|[\w.-]*\*{{3,}}[\w*.-]*{begins}", "[key]", shown)
@@ -105,11 +102,11 @@ _SHOWN = 160
 _DEEPEST = 6
 _SAID_AGAIN = 12
 BUSY = frozenset({408, 409, 425, 429, *range(500, 600)})
-"""Statuses of what may go better another time."""
+"""Statuses that may succeed later."""
 
 
 class RefusalKind(Enum):
-    """What a refusal is about."""
+    """The kinds of refusals."""
 
     TOO_LONG = auto()
     """The messages are longer than the model reads."""
@@ -134,15 +131,15 @@ class RefusalKind(Enum):
     TURNS = auto()
     """Roles have to alternate."""
     FORBIDDEN = auto()
-    """Status 403 without a reason: of the text, or of who asks."""
+    """Status 403 without a reason: about the text, or about the account."""
     BUSY = auto()
-    """It may go better another time."""
+    """It may succeed later."""
     OTHER = auto()
     """Anything else."""
 
 
 class RefusalReading(NamedTuple):
-    """What a refusal comes to.
+    """The meaning of a refusal.
 
     Args:
         kind: of the refusal.
@@ -183,7 +180,7 @@ _LONG = re.compile(
             r"token count (?:of )?\S* ?exceeds|greater than the context (?:length|size|window)|range of input length",
             r"inputs must have less than|max_tokens must be at least 1, got -|token limit (?:was |is )?exceeded",
             r"context shift is disabled|input tokens (?:is|should be|must be) (?:below|under|less)",
-            # Of what stands in a request, its length, and a bound of it.
+            # A part of a request, its length, and a bound of it.
             rf"(?:length of|tokens? (?:in|of)|{_TEXT}) (?:[^.]{{0,30}} )?(?:length )?(?:exceeds?|{_BEYOND}) (?:[^.]{{0,30}} )?"
             r"(?:\d|max|limit|tokens|context)",
             rf"max(?:imum)? (?:allowed )?(?:length|tokens|size) (?:of|for|in) (?:[^.]{{0,20}} )?{_TEXT}",
@@ -213,7 +210,7 @@ _FILTER = re.compile(
             r"violat\w+ (?:\S+ ){0,5}(?:polic|guideline|terms|rules)|(?:security|safety|policy) violation|(?:is|was|as) unsafe",
             r"(?:prompt|content|input|output|text|message|answer|response)s? (?:(?:is|was|ha\w+ been) )?(?:blocked|censored)",
             r"(?:prompt|jailbreak) ?(?:injection|attack)|\bpii\b|blocked by (?:\S+ ){0,2}(?:firewall|classifier)",
-            # What servers of Chinese makers say: sensitive, unsafe, against the rules.
+            # Words of Chinese servers: sensitive, unsafe, against the rules.
             "\u654f\u611f|\u4e0d\u5b89\u5168|\u8fdd\u89c4",
         )
     ),
@@ -223,13 +220,13 @@ _FILTER_CODE = re.compile(
     r"content_?(?:block|filter|polic|moderat|safety|violat)|blocked_by|injection|guard_?rail|sensitive_?content|moderation|"
     r"unsafe|policy_?violation|safety_?(?:block|violat|filter|check)|prompt_?block",
 )
-"""Of a code of an error, in small letters."""
+"""A code of a moderation error, in small letters."""
 _ACCOUNT = re.compile(
     r"(?:api|wrong|invalid|this|your|the)[ _-]?key\b|\baccount|organi[sz]ation|credential|suspend|deactivat|\bbanned|"
     r"subscription|unauthori[sz]ed|country, region|your (?:country|region|location|ip)\b",
     re.IGNORECASE,
 )
-"""Of a refusal that is about who asks, whatever else it names."""
+"""Words of a refusal that is about the account, whatever else it names."""
 _KEY = re.compile(r"(?:invalid|incorrect|wrong) api[ _-]?key|api[ _-]?key (?:is )?(?:not valid|invalid|expired)", re.IGNORECASE)
 _QUOTA_CODES = frozenset(
     {
@@ -257,7 +254,7 @@ _LACKS = re.compile(
     r"unsupported|not (?:be )?support|does ?n[o']t support|unknown|unrecogni[sz]ed|extra (?:inputs?|fields?)|extra_forbidden|"
     r"not (?:permitted|allowed|implemented|accepted)|unexpected|deprecat|cannot find field|only the default|no longer|"
     r"invalid (?:field|parameter|argument|key)|must be strictly positive|"
-    # One value alone, which is that of a request without the field.
+    # Only the default value is allowed.
     r"only (?:\S+ )?(?:= ?)?1 is (?:allowed|supported)|only \w+ ?= ?1 |"
     r"(?:must be|may only be|can only be) (?:set to )?1\b(?!\.?\d| or)",
     re.IGNORECASE,
@@ -293,7 +290,7 @@ _SOON = re.compile(
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a server says where it gives no answer.
+    """A server's response without an answer.
 
     Args:
         status: of HTTP, or the one that an answer with status 200 names.
@@ -338,20 +335,26 @@ class Refusal:
         for kind, value in _parts(document, 0):
             {"text": words.append, "code": codes.add, "param": params.add}[kind](value)
         text = " ".join(dict.fromkeys(words))
-        for said in asked:
-            # Shorter texts say nothing that is read here, and may be a part of any word.
-            if len(said) >= _SAID_AGAIN:
-                text = text.replace(said, " ")
+        for request_text in asked:
+            # Shorter texts are harmless, and may be a part of any word.
+            if len(request_text) >= _SAID_AGAIN:
+                text = text.replace(request_text, " ")
         plain = " ".join(re.sub(r"[`'\"*]", "", text).split())
-        named = next((int(code) for code in codes if code.isdigit() and 400 <= int(code) < 600), 500)
+        named_status = next((int(code) for code in codes if code.isdigit() and 400 <= int(code) < 600), 500)
         beginning = excerpt(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")) if shown is None else shown
         wait = _seconds_in(text) if wait_s is None else wait_s
         return cls(
-            named if status == 200 else status, plain, frozenset(codes), frozenset(params), beginning, status == 200, wait
+            named_status if status == 200 else status,
+            plain,
+            frozenset(codes),
+            frozenset(params),
+            beginning,
+            status == 200,
+            wait,
         )
 
     def read(self, request: Mapping[str, Any]) -> RefusalReading:
-        """Return what it comes to, for the body of a request that it answers."""
+        """Return the meaning of the refusal of a request with this body."""
         if self._is_quota():
             return RefusalReading(RefusalKind.QUOTA)
         if self.status == 401 or (self.status in (400, 403) and _KEY.search(self.text)):
@@ -368,7 +371,7 @@ class Refusal:
     def _is_quota(self) -> bool:
         if self.status == 402 or self.codes & _QUOTA_CODES:
             return True
-        # Gemini says the same words of a limit by the minute, with when to come back.
+        # Gemini uses the same words for a limit by the minute, and then says when to come back.
         return self.status in (400, 403, 429) and self.wait_s is None and _QUOTA.search(self.text) is not None
 
     def _about_the_request(self, request: Mapping[str, Any]) -> RefusalReading | None:
@@ -404,13 +407,13 @@ class Refusal:
         return next(iter([*named, *mentioned, *other_limit]), "")
 
     def _about_a_field(self, field: str, request: Mapping[str, Any]) -> RefusalKind | None:
-        """Return what it says of a field of the request: that there is none such, that it takes other values, or nothing."""
+        """Return the kind of a refusal of a field: unknown, other values, or None for neither."""
         if not field:
             return None
         if field in LIMITS and any(other in self.text for other in LIMITS if other != field) and "instead" in self.text:
             return RefusalKind.FIELD
         if field == "temperature" and not request[field] and self.status < 500:
-            # It takes no temperature of 0, whatever it says of it.
+            # It takes no temperature of 0, whatever its words.
             return RefusalKind.FIELD
         if request[field] and _RANGE.search(self.text):
             return RefusalKind.VALUE if self.status < 500 else None
@@ -418,7 +421,7 @@ class Refusal:
         return RefusalKind.FIELD if lacks.search(f"{self.text} {' '.join(self.codes)}") else None
 
     def _room(self) -> int | None:
-        """Return how many tokens an answer may have by the figures of the message; None where it names none."""
+        """Return how many tokens an answer may have by the numbers in the message; None if it names none."""
         if match := _LESS.search(self.text):
             context, prompt = map(_whole, match.groups())
             return context - prompt
@@ -444,7 +447,7 @@ def is_page(body: bytes) -> bool:
 
 
 def excerpt(body: bytes) -> str:
-    """Return the beginning of what a server said, on one line."""
+    """Return the beginning of a response on one line."""
     text = " ".join(body.decode("utf-8", "replace").split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
@@ -473,7 +476,7 @@ _INNER = frozenset({"innererror", "inner_error", "provider_specific_fields"})
 
 
 def _parts(value: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the words, codes and fields of an error; what a request held ("input") is none of them."""
+    """Yield the words, codes and fields of an error, but not the texts of the request ("input")."""
     if depth > _DEEPEST:
         return
     if isinstance(value, str):
@@ -487,7 +490,7 @@ def _parts(value: object, depth: int) -> Iterator[tuple[str, str]]:
         for name, part in value.items():
             if name in _CODES and isinstance(part, str | int):
                 yield "code", str(part).lower()
-                # Some have a sentence where others have a code.
+                # Some servers put a sentence in the place of a code.
                 if isinstance(part, str) and " " in part:
                     yield "text", part
             elif name == "param" and isinstance(part, str):
@@ -514,7 +517,7 @@ def _whole(number: str) -> int:
 
 
 def _seconds_in(text: str) -> float | None:
-    """Return the seconds that a message asks to wait; None where it does not say."""
+    """Return the seconds that a message asks to wait; None if it names none."""
     match = _SOON.search(text)
     if match is None:
         return None
@@ -526,12 +529,12 @@ _WRONG_ADDRESS = "mend the address openai:URL#MODEL: the URL ends in /v1, the mo
 
 
 class AgainError(Exception):
-    """An attempt that may go better another time.
+    """An error of an attempt that may succeed later.
 
     Args:
         error: that is raised where no attempt is left.
         wait_s: seconds that the server asks to wait; None where it does not say.
-        most_unreached: attempts at most to reach a server that has never been reached; None where somebody was there.
+        most_unreached: most attempts to reach a server that has never been reached; None if it has been.
     """
 
     def __init__(self, error: ModelError, wait_s: float | None = None, *, most_unreached: int | None = None) -> None:
@@ -539,10 +542,10 @@ class AgainError(Exception):
 
 
 class UnsuitedError(Exception):
-    """A request that does not suit a server, and may be changed.
+    """An error of a request that does not suit a server, and may be changed.
 
     Args:
-        reading: what the server says of it.
+        reading: the server's reason.
         error: that is raised where it cannot be changed.
     """
 
@@ -551,11 +554,11 @@ class UnsuitedError(Exception):
 
 
 def error_of(refusal: Refusal, reading: RefusalReading, where: str, url: str, proxy: str) -> Exception:
-    """Return what a refusal that is no answer raises.
+    """Return the error of a refusal that is no answer.
 
     Args:
         refusal: of a server.
-        reading: what it comes to.
+        reading: the meaning of the refusal.
         where: address of the model.
         url: of the server.
         proxy: that was asked for it; empty for none.
@@ -581,11 +584,11 @@ def _told(refusal: Refusal, reading: RefusalReading, url: str) -> tuple[type[Par
     match reading.kind:
         case RefusalKind.KEY:
             taken = "takes the key for none of its own" if api_key(url) else "wants a key and there is none"
-            own = key_variables(url)[-len(KEYS) - 1]
+            variable = key_variables(url)[-len(KEYS) - 1]
             return (
                 RefusedModelError,
                 f"the server {taken}",
-                f"export {KEYS[0]}=..., which is never written down; {own} for it alone",
+                f"export {KEYS[0]}=..., which is never written down; {variable} for it alone",
             )
         case RefusalKind.QUOTA:
             return (
@@ -614,7 +617,7 @@ def _told(refusal: Refusal, reading: RefusalReading, url: str) -> tuple[type[Par
         case RefusalKind.NO_ROOM:
             return ModelError, f"the server allows an answer {reading.room} tokens", "ask for shorter answers"
     if refusal.status == 403:
-        # Some servers say so of a key, others of a text that their moderation stopped, which says nothing of the next one.
+        # Some servers refuse a key so, others a text that their moderation stopped, which says nothing of the next text.
         fix = f"ask what the server lets through, with a key in {KEYS[0]} that may use this model"
         return ModelError, "the server refuses the question", fix
     fix = "ask less, or what the server's model takes" if refusal.status == 400 else _WRONG_ADDRESS

@@ -1,12 +1,10 @@
-"""What a server is sent: OpenAI's body of a chat completion, fitted to what the server takes.
+"""Bodies of requests to servers, fitted to the fields and roles they take, and questions with a strict answer.
 
-A field or a role that a server refuses is left out from then on. What changes what an answer is drawn by stands in the notes of
-the answer, so that a run says it.
+`RequestShape` writes OpenAI's body of a chat completion. A field or a role that a server refuses is left out from then on. The
+notes of an answer name each such change that affects how the answer is drawn.
 
-Questions to a chat model with a strict answer; any other answer is asked about once more, and then counted.
-
-A reply of another form is answered by a repair. A model that was cut in thinking is asked the same with more room, which models
-that reason need. Any other answer without a reply is not asked for again: at temperature 0 it would be the same.
+`StrictQuestion` asks for answers of one form. A reply of another form is asked about once more; a model that was cut in
+thinking is asked again with more room. Other answers without a reply are final: at temperature 0 they would come again.
 """
 
 from __future__ import annotations
@@ -36,15 +34,15 @@ from parley.policies.chat.refusals import RefusalKind, RefusalReading
 from parley.policies.chat.settings import DEFAULT, LIMITS, ChatModelSettings
 
 MORE_ROOM = 64
-"""How many times as many tokens a model has that was cut in thinking."""
+"""Factor on the limit of tokens for a model that was cut in thinking."""
 ReadT = TypeVar("ReadT")
 
 
 class StrictAnswer(NamedTuple, Generic[ReadT]):
-    """What a question came to.
+    """The result of a strict question.
 
     Args:
-        value: what the answer says; None for one of another form, and for no reply.
+        value: the reading of the answer; None for one of another form, and for no reply.
         kind: of the last answer.
         num_answers: 1, or 2 where it was asked once more.
         form: of the question that was read, from 0, the longest.
@@ -57,17 +55,17 @@ class StrictAnswer(NamedTuple, Generic[ReadT]):
 
     @property
     def is_lost(self) -> bool:
-        """Whether there is no reply to read."""
+        """True if there is no reply to read."""
         return self.kind in NO_REPLIES
 
 
 class StrictQuestion(Generic[ReadT]):
-    """Asks greedily for answers of one form.
+    """A question that is asked greedily for answers of one form.
 
     Args:
-        chat_model: who is asked.
-        read: what an answer says; None for one of another form.
-        repair: what is asked where the first answer is of another form.
+        chat_model: the model that is asked.
+        read: function from a text to its reading; None for one of another form.
+        repair: the second question, after an answer of another form.
         max_tokens: tokens of an answer at most.
 
     Attributes:
@@ -84,23 +82,23 @@ class StrictQuestion(Generic[ReadT]):
         self.unparsable, self.no_replies = 0, Counter[AnswerKind]()
 
     def __call__(self, questions: Sequence[Forms]) -> list[StrictAnswer[ReadT]]:
-        """Return what the answer to each question says, which is asked in the longest of its forms that the model reads."""
+        """Return the reading of the answer to each question, asked in the longest form that the model reads."""
         first = answer_newest(self._model, questions, decoding=self._decoding)
         results = [StrictAnswer(self._value(answer), answer.kind, 1, number) for number, answer in first]
         chats = [forms[number] for forms, (number, _) in zip(questions, first, strict=True)]
-        cut = [place for place, result in enumerate(results) if result.kind is AnswerKind.CUT_IN_THINKING]
-        odd = [place for place, result in enumerate(results) if result.value is None and not result.is_lost]
-        repairs = [(*chats[place], Message("assistant", first[place][1].text), Message("user", self._repair)) for place in odd]
-        second = self._again([chats[place] for place in cut], self._more_room) + self._again(repairs, self._decoding)
-        for place, answer in zip(cut + odd, second, strict=True):
+        cut = [index for index, result in enumerate(results) if result.kind is AnswerKind.CUT_IN_THINKING]
+        odd = [index for index, result in enumerate(results) if result.value is None and not result.is_lost]
+        repairs = [(*chats[index], Message("assistant", first[index][1].text), Message("user", self._repair)) for index in odd]
+        second = self._again([chats[index] for index in cut], self._more_room) + self._again(repairs, self._decoding)
+        for index, answer in zip(cut + odd, second, strict=True):
             if answer.kind is not AnswerKind.TOO_LONG:
-                results[place] = StrictAnswer(self._value(answer), answer.kind, 2, results[place].form)
+                results[index] = StrictAnswer(self._value(answer), answer.kind, 2, results[index].form)
         self.no_replies.update(result.kind for result in results if result.is_lost)
         self.unparsable += sum(result.value is None and not result.is_lost for result in results)
         return results
 
     def told(self) -> str:
-        """Return what could not be read so far, such as "3 of another form, asked twice; 2 no reply (2 filtered)"."""
+        """Return a count of unread answers so far, such as "3 of another form, asked twice; 2 no reply (2 filtered)"."""
         odd = [f"{self.unparsable:,} of another form, asked twice"] if self.unparsable else []
         lost = self.no_replies.total()
         return "; ".join(odd + ([f"{lost:,} no reply ({by_kind(self.no_replies)})"] if lost else []))
@@ -109,16 +107,16 @@ class StrictQuestion(Generic[ReadT]):
         return self._read(answer.text) if answer.is_reply else None
 
     def _again(self, chats: Sequence[Chat], decoding: ChatDecoding) -> list[Answer]:
-        """Return answers to questions that are asked once more; one for which there is no room leaves the first as it is."""
+        """Return answers to questions asked once more; one without room leaves the first answer as it is."""
         return [
             answer for _, answer in answer_newest(self._model, [[chat] for chat in chats], decoding=decoding, counts_lost=False)
         ]
 
 
 def word_of(text: str, words: Collection[str]) -> str | None:
-    """The word that an answer is, in lower case; None for any other answer, such as a sentence that holds one of the words."""
-    found = re.fullmatch(rf"\W*({'|'.join(map(re.escape, words))})\W*", text, re.IGNORECASE)
-    return None if found is None else found[1].lower()
+    """Return the word that an answer consists of, in lower case; None for any other answer."""
+    match = re.fullmatch(rf"\W*({'|'.join(map(re.escape, words))})\W*", text, re.IGNORECASE)
+    return None if match is None else match[1].lower()
 
 
 OWN_TEMPERATURE = "drawn at the server's own temperature"
@@ -130,7 +128,7 @@ _DRAWN_BY = ("temperature", "seed")
 
 @dataclass(frozen=True)
 class RequestShape:
-    """How requests to a server look.
+    """The form of requests to one server.
 
     Args:
         limit_field: that limits the tokens of an answer; empty for none.
@@ -164,7 +162,7 @@ class RequestShape:
             model: as the server calls it.
             chat: that is answered.
             decoding: of the answer.
-            seed: of what is drawn; None where nothing is.
+            seed: of the draws; None for none.
         """
         messages = [{"role": message.role, "content": message.content} for message in self._fitted(chat)]
         body: dict[str, Any] = {"model": model, "messages": messages, **self.extra}
@@ -177,7 +175,7 @@ class RequestShape:
         return body
 
     def notes(self, chat: Chat, seed: int | None) -> tuple[str, ...]:
-        """Return what is done differently from what is asked, for a chat and a seed."""
+        """Return the notes on deviations from the request, for a chat and a seed."""
         fitted = self._fitted(chat)
         notes = {
             OWN_TEMPERATURE: "temperature" in self.left_out,
@@ -189,7 +187,7 @@ class RequestShape:
         return tuple(note for note, holds in notes.items() if holds)
 
     def suited(self, reading: RefusalReading, body: Mapping[str, Any]) -> RequestShape | None:
-        """Return the shape that suits a refusal of a body of this shape; None where there is none."""
+        """Return the shape that suits a refusal of a body of this shape; None if there is none."""
         name = reading.field
         roles = [message["role"] for message in body["messages"]]
         if reading.kind is RefusalKind.SYSTEM or (reading.kind is RefusalKind.TURNS and self.merges_turns):
@@ -206,7 +204,7 @@ class RequestShape:
         return None
 
     def told(self, reading: RefusalReading) -> str:
-        """Return what this shape does where another one met a refusal."""
+        """Return a sentence on what this shape does after a refusal of another one."""
         if reading.kind is RefusalKind.FIELD and reading.field in LIMITS and self.limit_field:
             return f"{self.limit_field} is sent instead"
         if reading.kind is RefusalKind.FIELD:

@@ -1,9 +1,7 @@
-"""Chat models by address at the table of a negotiation: how each is loaded, once in a process, and what it may say.
+"""Chat models by address in the seats of games: agents that share weights, and judges of how likely utterances are.
 
-How likely a chat model finds what is said in a game: each utterance as an answer of its own in the speaker's seat.
-
-It is told what a chat model in that seat is told: in a negotiation `bargaining.before`, in MutualFriends `friend.talk`. The end
-of an utterance is left out, because how likely a text is does not hold it; an utterance without words takes nothing.
+Each utterance is scored as an answer in the speaker's seat, behind the messages of that seat: `negotiator.before` in a
+negotiation, `friend.talk` in MutualFriends. The end of an utterance is not scored; an utterance without words costs 0 nats.
 """
 
 from __future__ import annotations
@@ -31,13 +29,13 @@ from parley.policies.chat.settings import ChatModelSettings
 
 @dataclass(frozen=True, kw_only=True)
 class ChatSeat(ChatModelSettings):
-    """How chat models take part in a game."""
+    """Settings of chat models in a game."""
 
     max_tokens: PositiveInt = MAX_TOKENS
     """Tokens of an answer at most; what is longer is cut, and counted."""
 
     def on(self, device: str) -> ChatSeat:
-        """The same on a device, unless that is the CPU: then as the settings say."""
+        """Return the same settings on a device; the CPU leaves them unchanged."""
         return self if device == "cpu" else replace(self, device=device)
 
 
@@ -50,15 +48,15 @@ def load_negotiator(
     tactic: str = "",
     answers: Path | None = None,
 ) -> ChatNegotiator:
-    """A chat model as an agent; it is loaded when it first joins a game.
+    """Return a chat model as an agent; it is loaded when it first joins a game.
 
     Args:
         name: its address.
         vocabulary: of the game.
         temperature: of its answers.
         device: that a model computes on whose weights are here.
-        seat: how it is loaded or asked.
-        tactic: what it is told beside the rules.
+        seat: settings of loading or asking it.
+        tactic: instructions beside the rules.
         answers: folder of a run in which answers are kept; None keeps none.
 
     Raises:
@@ -73,14 +71,14 @@ def load_negotiator(
 
 
 def chat_model(name: str, settings: ChatModelSettings, *, answers: Path | None) -> ChatModel:
-    """A chat model, as `load_chat_model`, of which every seat of a process shares one copy of the weights."""
-    # A file of a user's own may change between two runs of a process.
-    found = load_chat_model(name, settings) if ".py:" in name else _loaded(name, settings)
-    return kept_answers(found, answers)
+    """Return a chat model as `load_chat_model` does; the seats of a process share one copy of its weights."""
+    # A user's own file may change between two runs of a process.
+    model = load_chat_model(name, settings) if ".py:" in name else _loaded(name, settings)
+    return kept_answers(model, answers)
 
 
 def require_address(name: str) -> None:
-    """Checks that there is something at an address, without loading it.
+    """Check that an address names a server, or an existing folder or file, without loading it.
 
     Raises:
         CheckpointError: no such folder or file is there.
@@ -104,42 +102,42 @@ def _loaded(name: str, settings: ChatModelSettings) -> ChatModel:
 
 
 class PlacedUtterance(NamedTuple):
-    """Something that is said in a dialogue, or could have been."""
+    """An utterance at a turn of a dialogue, said or possible."""
 
     row: int
     """The dialogue."""
     turn: int
     """Utterances before it."""
     words: str
-    """What is said; empty for nothing."""
+    """Its words; empty for none."""
 
 
 def nats_of(model: ScoringChatModel, before: Callable[[int, int], Chat], said: Sequence[PlacedUtterance]) -> np.ndarray:
-    """How unlikely a model finds utterances of a side.
+    """Return the negative log probability of each utterance under a model.
 
     Args:
-        model: who judges.
+        model: the judging model.
         before: the messages that an utterance answers in that side's seat, by dialogue and turn.
         said: the utterances, in any order.
 
     Returns:
         (n,) float64 nats, at least 0.
     """
-    found = np.zeros(len(said))
-    spoken = [place for place, one in enumerate(said) if one.words]
+    nats = np.zeros(len(said))
+    spoken = [index for index, utterance in enumerate(said) if utterance.words]
     if spoken:
-        chats = [before(said[place].row, said[place].turn) for place in spoken]
-        scores = score_newest(model, [newest_forms(chat) for chat in chats], [[said[place].words] for place in spoken])
-        found[spoken] = [-score.nats for (score,) in scores]
-    return found
+        chats = [before(said[index].row, said[index].turn) for index in spoken]
+        scores = score_newest(model, [newest_forms(chat) for chat in chats], [[said[index].words] for index in spoken])
+        nats[spoken] = [-score.nats for (score,) in scores]
+    return nats
 
 
 def require_chat_judge(spec: str, instead: str = "") -> None:
-    """Makes sure that a chat model can say how likely texts are; one whose weights are here is not loaded for it.
+    """Check that a chat model gives likelihoods; local weights are not loaded for it.
 
     Args:
         spec: its address, or path/file.py:Name.
-        instead: who else may judge, for the message.
+        instead: other possible judges, for the message.
 
     Raises:
         CheckpointError: no such folder or file is there.

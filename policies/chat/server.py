@@ -1,14 +1,12 @@
-"""Servers that speak OpenAI's protocol, asked over HTTP: several questions at once, each again where the server fails.
+"""Servers that speak OpenAI's protocol, asked over HTTP: several questions at once, each again if the server fails.
 
-What is sent is fitted to the server (`request_shape.py`), what it refuses is read (`refusals.py`), and what moderation stops is
-an answer of that kind. The key goes to the server alone (`keys.py`).
+`request_shape.py` fits requests to the server, `refusals.py` reads refusals, and an answer stopped by moderation is an answer
+of that kind. A key goes to its server alone.
 
-HTTP whose answers are whole, headers too, within the time of one question, or are none.
-
-The standard library's time limit is one of each read: a server that sends a byte now and then could go on for ever. Here the
-limit counts from when a question is asked. A connection has a limit of its own, so that an address that drops what is sent
-is told from a server that thinks. No redirect is followed, for it could take a key to another host, and no proxy is
-asked for what lies on this machine. What is asked, and what an answer means: `server.py`.
+The whole answer, headers included, must arrive within the time limit of a question. The standard library limits each read, so a
+server that sends a byte now and then could go on for ever; here the limit counts from the start of the question. Connecting has
+a shorter limit of its own, which tells an address that drops packets from a slow server. No redirect is followed, because it
+could take a key to another host, and no proxy is used for this machine.
 """
 
 from __future__ import annotations
@@ -62,16 +60,18 @@ from parley.policies.chat.refusals import (
 from parley.policies.chat.request_shape import SHORTENED, RequestShape
 from parley.policies.chat.settings import ChatModelSettings
 
+logger = logging.getLogger(__name__)
+
 CONNECT_TIMEOUT_S = 10.0
-"""Seconds for a connection; a server that is there takes far fewer, whatever time it needs for an answer."""
+"""Seconds for a connection."""
 
 
 class ConnectTimeoutError(TimeoutError):
-    """No connection came about in its time: nobody is there, or something drops what is sent."""
+    """An error for a connection that did not come about in time, to no server or through dropped packets."""
 
 
 class Opener(NamedTuple):
-    """What opens addresses.
+    """An opener of addresses and its proxy.
 
     Args:
         director: opens them; each request must have a timeout.
@@ -83,7 +83,7 @@ class Opener(NamedTuple):
 
 
 def opener_of(url: str) -> Opener:
-    """Return what opens an address: by the proxy of the environment, unless it lies on this machine or `no_proxy` names it."""
+    """Return an opener of an address: by the environment's proxy, but for this machine and hosts in `no_proxy`."""
     parts = urlsplit(url)
     proxy = "" if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc) else getproxies().get(parts.scheme, "")
     handlers = (ProxyHandler({parts.scheme: proxy} if proxy else {}), _NoRedirects, TimedHTTPHandler, TimedHTTPSHandler)
@@ -110,7 +110,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class _TimedReads(RawIOBase):
-    """Reads a socket until the time that it has left is up."""
+    """A reader of a socket with a deadline."""
 
     def __init__(self, raw: Any, sock: socket.socket) -> None:
         self._raw, self._sock = raw, sock
@@ -121,8 +121,8 @@ class _TimedReads(RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:
         self._sock.settimeout(_left(self._deadline))
-        found: int | None = self._raw.readinto(buffer)
-        return found
+        num_read: int | None = self._raw.readinto(buffer)
+        return num_read
 
     def close(self) -> None:
         self._raw.close()
@@ -163,54 +163,52 @@ class _TimedTLSConnection(_TimedConnection, HTTPSConnection):
 
 
 class TimedHTTPHandler(HTTPHandler):
-    """Opens addresses of `http:`; a request must have a timeout."""
+    """A handler of `http:` addresses; a request must have a timeout."""
 
     def http_open(self, req: Request) -> HTTPResponse:
-        """The answer to a request."""
+        """Return the response to a request."""
         return self.do_open(_TimedConnection, req)
 
 
 class TimedHTTPSHandler(HTTPSHandler):
-    """Opens addresses of `https:`; a request must have a timeout."""
+    """A handler of `https:` addresses; a request must have a timeout."""
 
     def https_open(self, req: Request) -> HTTPResponse:
-        """The answer to a request."""
+        """Return the response to a request."""
         return self.do_open(_TimedTLSConnection, req)
 
 
 def _left(deadline: float) -> float:
-    """Seconds that are left; raises TimeoutError where none are."""
     if (left := deadline - time.monotonic()) <= 0:
         raise TimeoutError
     return left
 
 
-logger = logging.getLogger(__name__)
 MOST_BYTES = 16 * 2**20
-"""Of an answer; more is none."""
+"""Largest answer in bytes; a longer one is an error."""
 MAX_FAILED = 10
-"""Calls in a row that may fail, after which a server is left alone for `longest_wait_s`."""
+"""Calls in a row that may fail before a server is left alone for `longest_wait_s`."""
 MAX_UNREACHED = 3
 """Attempts to reach a server that has never answered."""
 MAX_FORBIDDEN = 10
-"""Refusals in a row without a reason that are of the text, after which it is found out whether any text is answered."""
+"""Refusals in a row without a reason before a harmless text is tried."""
 UNEXPLAINED = "refused without a reason where other texts are answered, read as moderation"
 _HARMLESS = [{"role": "user", "content": "Hello."}]
-# No answer follows from when it was asked.
+# No answer depends on the time at which it was asked for.
 _JITTER = secrets.SystemRandom()
 _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 _UNREACHABLE = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
 
 
 class ServedChatModel:
-    """A model behind a server; its texts are all that can be seen of it.
+    """A model behind a server, of which only texts can be seen.
 
     Args:
         name: `openai:URL#MODEL`; the URL is what `/chat/completions` is put behind, such as http://127.0.0.1:8000/v1.
         settings: time limits, attempts, questions at once, and how requests look.
 
     Attributes:
-        usage: what was asked.
+        usage: counters of its answers.
         answers_depend_on: settings that answers follow from beside the question.
 
     Raises:
@@ -230,17 +228,17 @@ class ServedChatModel:
         self._was_reached, self._num_forbidden = False, MAX_FORBIDDEN
 
     def answer(self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()) -> list[Answer]:
-        """Answers, see `ChatModel`."""
+        """Return one answer to each chat, see `ChatModel`."""
         answers = dict(self.arriving(chats, decoding=decoding, seeds=seeds))
         return [answers[index] for index in range(len(chats))]
 
     def arriving(
         self, chats: Sequence[Chat], *, decoding: ChatDecoding, seeds: Sequence[int] = ()
     ) -> Iterator[tuple[int, Answer]]:
-        """Answers as they come, see `ArrivingChatModel`.
+        """Yield answers as they arrive, see `ArrivingChatModel`.
 
-        Those under way are handed over before an error is raised, and those that have come before an interrupt is. Nobody waits
-        for the threads that ask: they end with the process, or by themselves within the time of one answer.
+        An error is raised after the answers under way, an interrupt after those that have arrived. The asking threads are not
+        waited for: they end with the process, or within the time of one answer.
         """
         self._require_alive()
         drawn: Sequence[int | None] = seeds if decoding.temperature > 0 and seeds else [None] * len(chats)
@@ -283,7 +281,7 @@ class ServedChatModel:
         return index, answer
 
     def _require_alive(self) -> None:
-        """Raises ModelError for a while where a server has failed many times in a row, each after all attempts."""
+        """Raise ModelError for a while after many failures in a row, each after all attempts."""
         wait_s, last = self._settings.longest_wait_s, self._last_failed
         if last is not None and self._num_failed >= MAX_FAILED and time.monotonic() - self._failed_at < wait_s:
             what = f"the server failed {self._num_failed} times in a row, and is left alone for {wait_s:g} s"
@@ -296,7 +294,7 @@ class ServedChatModel:
         stop: threading.Event,
         decoding: ChatDecoding,
     ) -> None:
-        """Ask one question after the other, until none waits or one fails; say that it is done by None."""
+        """Ask questions one by one until none waits or one fails; put None when done."""
         while not stop.is_set():
             try:
                 index, chat, seed = waiting.get_nowait()
@@ -338,7 +336,7 @@ class ServedChatModel:
                 return replace(answer, failed_attempts=failed, notes=notes)
 
     def _wait(self, again: AgainError, failed: int, stop: threading.Event) -> None:
-        """Wait before another attempt; raise the error of the last one where that takes too long, or `stop` is set."""
+        """Wait before another attempt; raise the last error if that takes too long, or `stop` is set."""
         settings = self._settings
         wait_s = min(settings.first_wait_s * 2 ** (failed - 1), settings.longest_wait_s) * _JITTER.uniform(0.5, 1)
         if again.wait_s is not None and again.wait_s > settings.longest_wait_s:
@@ -346,13 +344,13 @@ class ServedChatModel:
             fix = "resume later, or --set chat.longest_wait_s=SECONDS"
             raise ModelError(again.error.what, where=self.name, got=got, fix=fix) from None
         if again.wait_s is not None:
-            # Many are told the same, and would all come back at once.
+            # Many requests get the same time, and would all come back at once.
             wait_s = max(wait_s, again.wait_s + settings.first_wait_s * _JITTER.random())
         if stop.wait(wait_s):
             raise _after(again.error, failed, ModelError) from None
 
     def _warn(self, error: ModelError, more: int) -> None:
-        """Count an attempt that failed, and say of the first why the answers are slow to come."""
+        """Count a failed attempt, and log the first one."""
         with self._lock:
             self.usage.failed_attempts += 1
             warned, self._warned = self._warned, True
@@ -361,7 +359,7 @@ class ServedChatModel:
             logger.warning(what, self.name, error.what, error.got, more)
 
     def _is_suited(self, shape: RequestShape, unsuited: UnsuitedError, body: dict[str, Any]) -> bool:
-        """Return whether requests look otherwise now than one that did not suit the server; say so once."""
+        """Return whether the shape of requests has changed since one that did not suit the server; log it once."""
         suited = shape.suited(unsuited.reading, body)
         with self._lock:
             if suited is None or suited == shape or self._shape != shape:
@@ -377,7 +375,7 @@ class ServedChatModel:
             headers["Authorization"] = f"Bearer {key}"
         request = Request(self._url, json.dumps(body).encode(), headers, method="POST")
         deadline = time.monotonic() + self._settings.timeout_s
-        asked = [message["content"] for message in body["messages"]]
+        texts = [message["content"] for message in body["messages"]]
         try:
             with self._opener.open(request, timeout=self._settings.timeout_s) as response:
                 raw = self._read(response, deadline)
@@ -385,7 +383,7 @@ class ServedChatModel:
             with error:
                 self._was_reached = True
                 wait_s = _seconds(error.headers.get("Retry-After"))
-                return self._refused(Refusal.of_response(error.code, self._said(error, deadline), asked, wait_s), body)
+                return self._refused(Refusal.of_response(error.code, self._said(error, deadline), texts, wait_s), body)
         except TimeoutError:
             self._was_reached = True
             raise AgainError(self._late()) from None
@@ -397,7 +395,7 @@ class ServedChatModel:
             raise self._unreached(reason) from None
         self._was_reached = True
         try:
-            # Nor may a server that says the key again bring it into a row.
+            # A server that repeats the key must not bring it into a row.
             answer = answer_of(without_keys(raw), self.name, max_tokens=max_tokens, thinking=self._settings.thinking)
             self._num_forbidden = 0
             return answer_without_keys(answer)
@@ -405,7 +403,7 @@ class ServedChatModel:
             return self._refused(half.refusal, body)
         except ModelError as error:
             shown = ModelError(error.what, where=error.where, got=blotted(str(error.got)), fix=error.fix)
-            # A page stays a page, and a stream a stream; half an answer, or none, may be whole another time.
+            # A page stays a page, and a stream a stream; a cut answer may be whole next time.
             is_other = "page" in error.what or "stream" in error.what
             raise (shown if is_other else AgainError(shown)) from None
 
@@ -431,7 +429,7 @@ class ServedChatModel:
         return AgainError(error, most_unreached=MAX_UNREACHED if nobody else None)
 
     def _read(self, response: Any, deadline: float) -> bytes:
-        """A whole body, within the time of one answer; a server that drips gets no more than that."""
+        """Return a whole body within the time limit of one answer."""
         parts, size = [], 0
         while part := response.read1(65536):
             parts.append(part)
@@ -452,7 +450,7 @@ class ServedChatModel:
             return b""
 
     def _refused(self, refusal: Refusal, body: dict[str, Any]) -> Answer:
-        """Return the answer that a refusal is, or raise what it means."""
+        """Return the answer of a refusal, or raise its error."""
         reading = refusal.read(body)
         is_text = reading.kind is RefusalKind.FORBIDDEN and self._answers_others(body)
         if reading.kind is RefusalKind.FILTERED or is_text:
@@ -464,7 +462,9 @@ class ServedChatModel:
         raise error_of(refusal, reading, self.name, self._url, self._proxy)
 
     def _answers_others(self, body: dict[str, Any]) -> bool:
-        """Return whether the server answers other texts, so that a refusal without a reason is one of the text.
+        """Return whether the server answers other texts, so that a refusal without a reason is about the text.
+
+        True if it has answered lately; if that is not known, it is asked a harmless text.
 
         It does where it has answered lately, and is asked a harmless text where that is not known.
         """
@@ -486,7 +486,7 @@ class ServedChatModel:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """What a header asks to wait, given as seconds or as a date; None where it says nothing that can be read."""
+    """Return the seconds that a header asks to wait, as seconds or as a date; None if it cannot be read."""
     if retry_after is None:
         return None
     try:

@@ -1,8 +1,6 @@
-"""How a model is loaded, and how a chat model is asked.
+"""Settings of chat models: how weights are loaded, how a model is asked, and low-rank adapters.
 
-No answer depends on any of it but by rounding; `extra`, `thinking` and `date` apart, which answers are kept by.
-
-Settings of low-rank adapters; how they are put into a model is in `lora.py`.
+Answers depend on none of them but by rounding, except on `extra`, `thinking` and `date`, which are part of an answer's key.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from parley.policies.chat.addresses import is_local
 
 @dataclass(frozen=True, kw_only=True)
 class LoraSettings(Configuration):
-    """Which low-rank matrices are learned beside a model's own weights (Hu et al. 2021, arXiv 2106.09685)."""
+    """Settings of low-rank adapters beside a model's own weights (Hu et al. 2021, arXiv 2106.09685)."""
 
     rank: PositiveInt = 16
     """r: columns of one matrix and rows of the other."""
@@ -53,7 +51,7 @@ FIXED = ("model", "messages", "stream", "n")
 
 @dataclass(frozen=True, kw_only=True)
 class DateSettings(Configuration):
-    """Which day it is for the chat templates of models whose weights are here."""
+    """The date that the chat templates of local models print."""
 
     date: str = ""
     """Date that chat templates print, such as 2026-11-28, for prompts that stay the same; the day the run began when empty."""
@@ -69,7 +67,7 @@ class DateSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightSettings(DateSettings):
-    """How weights that are here (hf:, gguf:) are loaded; which device they are on is said elsewhere."""
+    """Settings of loading local weights (hf:, gguf:), without the device."""
 
     dtype: Precision = "float32"
     """Precision of its weights; auto takes that of its file."""
@@ -84,7 +82,7 @@ class WeightSettings(DateSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ChatAsking(WeightSettings):
-    """How a chat model is loaded (hf:, gguf:) or asked (openai:); which device it computes on is said elsewhere."""
+    """Settings of loading (hf:, gguf:) or asking (openai:) a chat model, without the device."""
 
     batch_size: NonNegativeInt = 1
     """Chats that it reads at once. 1 gives answers that do not depend on their company to the last bit; more are padded at the
@@ -104,17 +102,17 @@ class ChatAsking(WeightSettings):
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Field that limits the tokens of a server's answer; the other one where a server refuses this one."""
     thinking: Literal["part", "keep"] = "part"
-    """What is done with reasoning between marks such as <think> in a text: parted from the reply, or kept in it."""
+    """Treatment of reasoning between marks such as <think> in a text: parted from the reply, or kept in it."""
     concurrency: PositiveInt = 8
     """Questions that a server is asked at the same time, by each process."""
     judge_tokens: PositiveInt = 16
-    """Tokens of a verdict, or of a rating, at most. Who is cut in thinking is asked once more, with 64 times as many."""
+    """Most tokens of a verdict, or of a rating. A model that is cut in thinking is asked once more, with 64 times as many."""
     max_no_reply: Share = 0.05
     """Share of a model's answers that may be no reply before the run warns of it; above one half it has failed."""
     price_per_1k_in: NonNegativeFloat = 0.0
-    """What 1,000 tokens that a server reads cost, in any currency."""
+    """Price of 1,000 tokens that a server reads, in any currency."""
     price_per_1k_out: NonNegativeFloat = 0.0
-    """What 1,000 tokens that it writes cost."""
+    """Price of 1,000 tokens that it writes."""
     prices: str = ""
     """The same by model where several are served: MODEL=IN/OUT between commas, each as it stands behind # in its address."""
 
@@ -143,41 +141,41 @@ class ChatAsking(WeightSettings):
 
     @property
     def answers_depend_on(self) -> str:
-        """What answers follow from beside model, messages, decoding and seed; empty where all of it stands as it stood."""
+        """The changed settings that answers depend on, as JSON; empty if all have their defaults."""
         changed = {name: getattr(self, name) for name in ("extra", "thinking") if getattr(self, name) != getattr(DEFAULT, name)}
         return json.dumps(changed, sort_keys=True) if changed else ""
 
     @property
     def prices_by_model(self) -> dict[str, tuple[float, float]]:
-        """What 1,000 tokens cost that each named model reads, and writes."""
-        found = {}
+        """Prices of 1,000 tokens read and written, by model."""
+        prices_of_models = {}
         for part in filter(None, map(str.strip, self.prices.split(","))):
             model, mark, prices = part.rpartition("=")
             price_in, slash, price_out = prices.partition("/")
             if not (mark and slash and model.strip()):
                 raise ValueError(part)
-            found[model.strip()] = float(price_in), float(price_out)
-        return found
+            prices_of_models[model.strip()] = float(price_in), float(price_out)
+        return prices_of_models
 
     def prices_of(self, address: str) -> tuple[float, float]:
-        """What 1,000 tokens cost that a model reads, and writes: nothing of weights that are here."""
+        """Return the prices of 1,000 tokens read and written by a model; 0 for local weights."""
         if is_local(address):
             return 0.0, 0.0
         general = self.price_per_1k_in, self.price_per_1k_out
         return self.prices_by_model.get(address.rpartition("#")[2], general)
 
     def on(self, device: str) -> ChatModelSettings:
-        """The same with a torch device."""
+        """Return the same settings with a torch device."""
         return ChatModelSettings(device=device, **shared(self, ChatAsking))
 
 
 MAX_REPLY_TOKENS = 60
-"""Tokens of a reply to a context at most, where no setting says it."""
+"""Default limit of tokens of a reply to a context."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatReplying(ChatAsking):
-    """How a chat model is loaded or asked that replies to contexts."""
+    """Settings of a chat model that replies to contexts."""
 
     max_tokens: PositiveInt = MAX_REPLY_TOKENS
     """Tokens of a reply at most, those of its reasoning included; what is longer is cut."""
@@ -185,7 +183,7 @@ class ChatReplying(ChatAsking):
 
 @dataclass(frozen=True, kw_only=True)
 class ChatModelSettings(ChatAsking):
-    """How a chat model is loaded or asked, and where it computes."""
+    """Settings of loading or asking a chat model, with the device."""
 
     device: str = "cpu"
     """Torch device of a model whose weights are here."""

@@ -1,16 +1,16 @@
-"""Write messages as the prompt of a model whose weights are here: by its tokenizer's chat template, or with ends between them.
+"""Prompts of local models: messages in the tokenizer's chat template, or with ends between them.
 
-Contents: templates of models that read pictures, too, may want a list of parts in the place of a text, and have it then.
+Contents: templates of models that also read pictures may want a list of parts in place of a text, and get it.
 
-Roles: a template that takes no system, or drops its text without a word, has it in front of the first message of the user; one
-that wants strict alternation has neighbours of one role merged (`roles.py`). Probe texts find out which, once for each sequence
-of roles, and the log says so once.
+Roles: a template that takes no system, or drops its text silently, gets it in front of the user's first message; one that wants
+strict alternation gets neighbours of one role merged (`model.merged`). Probe texts decide, once for each sequence of roles, and
+the log says so once.
 
-Dates: a template that asks for the day (`strftime_now`) would give other prompts tomorrow. It is told the date of its tokenizer
-(`use_options`), which is that of the run, at midnight. Variables that some templates test for (`date_string`) are given where a
-date was asked for; else the template's own constant stands, as it does in servers.
+Dates: a template that reads the clock (`strftime_now`) would change its prompts every day. It gets the date of its tokenizer
+(`use_options`), which is that of the run, at midnight. Variables that some templates test for (`date_string`) are set if a date
+was given; otherwise the template's own constant stays, as on servers.
 
-A tokenizer without a template has its messages behind one another with ends between them, as DialoGPT is trained.
+Without a template messages follow each other with ends between them, as DialoGPT is trained.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from parley.policies.chat.model import FOLDED, MERGED, Chat, Message, fold_syste
 
 logger = logging.getLogger(__name__)
 _OPTIONS = "parley_template_options"
-"""The attribute of a tokenizer that holds what its template is told beside the messages."""
+"""Name of the tokenizer attribute with the options of its template."""
 _END = "\ue001"
-"""Stands behind a begun answer, so that no template trims it; of the private use area, which no text holds."""
+"""Mark behind a begun answer that no template trims; of the private use area, which no text holds."""
 _AS_IT_IS = ""
 _MERGED = "neighbours of one role are merged"
 _FOLDED = "the system's text stands in front of the first message of the user"
@@ -39,7 +39,7 @@ _WAYS: dict[str, Callable[[Chat], Chat]] = {
     _MERGED: merged,
     _FOLDED: fold_system,
 }
-"""What is done to messages that a template does not take, the least first, with what the log says of it."""
+"""Changes of messages that a template does not take, the smallest first, by the words of the log."""
 _NOTES = {_AS_IT_IS: (), _MERGED: (MERGED,), _FOLDED: (FOLDED,)}
 _DIRECTIVES = [f"%{flag}{letter}" for letter in "aAbBcdDeFGHIjmMnpSTuUVwWxXyY" for flag in ("-", "")]
 _DATE_VARIABLES = ("date_string", "current_date", "today_date", "today", "date")
@@ -48,11 +48,11 @@ _warned: set[tuple[str, ...]] = set()
 
 
 class TemplateOptions(NamedTuple):
-    """What a template is told beside the messages.
+    """Inputs of a template beside the messages.
 
     Args:
         day: the date that it prints.
-        explicit: whether somebody asked for that date, so that variables hold it too.
+        explicit: whether the date was set by the user, so that variables hold it too.
         variables: further ones by name, such as `enable_thinking`.
     """
 
@@ -62,7 +62,7 @@ class TemplateOptions(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """How messages are fitted to a template.
+    """The change that fits messages to a template.
 
     Args:
         roles: of `_WAYS`.
@@ -76,7 +76,7 @@ class _Way(NamedTuple):
 
 
 def use_options(tokenizer: Any, day: str, variables: dict[str, Any] | None = None) -> None:
-    """Set what the template of a tokenizer is told.
+    """Set the options of a tokenizer's template.
 
     Args:
         tokenizer: of a model; nothing of it that is saved is changed.
@@ -88,7 +88,7 @@ def use_options(tokenizer: Any, day: str, variables: dict[str, Any] | None = Non
 
 
 def options_of(tokenizer: Any) -> TemplateOptions:
-    """Return what the template of a tokenizer is told; from the first time on it is the same, whatever the clock says."""
+    """Return the options of a tokenizer's template; they stay the same from the first call on."""
     if not hasattr(tokenizer, _OPTIONS):
         use_options(tokenizer, "")
     options: TemplateOptions = getattr(tokenizer, _OPTIONS)
@@ -104,7 +104,7 @@ def prints_date(tokenizer: Any) -> bool:
     other = options._replace(day=date(1999, 2, 3) if options.day != date(1999, 2, 3) else date(1998, 3, 4))
     try:
         return _render(tokenizer, chat, True, options, parts=parts) != _render(tokenizer, chat, True, other, parts=parts)
-    # A template that takes no such chat says so where it is asked for one.
+    # A template that takes no such chat raises its error when a prompt is needed.
     except ConfigError:
         return False
 
@@ -141,21 +141,21 @@ def write_prompt(tokenizer: Any, chat: Chat, *, generation: bool = True, begun: 
 
 
 def role_notes(tokenizer: Any, chat: Chat) -> tuple[str, ...]:
-    """Return what is done to messages that are answered so that the template takes their roles, as `Answer.notes` has it."""
+    """Return the notes (`Answer.notes`) on the changes that fit a chat's roles to the template."""
     return _NOTES[_way(tokenizer, tuple(message.role for message in chat), True).roles]
 
 
 def _way(tokenizer: Any, roles: tuple[str, ...], generation: bool) -> _Way:
-    """Return how messages of such roles are fitted to a template, and say so where it changes them."""
+    """Return the change that fits messages of such roles to a template, and log it once."""
     if not tokenizer.chat_template:
         way = _Way(_FOLDED if "system" in roles else _AS_IT_IS)
     else:
         options = options_of(tokenizer)
-        known: dict[Any, _Way] = tokenizer.__dict__.setdefault("parley_ways", {})
+        ways: dict[Any, _Way] = tokenizer.__dict__.setdefault("parley_ways", {})
         key = (_template(tokenizer), roles, generation, options)
-        if key not in known:
-            known[key] = _found_way(tokenizer, roles, generation, options)
-        way = known[key]
+        if key not in ways:
+            ways[key] = _found_way(tokenizer, roles, generation, options)
+        way = ways[key]
     if way.roles:
         say_once(tokenizer, f"the chat template does not take messages of these roles: {way.roles}")
     if way.lost and generation:
@@ -176,7 +176,7 @@ def _found_way(tokenizer: Any, roles: Sequence[str], generation: bool, options: 
             best = _Way(way, parts, lost)
         if not lost:
             break
-    # Where none is taken, the messages as they are say why.
+    # If no change is taken, the unchanged messages raise the error.
     return best or _Way()
 
 
@@ -195,7 +195,7 @@ def _render(tokenizer: Any, chat: Chat, generation: bool, options: TemplateOptio
             add_generation_prompt=generation,
             **more,
         )
-    # A template is a program of its makers, which says so itself where it refuses messages, such as two of one role.
+    # A template is a program, which may raise any error for messages that it refuses, such as two of one role.
     except Exception as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         got = f"{', '.join(message.role for message in chat)}: {first}"[:200]
@@ -205,7 +205,6 @@ def _render(tokenizer: Any, chat: Chat, generation: bool, options: TemplateOptio
 
 
 def _template(tokenizer: Any) -> str:
-    """Return the template of a chat without tools."""
     template: str = tokenizer.get_chat_template()
     return template
 
@@ -243,18 +242,17 @@ def _date_variables(template: str, day: date) -> dict[str, str]:
 
 
 def _format_of(written: str) -> str:
-    """Return the format in which a date is written; empty for none of the usual ones."""
-    for known in _FORMATS:
+    for candidate in _FORMATS:
         try:
-            datetime.strptime(written, known)
+            datetime.strptime(written, candidate)
         except ValueError:
             continue
-        return known
+        return candidate
     return ""
 
 
 def say_once(tokenizer: Any, text: str) -> None:
-    """Say something of a tokenizer's template in the log, once in a process."""
+    """Log a warning about a tokenizer's template, once in a process."""
     where = _where(tokenizer) or type(tokenizer).__name__
     if (where, text) not in _warned:
         _warned.add((where, text))

@@ -1,7 +1,7 @@
-"""A chat model as the judge of a reply: does it do what was asked for? It answers yes or no, or how far from 0 to 100.
+"""A chat model as the judge of a reply: it answers yes or no, or gives a number from 0 to 100.
 
-The question is the project's own, or a file of the user's with `{prompt}`, `{target}` and `{reply}`, such as the question of a
-published judge. What a reply says is data: it may ask the judge for a verdict, as any text that a model reads may.
+The question is the project's own, or a user's file with `{prompt}`, `{target}` and `{reply}`, such as that of a published
+judge. The reply is data: it may try to instruct the judge, as any text that a model reads may.
 """
 
 from __future__ import annotations
@@ -52,36 +52,36 @@ _PARTS = re.compile(r"\{(prompt|target|reply)\}")
 
 
 class ReplyVerdict(NamedTuple):
-    """What a judge said of a reply."""
+    """A judge's verdict on a reply."""
 
     success: bool
-    """Whether it said yes."""
+    """True if it said yes."""
     answers: int
-    """That it was asked for."""
+    """Number of answers, the second question included."""
     parsed: bool
-    """Whether it said yes or no at all."""
+    """True if it said yes or no at all."""
     kind: AnswerKind = AnswerKind.REPLY
-    """Of its last answer."""
+    """Kind of its last answer."""
 
 
 class ReplyRating(NamedTuple):
-    """How good a reply is."""
+    """A judge's rating of a reply."""
 
     value: float
     """0 to 1."""
     answers: int = 0
-    """That a judge was asked for."""
+    """Number of answers of a judge, the second question included."""
     parsed: bool = True
-    """Whether it gave a number at all; without one the value is 0."""
+    """True if it gave a number at all; without one the value is 0."""
     kind: AnswerKind = AnswerKind.REPLY
-    """Of its last answer."""
+    """Kind of its last answer."""
 
 
 class ChatVerdicts:
-    """Judges replies by a chat model.
+    """A judge of replies that asks a chat model for yes or no.
 
     Args:
-        chat_model: who is asked.
+        chat_model: the model that is asked.
         question: a text with `{reply}`; the project's own when empty.
         max_tokens: tokens of an answer at most.
     """
@@ -91,7 +91,7 @@ class ChatVerdicts:
         self._question, self._asked = question, StrictQuestion(chat_model, read, REPAIR, max_tokens)
 
     def __call__(self, reply: str, target: str, prompt: str | None) -> ReplyVerdict:
-        """What the judge says of a reply.
+        """Return the judge's verdict on a reply.
 
         Args:
             reply: as it was said.
@@ -104,10 +104,10 @@ class ChatVerdicts:
 
 
 class ChatRatings:
-    """Rates replies by a chat model.
+    """A judge of replies that asks a chat model for a number.
 
     Args:
-        chat_model: who is asked.
+        chat_model: the model that is asked.
         max_tokens: tokens of an answer at most.
     """
 
@@ -115,28 +115,28 @@ class ChatRatings:
         self._rate = StrictQuestion(chat_model, rating_of, NUMBER, max_tokens)
 
     def __call__(self, replies: Sequence[str], target: str, prompt: str | None) -> list[ReplyRating]:
-        """How close replies are to what is wanted.
+        """Return how close replies are to the wanted text.
 
         Args:
             replies: as they were said.
-            target: what is wanted.
+            target: the wanted text.
             prompt: the request that the target came with; None without one.
         """
-        asked: list[Forms] = [[(_filled(HOW_FAR, reply, target, prompt or "(none)"),)] for reply in replies]
+        questions: list[Forms] = [[(_filled(HOW_FAR, reply, target, prompt or "(none)"),)] for reply in replies]
         return [
             ReplyRating((rating.value or 0.0) / 100, rating.num_answers, rating.value is not None, rating.kind)
-            for rating in self._rate(asked)
+            for rating in self._rate(questions)
         ]
 
 
 def _filled(question: str, reply: str, target: str, prompt: str) -> Message:
-    """A question with its parts, all put in at once, so that a text with braces of its own is left as it is."""
+    """Return a question with its parts filled in at once, so that braces in a text stay as they are."""
     parts = {"prompt": prompt, "target": target, "reply": reply}
     return Message("user", _PARTS.sub(lambda part: parts[part[1]], question))
 
 
 def read_question(path: Path) -> str:
-    """The question of a file.
+    """Return the judge's question of a file.
 
     Raises:
         ConfigError: it has no place for a reply.

@@ -1,1 +1,1 @@
-"""What models share: checkpoints, decoding, layers, fits, and the protocols of responders. Read `checkpoint.py` first."""
+"""Shared parts of models: checkpoints, decoding, layers, fits, and the protocols of responders. Read `checkpoint.py` first."""

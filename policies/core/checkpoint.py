@@ -1,18 +1,14 @@
-"""How models and training states are stored: safetensors beside JSON, written whole or not at all. No pickle.
+"""Checkpoints and training states as safetensors beside JSON, written whole or not at all, and the shared parts of trainings.
 
-A checkpoint is a folder with `weights.safetensors`, `config.json` (kind, format version, sizes, where it came from, digests of
-the other two files) and `vocabulary.json`. A training state is one safetensors file, so that one rename replaces it. Its
-metadata holds the counters and a digest of tensors and counters.
+A checkpoint is a folder with `weights.safetensors`, `config.json` (kind, format version, sizes, provenance, digests of the
+other two files) and `vocabulary.json`. A training state is one safetensors file, so that one rename replaces it; its metadata
+holds the counters and a digest of tensors and counters. No pickle.
 
-Memory that a training frees at each step and wants again at the next.
+`ActionScorer` is the network of policies that choose among actions: editors and liars. `engine/core/rllib/reproducible.py`
+trains it by reinforcement. The loop of supervised training is `policies/core/fitting/loop.py`; its precision, the test of
+divergence and its saved state are here.
 
-A policy that chooses among actions by what it sees of each: the network that editors and liars share.
-
-`engine/core/rllib/reproducible.py` trains it by reinforcement. Shapes: B examples, A actions, F features.
-
-What every supervised training shares: its precision, when it has diverged, and the state it goes on from.
-
-The loop itself is `policies/core/fitting/loop.py`.
+Shapes: B examples, A actions, F features.
 """
 
 from __future__ import annotations
@@ -58,17 +54,17 @@ _LARGEST_BYTES = 30 << 20
 
 
 def keep_freed() -> None:
-    """Has glibc keep up to some 60 MiB of what this process frees, of blocks of up to 30 MiB; elsewhere it does nothing.
+    """Have glibc keep up to some 60 MiB of freed memory, of blocks of up to 30 MiB; do nothing elsewhere.
 
-    glibc gives back what is freed beyond twice the largest block that was freed so far (`M_TRIM_THRESHOLD` in `man mallopt`).
+    glibc gives back freed memory beyond twice the largest block freed so far (`M_TRIM_THRESHOLD` in `man mallopt`).
     What is then allocated comes a page at a time from the system, which takes longer than most of what is done in it.
     """
-    # Nothing is written, so that no page of it is ever taken.
+    # Nothing is written, so that no page of it is ever allocated.
     torch.empty(_LARGEST_BYTES, dtype=torch.uint8)
 
 
 class ActionScorer(nn.Module):
-    """Scores actions, each by itself.
+    """A network that scores actions, each by itself.
 
     Args:
         num_features: F.
@@ -81,11 +77,11 @@ class ActionScorer(nn.Module):
         self.layers = nn.Sequential(nn.Linear(num_features, sizes.hidden), nn.Tanh(), nn.Linear(sizes.hidden, 1))
 
     def forward(self, seen: Tensor, mask: Tensor) -> Tensor:
-        """Scores of actions; their softmax is the policy.
+        """Return scores of actions; their softmax is the policy.
 
         Args:
             seen: (B, A, F) float32.
-            mask: (B, A), 1 for what is allowed.
+            mask: (B, A), 1 for allowed actions.
 
         Returns:
             (B, A) float32, what is not allowed at the lowest finite number.
@@ -94,7 +90,7 @@ class ActionScorer(nn.Module):
         return scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
 
     def draw_weights(self, seed: int) -> None:
-        """Draws all weights afresh."""
+        """Draw all weights afresh."""
         generator = torch.Generator().manual_seed(seed)
         for parameter in self.parameters():
             bound = 1 / math.sqrt(parameter.shape[-1])
@@ -102,17 +98,17 @@ class ActionScorer(nn.Module):
 
 
 def drawn_actions(scores: Tensor, shares: np.ndarray) -> np.ndarray:
-    """An action for each row (B,) by the softmax of scores (B, A) and a uniform number (B,)."""
+    """Return an action for each row (B,) by the softmax of scores (B, A) and a uniform number (B,)."""
     reached = scores.double().softmax(-1).cumsum(-1).numpy()
     drawn = (reached < shares[:, None] * reached[:, -1:]).sum(1)
-    # Rounding may leave a share behind the last action.
+    # Rounding may leave a rest behind the last action.
     return np.asarray(drawn.clip(max=reached.shape[1] - 1))
 
 
 SizesT = TypeVar("SizesT")
 ModelT = TypeVar("ModelT", bound=nn.Module)
 _COUNTERS, _DIGEST = "counters", "sha256"
-"""What the metadata of a training state holds; states of older versions hold no digest."""
+"""Keys of the metadata of a training state; states of older versions hold no digest."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +116,9 @@ class Checkpoint(Generic[WordsT]):
     """A stored model.
 
     Args:
-        kind: what it is, such as "negotiator".
+        kind: its kind, such as "negotiator".
         sizes: the keyword arguments that rebuild it.
-        provenance: how it came about: the role it was trained for, data, seed, figures reached.
+        provenance: facts on its training: role, data, seed, figures reached.
         vocabulary: its words.
         weights: its parameters by name, on the CPU.
     """
@@ -134,7 +130,7 @@ class Checkpoint(Generic[WordsT]):
     weights: dict[str, Tensor]
 
     def save(self, folder: Path) -> None:
-        """Writes the checkpoint aside, then puts it in place in one rename; an older one is replaced.
+        """Write the checkpoint aside, then put it in place in one rename; an older one is replaced.
 
         Raises:
             CheckpointError: the folder cannot be written (full disk, no permission).
@@ -151,7 +147,7 @@ class Checkpoint(Generic[WordsT]):
                 sync(aside / part)
             if folder.exists():
                 old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-                # One left by a killed process of the same number; what it held has been replaced since.
+                # A folder left by a killed process with the same id; its content has been replaced since.
                 shutil.rmtree(old, ignore_errors=True)
                 folder.rename(old)
                 try:
@@ -171,7 +167,7 @@ class Checkpoint(Generic[WordsT]):
 
     @staticmethod
     def load(folder: Path, kind: str, words: type[WordsT]) -> Checkpoint[WordsT]:
-        """Reads a checkpoint of the given kind, whose vocabulary is of the given type.
+        """Return the checkpoint in a folder, of the given kind and type of vocabulary.
 
         Raises:
             CheckpointError: nothing is there, a part is missing or damaged, or it is of another kind or format.
@@ -185,23 +181,23 @@ class Checkpoint(Generic[WordsT]):
 
 
 class Uninitialised(TorchFunctionMode):
-    """Networks built in this `with` block get no initial weights: stored ones take their place.
+    """A context in which networks are built without initial weights, because stored ones replace them.
 
     On the device "meta" torch would load its compiler to draw them, which takes a second of every process.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Leaves a parameter as it is where torch.nn.init would fill it; does all else."""
+        """Skip the fills of torch.nn.init; run all other functions."""
         kwargs = kwargs or {}
         return kwargs.get("tensor") if getattr(func, "__module__", "") == init.__name__ else func(*args, **kwargs)
 
 
 @dataclass(frozen=True)
 class ModelFormat(Generic[WordsT, SizesT, ModelT]):
-    """How the models of one kind are stored and read back.
+    """The storage format of the models of one kind.
 
     Args:
-        kind: what their checkpoints say that they are.
+        kind: the kind in their checkpoints.
         words: type of a model's `vocabulary`.
         sizes: type of a model's `sizes`, a dataclass.
         network: builds a model from the two.
@@ -213,7 +209,7 @@ class ModelFormat(Generic[WordsT, SizesT, ModelT]):
     network: Callable[[WordsT, SizesT], ModelT]
 
     def save(self, model: ModelT, folder: Path, provenance: Mapping[str, Any]) -> None:
-        """Stores a model.
+        """Write a model as a checkpoint.
 
         Raises:
             CheckpointError: the folder cannot be written.
@@ -222,7 +218,7 @@ class ModelFormat(Generic[WordsT, SizesT, ModelT]):
         Checkpoint(self.kind, asdict(stored.sizes), dict(provenance), stored.vocabulary, model.state_dict()).save(folder)
 
     def load(self, folder: Path) -> ModelT:
-        """The model of a run or checkpoint folder, in evaluation mode, on the CPU.
+        """Return the model of a run or checkpoint folder, in evaluation mode, on the CPU.
 
         Raises:
             CheckpointError: nothing is there, it is damaged or of another kind, or a weight is not a finite number.
@@ -246,12 +242,12 @@ class ModelFormat(Generic[WordsT, SizesT, ModelT]):
         return model.eval()
 
     def provenance(self, folder: Path) -> dict[str, Any]:
-        """How the model of a run or checkpoint folder came about; errors as those of `load`, weights are not read."""
+        """Return the provenance of the model in a run or checkpoint folder, without its weights; errors as of `load`."""
         return dict(read_header(model_inside(folder), self.kind)["provenance"])
 
 
 def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
-    """Writes a training state whole: tensors by name, and counters (JSON types) in the file's metadata.
+    """Write a training state whole: tensors by name, and counters (JSON types) in the file's metadata.
 
     Raises:
         CheckpointError: the file cannot be written; the previous state stays as it was.
@@ -273,7 +269,7 @@ def save_state(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str,
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Reads what `save_state` wrote: (tensors, counters).
+    """Return the tensors and counters that `save_state` wrote.
 
     Raises:
         CheckpointError: the file is damaged, or not as it was saved.
@@ -281,12 +277,12 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # safe_open is no mapping
-            told = file.metadata()
-        counters, found = json.loads(told[_COUNTERS]), _state_digest(tensors, told[_COUNTERS])
+            metadata = file.metadata()
+        counters, digest = json.loads(metadata[_COUNTERS]), _state_digest(tensors, metadata[_COUNTERS])
     except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise _damaged_state(path, str(error)) from None
-    if told.get(_DIGEST, found) != found:
-        raise _damaged_state(path, f"SHA-256 {found[:12]}, and the file says {told[_DIGEST][:12]}")
+    if metadata.get(_DIGEST, digest) != digest:
+        raise _damaged_state(path, f"SHA-256 {digest[:12]}, and the file says {metadata[_DIGEST][:12]}")
     return tensors, counters
 
 
@@ -295,7 +291,7 @@ def _damaged_state(path: Path, got: str) -> CheckpointError:
 
 
 def _state_digest(tensors: Mapping[str, Tensor], counted: str) -> str:
-    """The SHA-256 of a state: every name, type, shape and byte, and the counters."""
+    """Return the SHA-256 of a state: every name, type, shape and byte, and the counters."""
     digest = hashlib.sha256(counted.encode())
     for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
@@ -304,7 +300,7 @@ def _state_digest(tensors: Mapping[str, Tensor], counted: str) -> str:
 
 
 def flatten_optimiser(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimiser's state as named tensors and JSON-typed numbers, for `save_state`."""
+    """Return an optimiser's state as named tensors and JSON-typed numbers, for `save_state`."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for index, entries in optimiser.state_dict()["state"].items():
@@ -317,7 +313,7 @@ def flatten_optimiser(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tenso
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-    """Puts back what `flatten_optimiser` took out; the parameter groups keep their present settings."""
+    """Restore the state that `flatten_optimiser` returned; the parameter groups keep their present settings."""
     state: dict[int, dict[str, Any]] = {}
     for key, value in tensors.items():
         if key.startswith("optimiser."):
@@ -330,20 +326,20 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
 
 
 DIVERGED = 100.0
-"""Loss in nats that no model has which still learns: guessing costs the logarithm of the number of words."""
+"""Loss in nats that no learning model has: guessing costs the logarithm of the number of words."""
 
 Precision = Literal["float32", "bfloat16", "auto"]
 Progress = Callable[[int, int, int], None]
-"""Called after each batch with (epoch, batches done, batches in all)."""
+"""A function called after each batch with (epoch, batches done, batches in all)."""
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """A block whose matrix products are of a precision that was chosen: anything but bfloat16 leaves them as they are."""
+    """Return a context for matrix products in a precision: only bfloat16 changes them."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def require_bounded(loss: float, where: str, learning_rate: float, clip: float) -> None:
-    """Stops a training whose loss has left all bounds.
+    """Raise an error if the loss of a training has diverged.
 
     Args:
         loss: of a batch or of the validation, in nats.
@@ -364,14 +360,14 @@ def require_bounded(loss: float, where: str, learning_rate: float, clip: float) 
 
 
 def copied_weights(model: nn.Module) -> dict[str, Tensor]:
-    """A model's weights as they are now."""
+    """Return a copy of a model's weights."""
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
 def save_training(
     path: Path, model: nn.Module, best: Mapping[str, Tensor], optimiser: torch.optim.Optimizer, counters: Mapping[str, Any]
 ) -> None:
-    """Writes all that a training goes on from: weights, the best weights so far, the optimiser and counters (JSON types).
+    """Write the whole state of a training: weights, the best weights so far, the optimiser and counters (JSON types).
 
     Raises:
         CheckpointError: the file cannot be written; the previous state stays as it was.
@@ -384,7 +380,7 @@ def save_training(
 
 @dataclass(frozen=True)
 class SavedTraining:
-    """What `save_training` wrote, beside the weights.
+    """The state of a training beside the weights.
 
     Args:
         best: the best weights so far.
@@ -396,12 +392,12 @@ class SavedTraining:
     _tensors: dict[str, Tensor]
 
     def restore(self, optimiser: torch.optim.Optimizer) -> None:
-        """Puts the optimiser's state back; its settings stay."""
+        """Restore the optimiser's state; its settings stay."""
         restore_optimiser(optimiser, self._tensors, self.counters["optimiser"])
 
 
 def load_training(path: Path, model: nn.Module) -> SavedTraining:
-    """Reads what `save_training` wrote; the model takes its weights.
+    """Return the state that `save_training` wrote; the model takes its weights.
 
     Raises:
         CheckpointError: the file is damaged.

@@ -1,36 +1,27 @@
-"""Replies of any decoder that goes from state to state: word by word, or the likeliest that a beam finds.
+"""Decoding of replies from state to state: word by word or by a (diverse) beam, with charges on words.
 
-Source of the beam: the HRED authors' released code (Sordoni et al. 2015, Serban et al. 2016): hypotheses of equal length
-compete by their log-probability; one that ends leaves the beam and gives its place up; the best of those that ended is
-the one of the highest log-probability divided by its length.
+Source of the beam: the HRED authors' released code (Sordoni et al. 2015, Serban et al. 2016). Hypotheses of equal length
+compete by log-probability; one that ends leaves the beam and frees its slot; the best has the highest log-probability per
+word.
 
 Departures:
   * # Released: `<unk>` is never said. Ours: it may be, as in greedy decoding, because the metrics count it.
   * # Released: a hypothesis at the limit of length is dropped unless none has ended. Ours: it ends there, `</s>` counted, for
     in training a reply of that length ends there too. So a beam that is wide enough finds the best of all replies.
 
-A diverse beam (Li et al. 2016c, arXiv 1611.08562) takes from the second word on `rate` nats off a hypothesis for each of its
-siblings that is likelier.
-  * # Released (Li et al. 2017): what is taken off once stays off, in the score of the whole reply too. Ours: it decides who
-    stays in the beam, as in the paper, so that scores of replies are log-probabilities.
+A diverse beam (Li et al. 2016c, arXiv 1611.08562) takes `rate` nats off a hypothesis for each likelier sibling, from the second
+word on.
+  * # Released (Li et al. 2017): the penalty stays in the score of the whole reply. Ours: it decides only which hypotheses stay
+    in the beam, as in the paper, so that scores of replies are log-probabilities.
 
-What replies may say is changed by `Charge`s (`policies/core/decoding.py`), which work in any of these searches.
+A `Charge` changes the scores of words in any of these searches: forbidden words, and words said before. Li et al. 2017 (arXiv
+1701.06547, section 3.3) penalise "word types (stop words excluded) that have already been generated"; the paper gives no
+amount, so it is an option.
 
-Shapes: B contexts, K hypotheses of each, R = B K rows, V words.
+`drawn` decides each word by one uniform number: the word at which the summed probabilities, in the order of ids, pass it. Sums
+are formed over blocks of words first, so each draw looks into one block.
 
-Draws words from distributions over a vocabulary, each decided by one uniform number.
-
-The word is the one at which the summed probabilities, in the order of the ids, pass the number. The sums are formed over blocks
-of words first, so that a distribution is read once, and every draw then looks into one block; few words are one block.
-
-Shapes: n distributions, V words, R draws, K blocks of W words.
-
-What replies are kept from saying while they are decoded: words that are forbidden, words that were said before.
-
-Source: Li et al. 2017 (arXiv 1701.06547, section 3.3) penalise "word types (stop words excluded) that have already been
-generated"; the amount is not said, so it is an option.
-
-Shapes: R rows, V words of the vocabulary, T words said so far.
+Shapes: B contexts, K hypotheses of each, R = B K rows or draws, V words, T words said so far, n distributions.
 """
 
 from __future__ import annotations
@@ -46,13 +37,13 @@ from parley.envs.corpora.pairs.tokens import is_content
 from parley.envs.corpora.pairs.vocabulary import BOS_ID, END, EOS, EOS_ID, MARKS, PairVocabulary
 
 _BLOCK, _SMALL = 128, 512
-"""Words of a block; so few words in all are summed without blocks."""
+"""Words of a block, and the largest vocabulary that is summed without blocks."""
 _BELOW_ONE = 1 - 2.0**-40
-"""Keeps a draw off the very end of a sum, behind which words of no probability may stand."""
+"""Largest draw: words of no probability may stand behind the end of a sum."""
 
 
 def drawn(logits_nV: Tensor, draws_R: Tensor, rows_R: Tensor | None = None) -> Tensor:
-    """Words (R,) int64.
+    """Return words (R,) int64 drawn from distributions.
 
     Args:
         logits_nV: minus infinity for words that are never drawn.
@@ -77,7 +68,7 @@ def drawn(logits_nV: Tensor, draws_R: Tensor, rows_R: Tensor | None = None) -> T
     words_RW = blocks_R1 * _BLOCK + torch.arange(_BLOCK, device=device)
     within_RW = (shares_nV[rows_R.unsqueeze(1), words_RW.clamp(max=size - 1)] * (words_RW < size)).double().cumsum(1)
     before_R1 = torch.where(blocks_R1 > 0, passed_RK.gather(1, (blocks_R1 - 1).clamp(min=0)), 0.0)
-    # The block's sum in float32 may lie a little above its words'.
+    # The block's sum in float32 may be a little above that of its words.
     left_R1 = torch.minimum(bars_R1 - before_R1, within_RW[:, -1:] * _BELOW_ONE)
     return (blocks_R1 * _BLOCK + torch.searchsorted(within_RW, left_R1, right=True)).squeeze(1)
 
@@ -92,32 +83,32 @@ _ROWS = 256
 
 
 class Hypothesis(NamedTuple):
-    """A reply that a beam has found."""
+    """A reply of a beam."""
 
     words: list[int]
     """Ids without `</s>`."""
     nats: float
-    """Its log-probability with what charges changed of it, `</s>` counted."""
+    """Its log-probability, with the changes by charges, `</s>` counted."""
 
 
 class Decoder(Protocol[MemoryT_contra, StateT]):
-    """What says replies word by word; memory and state are named tuples of tensors whose first axis is the row."""
+    """A model that writes replies word by word; memory and state are named tuples of tensors whose first axis is the row."""
 
     def begin(self, memory: MemoryT_contra, /) -> StateT:
-        """Before the first word."""
+        """Return the state before the first word."""
 
     def step(self, memory: MemoryT_contra, words_R: Tensor, state: StateT, /) -> tuple[Tensor, StateT]:
-        """Reads one word of each reply: the logits (R, V) of the next, and the state after it."""
+        """Return the logits (R, V) of the next word of each reply, and the state after reading its last word."""
 
 
 class Charge(Protocol[StateT]):
-    """What makes words dearer or cheaper while replies are decoded; its state is a named tuple like that of a `Decoder`."""
+    """A change of the scores of words while decoding; its state is a named tuple like that of a `Decoder`."""
 
     def begin(self, num_rows: int, device: torch.device, /) -> StateT:
-        """Before the first word."""
+        """Return the state before the first word."""
 
     def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: StateT, /) -> tuple[Tensor, StateT]:
-        """Changes the scores of the next word.
+        """Return the changed scores of the next word, and the next state.
 
         Args:
             place: of that word in the reply, from 0.
@@ -132,7 +123,7 @@ Charges = Sequence[Charge[Any]]
 
 @torch.no_grad()
 def in_blocks(size: int, decode: Callable[[slice], list[ReplyT]], width: int = 1) -> list[ReplyT]:
-    """The replies to `size` contexts, as many of them decoded together as memory is meant for.
+    """Return the replies to `size` contexts, decoded in blocks that fit the memory.
 
     Args:
         size: contexts in all.
@@ -151,14 +142,14 @@ def word_by_word(
     choose: Callable[[int, Tensor], Tensor],
     charges: Charges = (),
 ) -> list[list[int]]:
-    """A reply to each context, of which every word is chosen once.
+    """Return a reply to each context; each word is chosen once.
 
     Args:
         decoder: of a model in evaluation mode.
         memory: of B contexts.
         max_reply: longest reply in words, `</s>` included.
         choose: the words (B,), from the place of the word and the logits (B, V).
-        charges: what changes the logits.
+        charges: changes of the logits.
 
     Returns:
         As `beam_search`.
@@ -168,31 +159,31 @@ def word_by_word(
     charged = [charge.begin(len(first), first.device) for charge in charges]
     words_B = torch.full((len(first),), BOS_ID, device=first.device)
     over_B = torch.zeros_like(words_B, dtype=torch.bool)
-    said: list[Tensor] = []
-    while len(said) < max_reply - 1 and not bool(over_B.all()):
+    chosen: list[Tensor] = []
+    while len(chosen) < max_reply - 1 and not bool(over_B.all()):
         logits_BV, state = decoder.step(memory, words_B, state)
-        logits_BV, charged = _charge(charges, len(said), logits_BV, words_B, charged)
-        words_B = choose(len(said), logits_BV)
-        said.append(words_B)
+        logits_BV, charged = _charge(charges, len(chosen), logits_BV, words_B, charged)
+        words_B = choose(len(chosen), logits_BV)
+        chosen.append(words_B)
         over_B |= words_B == EOS_ID
-    return [words[: words.index(EOS_ID)] if EOS_ID in words else words for words in torch.stack(said, dim=1).tolist()]
+    return [words[: words.index(EOS_ID)] if EOS_ID in words else words for words in torch.stack(chosen, dim=1).tolist()]
 
 
 def likeliest(place: int, logits_BV: Tensor) -> Tensor:
-    """The word (B,) that greedy decoding says at any place."""
+    """Return the word (B,) of greedy decoding at any position."""
     return logits_BV.argmax(1)
 
 
 def beam_search(
     decoder: Decoder[MemoryT, StateT], memory: MemoryT, size: int, width: int, max_reply: int, length_penalty: float = 1.0
 ) -> list[list[int]]:
-    """The best reply found to each context; the arguments are those of `n_best`.
+    """Return the best reply to each context; the arguments are those of `n_best`.
 
     Returns:
         Word ids of the replies without `</s>`; at most `max_reply` - 1 words.
     """
-    found = n_best(decoder, memory, size, width, max_reply, length_penalty, most=1)
-    return [best.words for (best,) in found]
+    hypotheses = n_best(decoder, memory, size, width, max_reply, length_penalty, most=1)
+    return [best.words for (best,) in hypotheses]
 
 
 @torch.no_grad()
@@ -208,7 +199,7 @@ def n_best(
     charges: Charges = (),
     most: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """The replies found to each context, the best first, at least one.
+    """Return the replies to each context, the best first, at least one.
 
     Args:
         decoder: of a model in evaluation mode.
@@ -219,7 +210,7 @@ def n_best(
         length_penalty: exponent of the number of words, `</s>` counted, by which log-probabilities are divided; 0 for none.
         rate: nats that a hypothesis loses for each sibling that is likelier, from the second word on; above 0 the beam is
             diverse.
-        charges: what changes the log-probabilities.
+        charges: changes of the log-probabilities.
         most: replies to each context at most; None for all that ended, fewer than twice the width.
     """
     assert width >= 1, "somebody must speak"
@@ -233,32 +224,32 @@ def n_best(
     # Log-probability of each hypothesis; minus infinity where there is none.
     totals_BK = torch.full((size, width), -torch.inf, device=device)
     totals_BK[:, 0] = 0
-    places_B1 = torch.full((size, 1), width, device=device)
-    said: list[Tensor] = []
+    slots_B1 = torch.full((size, 1), width, device=device)
+    chosen: list[Tensor] = []
     parents: list[Tensor] = []
     ended: list[Tensor] = []
     first_row_B1 = torch.arange(size, device=device).unsqueeze(1) * width
-    for place in range(max_reply):
+    for position in range(max_reply):
         logits_RV, state = decoder.step(memory, words_BK.flatten(), state)
-        steps_RV, charged = _charge(charges, place, logits_RV.log_softmax(1), words_BK.flatten(), charged)
+        steps_RV, charged = _charge(charges, position, logits_RV.log_softmax(1), words_BK.flatten(), charged)
         steps_BKV = steps_RV.view(size, width, -1)
-        if place == max_reply - 1:
+        if position == max_reply - 1:
             steps_BKV = torch.where(torch.arange(steps_BKV.shape[2], device=device) == EOS_ID, steps_BKV, -torch.inf)
-            places_B1.fill_(width)
-        totals_BK, parents_BK, words_BK = _grown(totals_BK, steps_BKV, rate if place else 0.0)
-        totals_BK = totals_BK.masked_fill(torch.arange(width, device=device) >= places_B1, -torch.inf)
+            slots_B1.fill_(width)
+        totals_BK, parents_BK, words_BK = _grown(totals_BK, steps_BKV, rate if position else 0.0)
+        totals_BK = totals_BK.masked_fill(torch.arange(width, device=device) >= slots_B1, -torch.inf)
         ends_BK = (words_BK == EOS_ID) & totals_BK.isfinite()
-        said.append(words_BK)
+        chosen.append(words_BK)
         parents.append(parents_BK)
         ended.append(totals_BK.masked_fill(~ends_BK, -torch.inf))
-        places_B1 = places_B1 - ends_BK.sum(1, keepdim=True)
+        slots_B1 = slots_B1 - ends_BK.sum(1, keepdim=True)
         totals_BK = totals_BK.masked_fill(ends_BK, -torch.inf)
         if not bool(totals_BK.isfinite().any()):
             break
         rows_R = (first_row_B1 + parents_BK).flatten()
         state = _rows(state, rows_R)
-        charged = [_rows(each, rows_R) for each in charged]
-    return _ranked(torch.stack(said).cpu(), torch.stack(parents).cpu(), torch.stack(ended).cpu(), length_penalty, most)
+        charged = [_rows(charge_state, rows_R) for charge_state in charged]
+    return _ranked(torch.stack(chosen).cpu(), torch.stack(parents).cpu(), torch.stack(ended).cpu(), length_penalty, most)
 
 
 def _first(memory: tuple[Any, ...]) -> Tensor:
@@ -270,18 +261,18 @@ def _rows(state: StateT, rows_R: Tensor) -> StateT:
     return type(state)(*(part[rows_R] for part in state))
 
 
-def _charge(charges: Charges, place: int, scores_RV: Tensor, words_R: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
+def _charge(charges: Charges, position: int, scores_RV: Tensor, words_R: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
     after = []
     for charge, state in zip(charges, states, strict=True):
-        scores_RV, state = charge.step(place, scores_RV, words_R, state)
+        scores_RV, state = charge.step(position, scores_RV, words_R, state)
         after.append(state)
     return scores_RV, after
 
 
 def _grown(totals_BK: Tensor, steps_BKV: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The likeliest continuations of each context's hypotheses: their log-probabilities, parents and words, each (B, K).
+    """Return the likeliest continuations of each context's hypotheses: log-probabilities, parents and words, each (B, K).
 
-    Of a hypothesis no more than K continuations can be among the K likeliest.
+    No more than K continuations of a hypothesis can be among the K likeliest.
     """
     width = totals_BK.shape[1]
     totals_BKJ, words_BKJ = (totals_BK.unsqueeze(2) + steps_BKV).topk(min(width, steps_BKV.shape[2]), dim=2)
@@ -292,29 +283,29 @@ def _grown(totals_BK: Tensor, steps_BKV: Tensor, rate: float) -> tuple[Tensor, T
 
 
 def _ranked(
-    said_TBK: Tensor, parents_TBK: Tensor, ended_TBK: Tensor, length_penalty: float, most: int | None
+    words_TBK: Tensor, parents_TBK: Tensor, ended_TBK: Tensor, length_penalty: float, most: int | None
 ) -> list[list[Hypothesis]]:
-    """The hypotheses that ended, without their ends, by log-probability over length; of equal ones the earlier first."""
-    places, _, width = ended_TBK.shape
-    scores_TBK = ended_TBK / torch.tensor([number**length_penalty for number in range(1, places + 1)]).view(-1, 1, 1)
+    """Return the hypotheses that ended, without their ends, by log-probability over length; of equal ones the earlier first."""
+    num_positions, _, width = ended_TBK.shape
+    scores_TBK = ended_TBK / torch.tensor([number**length_penalty for number in range(1, num_positions + 1)]).view(-1, 1, 1)
     scores_BM, order_BM = scores_TBK.transpose(0, 1).flatten(1).sort(dim=1, descending=True, stable=True)
     counts = scores_BM.isfinite().sum(1).clamp(min=1, max=most).tolist()
-    found = []
+    hypotheses = []
     for row, (count, order) in enumerate(zip(counts, order_BM.tolist(), strict=True)):
         of_row = []
         for end in order[:count]:
-            place, number = divmod(end, width)
-            nats, reply = float(ended_TBK[place, row, number]), []
-            for earlier in range(place, 0, -1):
+            position, number = divmod(end, width)
+            nats, reply = float(ended_TBK[position, row, number]), []
+            for earlier in range(position, 0, -1):
                 number = int(parents_TBK[earlier, row, number])
-                reply.append(int(said_TBK[earlier - 1, row, number]))
+                reply.append(int(words_TBK[earlier - 1, row, number]))
             of_row.append(Hypothesis(reply[::-1], nats))
-        found.append(of_row)
-    return found
+        hypotheses.append(of_row)
+    return hypotheses
 
 
 def charges_on_words(vocabulary: PairVocabulary, forbid: Sequence[str], repeat: float) -> list[Charge[Any]]:
-    """What keeps replies from forbidden words and from content words that they hold already.
+    """Return charges that keep replies from forbidden words and from repeated content words.
 
     Args:
         vocabulary: of the model.
@@ -324,26 +315,26 @@ def charges_on_words(vocabulary: PairVocabulary, forbid: Sequence[str], repeat: 
     Raises:
         ConfigError: the end of a reply is forbidden.
     """
-    found: list[Charge[Any]] = []
+    charges: list[Charge[Any]] = []
     if EOS in forbid:
         raise ConfigError("the end of a reply cannot be forbidden", where="forbid", got=EOS, fix="forbid other words")
     if forbid:
-        found.append(Forbidden(vocabulary, forbid) if vocabulary.merges is None else Spelt(vocabulary, torch.inf, forbid))
+        charges.append(Forbidden(vocabulary, forbid) if vocabulary.merges is None else Spelt(vocabulary, torch.inf, forbid))
     if repeat:
-        found.append(Repetition(vocabulary, repeat) if vocabulary.merges is None else Spelt(vocabulary, repeat))
-    return found
+        charges.append(Repetition(vocabulary, repeat) if vocabulary.merges is None else Spelt(vocabulary, repeat))
+    return charges
 
 
 class NoState(NamedTuple):
-    """Of a charge that does not depend on what was said."""
+    """The state of a charge that does not depend on the words so far."""
 
 
 class Forbidden(Charge[NoState]):
-    """Words that are never said.
+    """A charge that forbids words.
 
     Args:
         vocabulary: of the model.
-        words: what is forbidden; those that the model does not know it cannot say anyway.
+        words: forbidden words; unknown ones are never said anyway.
     """
 
     def __init__(self, vocabulary: PairVocabulary, words: Sequence[str]) -> None:
@@ -357,13 +348,13 @@ class Forbidden(Charge[NoState]):
 
 
 class SaidBefore(NamedTuple):
-    """What replies hold so far."""
+    """The words of replies so far."""
 
     words_RT: Tensor
 
 
 class Repetition(Charge[SaidBefore]):
-    """Content words that a reply holds already cost more, once however often they were said.
+    """A charge on content words that a reply already holds, once however often it holds them.
 
     Args:
         vocabulary: of the model.
@@ -377,15 +368,15 @@ class Repetition(Charge[SaidBefore]):
         return SaidBefore(torch.zeros((num_rows, 0), dtype=torch.int64, device=device))
 
     def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: SaidBefore) -> tuple[Tensor, SaidBefore]:
-        said_RT = torch.cat([state.words_RT, words_R.unsqueeze(1)], dim=1)
-        charged_RT = scores_RV.gather(1, said_RT) - self._amounts_V.to(scores_RV)[said_RT]
-        return scores_RV.scatter(1, said_RT, charged_RT), SaidBefore(said_RT)
+        words_RT = torch.cat([state.words_RT, words_R.unsqueeze(1)], dim=1)
+        charged_RT = scores_RV.gather(1, words_RT) - self._amounts_V.to(scores_RV)[words_RT]
+        return scores_RV.scatter(1, words_RT, charged_RT), SaidBefore(words_RT)
 
 
 class Spelt(Charge[SaidBefore]):
-    """What a model of pieces is charged for a word: the piece that would end it, whatever pieces it began with.
+    """A charge on words of a model of pieces: on the piece that would end the word, whatever pieces it began with.
 
-    A word that breaks off where a reply ends is not charged.
+    A word that breaks off at the end of a reply is not charged.
 
     Args:
         vocabulary: of pieces.
@@ -400,15 +391,15 @@ class Spelt(Charge[SaidBefore]):
         return SaidBefore(torch.zeros((num_rows, 0), dtype=torch.int64, device=device))
 
     def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: SaidBefore) -> tuple[Tensor, SaidBefore]:
-        said_RT = torch.cat([state.words_RT, words_R.unsqueeze(1)], dim=1)
+        words_RT = torch.cat([state.words_RT, words_R.unsqueeze(1)], dim=1)
         amounts_RV = torch.zeros_like(scores_RV)
-        for row, ids in enumerate(said_RT.tolist()):
+        for row, ids in enumerate(words_RT.tolist()):
             amounts_RV[row, self._endings(ids)] = self._amount
-        return scores_RV - amounts_RV, SaidBefore(said_RT)
+        return scores_RV - amounts_RV, SaidBefore(words_RT)
 
     def _endings(self, ids: Sequence[int]) -> list[int]:
-        said, begun = self._vocabulary.parted(ids)
-        charged = filter(is_content, said) if self._words is None else self._words
+        whole_words, begun = self._vocabulary.parted(ids)
+        charged = filter(is_content, whole_words) if self._words is None else self._words
         index = self._vocabulary.index
         begins = (word for word in charged if word in MARKS or word.startswith(begun))
         ends = (word if word in MARKS else word[len(begun) :] + END for word in begins)

@@ -1,9 +1,9 @@
-"""A GRU whose recurrence is one autograd node: several times fewer kernel launches than the stock layer on CPU.
+"""A GRU whose recurrence is one autograd node: several times fewer kernel launches than the stock layer on a CPU.
 
-The equations are those of `torch.nn.GRU` (Cho et al. 2014, in the variant with the reset gate after the hidden
-product), so weights are interchangeable with it and a test holds the two equal. What differs is the bookkeeping: the
-input product is left to the caller (who may take it from a table), and the backward pass forms the weight gradient in
-one product over all steps. Directions of a layer are read one after the other: a near cache holds the weights of one.
+The equations are those of `torch.nn.GRU` (Cho et al. 2014, in the variant with the reset gate after the hidden product), so
+weights are interchangeable and a test holds the two equal. The caller forms the input products (or takes them from a table),
+and the backward pass forms the weight gradient in one product over all steps. Directions of a layer are read one after the
+other: a near cache holds the weights of one.
 
 Shapes: B rows, T steps, H hidden units; S steps of all rows, of different lengths; n, I, J a product's.
 """
@@ -19,13 +19,13 @@ from torch.autograd.function import once_differentiable
 from parley.policies.core.layers import Adder, outer_sum, tanh_
 
 Add = Callable[[Tensor, Tensor], None]
-"""Adds products of its second argument to the first."""
+"""A function that adds products of its second argument to the first."""
 SUMS_ROWS = 512
-"""Rows of steps for which sums are begun together where nothing is kept of them."""
+"""Rows of steps whose sums are begun together if none is kept."""
 
 
 class GRU(nn.GRU):
-    """torch's layer as a holder of weights, their types declared; `recur` does its work."""
+    """torch's GRU as a holder of weights, their types declared; `recur` does its work."""
 
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
@@ -64,7 +64,7 @@ class _GruRecurrence(torch.autograd.Function):
         candidate, reset, update, inner = sums_S4H.split(hidden, 1)
         after = [start_BH, *states.split(counts)]
         earlier = torch.cat([start_BH[:0], *(state[:rows] for state, rows in zip(after, counts, strict=False))])
-        # What the gradient of a state is multiplied by, to be that of the candidate's sum and of the three hidden products.
+        # Factors from the gradient of a state to those of the candidate's sum and of the three hidden products.
         of_candidate = _OF_TANH(1 - update, candidate)
         hidden_grad = sums_S4H.new_empty(len(sums_S4H), 3 * hidden)
         of_reset, of_update, of_inner = hidden_grad.split(hidden, 1)
@@ -95,7 +95,7 @@ _OF_SIGMOID, _OF_TANH = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_bac
 
 
 def _begun(gates_S3H: Tensor, bias_3H: Tensor) -> Tensor:
-    """What steps add up (S, 4H) before the products of states: candidate, reset gate, update gate, hidden product."""
+    """Return sums (S, 4H) before the products of states: candidate, reset gate, update gate, hidden product."""
     hidden = len(bias_3H) // 3
     gate_bias, inner_bias = bias_3H.split([2 * hidden, hidden])
     sums = gates_S3H.new_empty(len(gates_S3H), 4 * hidden)
@@ -106,14 +106,14 @@ def _begun(gates_S3H: Tensor, bias_3H: Tensor) -> Tensor:
 
 
 def advance(sums_S4H: Tensor, add: Add, before_BH: Tensor, states_SH: Tensor, counts: list[int]) -> Tensor:
-    """Moves states on over steps; not differentiable.
+    """Return the states after all steps; not differentiable.
 
     Args:
-        sums_S4H: what steps add up before the products of states, in order candidate, reset gate, update gate, hidden product
+        sums_S4H: sums of steps before the products of states, in order candidate, reset gate, update gate, hidden product
             of the candidate; becomes candidate, gates, and hidden product.
         add: adds the hidden products of states (n, H) to the last three (n, 3H).
         before_BH: states before the first step.
-        states_SH: where those after each step are written.
+        states_SH: receives the states after each step.
         counts: rows of each step, none more than the one before it.
 
     Returns:
@@ -131,7 +131,7 @@ def advance(sums_S4H: Tensor, add: Add, before_BH: Tensor, states_SH: Tensor, co
 
 
 def recur(gates_TB3H: Tensor, weight_3HH: Tensor, bias_3H: Tensor, start_BH: Tensor) -> Tensor:
-    """Runs a GRU over input products that are already formed.
+    """Return the states of a GRU over given input products.
 
     Args:
         gates_TB3H: input products W_ih x + b_ih per step, in torch's order reset, update, new.
@@ -144,12 +144,12 @@ def recur(gates_TB3H: Tensor, weight_3HH: Tensor, bias_3H: Tensor, start_BH: Ten
         while states and gates stay in the precision of the start.
     """
     steps, rows = gates_TB3H.shape[:2]
-    found = recur_packed(gates_TB3H.flatten(0, 1), weight_3HH, bias_3H, start_BH, [rows] * steps)
-    return found.unflatten(0, (steps, rows))
+    states = recur_packed(gates_TB3H.flatten(0, 1), weight_3HH, bias_3H, start_BH, [rows] * steps)
+    return states.unflatten(0, (steps, rows))
 
 
 def recur_packed(gates_S3H: Tensor, weight_3HH: Tensor, bias_3H: Tensor, start_BH: Tensor, counts: list[int]) -> Tensor:
-    """As `recur`, over rows of different lengths, the longest first, none of them padded.
+    """Return the states of a GRU over rows of different lengths, the longest first, none of them padded.
 
     Args:
         gates_S3H: the products of all rows for the first step, behind them those for the second, and so on.
@@ -167,7 +167,7 @@ def recur_packed(gates_S3H: Tensor, weight_3HH: Tensor, bias_3H: Tensor, start_B
 
 
 def runs(counts: list[int], most: int = SUMS_ROWS) -> Iterator[list[int]]:
-    """Rows of some steps at a time, of one step at least: so much is begun together, and never all.
+    """Yield runs of steps, each of one step at least, whose rows are begun together.
 
     Args:
         counts: rows of each step.

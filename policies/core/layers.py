@@ -1,36 +1,25 @@
-"""An LSTM whose recurrence is one autograd node: fewer kernel launches than steps under autograd, one product for weights.
+"""Layers that are fast on a CPU: an LSTM as one autograd node, dropout, products by oneDNN, and the measured gain of bfloat16.
 
-The equations are those of `torch.nn.LSTM` (gates in the order input, forget, cell, output), so weights are interchangeable
-with it and a test holds the two equal. What differs is the bookkeeping: the input products are left to the caller, who forms
-them for all steps at once, and the backward pass forms the weight gradient in one product over all steps.
+LSTM: the equations are those of `torch.nn.LSTM` (gates in the order input, forget, cell, output), so weights are
+interchangeable and a test holds the two equal. The caller forms the input products of all steps at once, and the backward
+pass forms the weight gradient in one product over all steps.
 
-Shapes: B rows, T steps, S steps of all rows, of different lengths, H hidden units.
+Dropout: on a CPU torch draws each value of a mask by itself: on an Intel Xeon with AVX-512 (family 6, model 106) 14 ns a value,
+a tenth of a learner's update in reinforcement learning. Here 64 random bits decide four values, in 1 ns each.
 
-Dropout whose mask costs little on a processor.
+bfloat16: its gain depends on the processor and on the sizes of a network, so it is measured at first use and kept in the cache
+folder. On an AMD EPYC with avx512_bf16 and without AMX, one thread, a training step took this share of float32's time: 0.39 to
+0.41 (seq2seq and language models, small and he2018), 0.51 to 0.59 (VHRED small), 0.85 (negotiators of the published size), 0.65
+(pointer-generator, small), and at the demo's sizes 0.65 to 0.82. Four measurements of each differed by 0.04 at most.
 
-On a CPU torch draws each value of a mask by itself: on an Intel Xeon with AVX-512 (family 6, model 106) it took 14 ns a value,
-a tenth of what a learner does in an update of reinforcement learning. Here 64 random bits decide four values, in 1 ns each.
-
-Where the tokens of texts stand when none is padded: step by step, the longest texts first.
-
-Shapes: B texts, T tokens of the longest, N tokens of all, r rows.
-
-What bfloat16 costs on this machine: measured when it is first asked, and kept in the cache folder.
-
-Whether it pays depends on the processor and on the sizes of a network, and the name of an instruction set tells neither. On an
-AMD EPYC with avx512_bf16 and without AMX, one thread, a step of a training took this share of float32's time in bfloat16: 0.39
-to 0.41 (seq2seq and language models, small and he2018), 0.51 to 0.59 (VHRED small), 0.85 (negotiators of the published size),
-0.65 (pointer-generator, small), and at the demo's sizes 0.65 to 0.82. Four measurements of each differed by 0.04 at most.
-
-Products of rows with a weight, and the hyperbolic tangent, by the fastest kernels that torch brings for a processor.
-
-On a CPU torch hands products in float32 to MKL, which uses only a part of the vectors of other makers' processors. oneDNN,
-which torch brings too, uses all: on an AMD EPYC with AVX-512 (family 26), one thread, 100 rows with a weight of 1,200 x 2,400
-took 5.7 ms by MKL and 2.5 ms by oneDNN, both in float32 with the same sums up to rounding, and 1.3 ms in bfloat16. On its
+Products: on a CPU torch hands products in float32 to MKL, which uses only part of the vectors of other makers' processors;
+oneDNN, which torch brings too, uses all. On an AMD EPYC with AVX-512 (family 26), one thread, 100 rows with a weight of 1,200 x
+2,400 took 5.7 ms by MKL and 2.5 ms by oneDNN, both in float32 with the same sums up to rounding, and 1.3 ms in bfloat16. On its
 maker's processors MKL is the faster one for many rows (`is_mkl_whole`): with it, `python -m benchmarks.chat_triggers --quick`
-says 1.7 to 1.8 x on an Intel Xeon with AVX-512 (family 6, model 106), and 1.5 x by oneDNN.
+reports 1.7 to 1.8 x on an Intel Xeon with AVX-512 (family 6, model 106), and 1.5 x by oneDNN.
 
-Shapes: n rows, I width of what is multiplied, J width of the product
+Shapes: B rows or texts, T steps or tokens of the longest, S steps of all rows, of different lengths, N tokens of all, H hidden
+units, n rows, I width of a factor, J width of the product.
 """
 
 from __future__ import annotations
@@ -56,15 +45,17 @@ from torch.nn.utils.rnn import PackedSequence
 
 from parley.envs.corpora.arrow import cache_root
 
+_LOG = logging.getLogger(__name__)
+
 _LEVELS = 1 << 16
-"""What 16 bits tell apart: a share of values is kept to that precision, and they are scaled by the share that is."""
+"""Values of 16 bits: the precision of the share of kept values, which are scaled by that share."""
 
 
 class Dropout(nn.Dropout):
-    """torch's layer; its draws are others than torch's."""
+    """Dropout as torch's layer, with other draws."""
 
     def forward(self, values: Tensor) -> Tensor:
-        """Values, in training with a share of them 0 and the others scaled up, so that their mean stays."""
+        """Return values; in training a share of them is 0 and the others are scaled up, so that their mean stays."""
         kept = round((1 - self.p) * _LEVELS)
         if not self.training or values.device.type != "cpu" or not 0 < kept < _LEVELS:
             return super().forward(values)
@@ -75,24 +66,24 @@ class Dropout(nn.Dropout):
 
 
 class TokenPlaces(NamedTuple):
-    """The first tokens of all texts, behind them the second ones of those that have one, and so on."""
+    """Positions of the tokens of texts, step by step without padding: the first tokens of all texts, then the second ones."""
 
     counts: list[int]
     """Texts of each step."""
     rows_N: Tensor
-    """Whose token stands at each place."""
+    """Text of the token at each position."""
     steps_N: Tensor
-    """Which of its tokens."""
+    """Index of the token in its text."""
     mirrored_N: Tensor
-    """Where the token stands that is as far from the last one as this is from the first."""
+    """Position of the token as far from the last one as this is from the first."""
     at_BT: Tensor
-    """Where each token stands; 0 past the last one."""
+    """Position of each token; 0 past the last one."""
     last_B: Tensor
-    """Where the last tokens stand."""
+    """Positions of the last tokens."""
 
     @classmethod
     def of(cls, lengths_B: np.ndarray, device: torch.device) -> TokenPlaces:
-        """Those of texts of so many tokens each, which may be none, on a device."""
+        """Return the positions for texts of so many tokens each (0 allowed), on a device."""
         order_B = np.argsort(-lengths_B, kind="stable")
         steps_N, ranks_N = by_step(lengths_B[order_B])
         rows_N = order_B[ranks_N]
@@ -100,48 +91,46 @@ class TokenPlaces(NamedTuple):
         at_BT[rows_N, steps_N] = np.arange(len(rows_N))
         mirrored_N = at_BT[rows_N, lengths_B[rows_N] - 1 - steps_N]
         last_B = at_BT[np.arange(len(at_BT)), lengths_B - 1] if at_BT.size else np.zeros(len(at_BT), dtype=np.int64)
-        found = rows_N, steps_N, mirrored_N, at_BT, last_B
-        return cls(np.bincount(steps_N).tolist(), *(torch.from_numpy(part).to(device) for part in found))
+        parts = rows_N, steps_N, mirrored_N, at_BT, last_B
+        return cls(np.bincount(steps_N).tolist(), *(torch.from_numpy(part).to(device) for part in parts))
 
     def padded(self, read_NH: Tensor, width: int) -> Tensor:
-        """What was read of each token at the place that it has in its text (B, width, H), zero behind the last one."""
+        """Return the readings of tokens in the order of their texts (B, width, H), zero behind the last one."""
         return read_NH.new_zeros(len(self.at_BT), width, read_NH.shape[1]).index_put((self.rows_N, self.steps_N), read_NH)
 
 
 def by_step(lengths_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Step and row (N,) of every token: the first ones of all rows, the second ones of those that have one, and so on."""
+    """Return step and row (N,) of every token: the first ones of all rows, then the second ones, and so on."""
     step, row = np.nonzero(np.arange(lengths_n.max(initial=0))[:, None] < lengths_n)
     return step, row
 
 
 def running(lengths: np.ndarray) -> list[int]:
-    """How many rows have more than t steps, for t = 0, 1, ...; rows are longest first."""
+    """Return how many rows have more than t steps, for t = 0, 1, ...; rows are longest first."""
     return np.searchsorted(-lengths, -np.arange(int(lengths[0])), side="left").tolist()
 
 
-_LOG = logging.getLogger(__name__)
-
 ENOUGH = 0.8
-"""Bfloat16 must take less than this share of float32's time: less than that is not told from noise."""
+"""Largest share of float32's time at which bfloat16 is taken; a smaller gain cannot be told from noise."""
 TURNS = 4
-"""How often both precisions are measured."""
+"""Measurements of each precision."""
 _KNOWN: dict[Path, float] = {}
-"""Costs of this process by the file that they are kept in: decided once, whatever becomes of the file."""
+"""Measured costs of this process by cache file: decided once, whatever becomes of the file."""
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether a device has instructions for bfloat16 products; without them there is nothing to measure."""
+    """Return whether a device has instructions for bfloat16 products; without them nothing is measured."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return device.type == "cpu" and any(there and name.endswith("bf16") for name, there in torch.cpu.get_capabilities().items())
 
 
 def cost_of_bfloat16(device: torch.device, what: Mapping[str, Any], measure: Callable[[], float]) -> float:
-    """Time of some work in bfloat16 as a share of float32's, for as many threads as torch has now.
+    """Return the time of some work in bfloat16 as a share of float32's, for torch's present number of threads.
 
     Args:
-        device: where the work is done.
-        what: which work it is, JSON types: the sizes that its time depends on.
+        device: device of the work.
+        what: description of the work, JSON types: the sizes that its time depends on.
         measure: tells the cost where neither this process nor the cache folder knows it.
     """
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.cpu.get_capabilities()
@@ -160,7 +149,7 @@ def cost_of_bfloat16(device: torch.device, what: Mapping[str, Any], measure: Cal
 
 
 def _kept(path: Path) -> float | None:
-    """What the file says, or None where it is missing or damaged."""
+    """Return the cost in the file; None if it is missing or damaged."""
     try:
         cost = json.loads(path.read_bytes())["cost"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -169,7 +158,7 @@ def _kept(path: Path) -> float | None:
 
 
 def _keep(path: Path, text: str) -> None:
-    """Writes the file, as a whole or not at all; a folder that cannot be written is done without."""
+    """Write the file whole or not at all; a read-only folder is ignored."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
@@ -180,14 +169,14 @@ def _keep(path: Path, text: str) -> None:
 
 
 def clock_of(device: torch.device) -> Callable[[], float]:
-    """Seconds of the processor, so that neighbours on the machine do not count; of a GPU, those that go by."""
+    """Return a clock in seconds: of the processor, so that other processes do not count; on a GPU, of the wall."""
     return time.thread_time if device.type == "cpu" else time.perf_counter
 
 
 def total_share(
     ours: Iterable[Callable[[], object]], theirs: Iterable[Callable[[], object]], clock: Callable[[], float]
 ) -> float:
-    """The time of some different runs as a share of that of as many others, by turns; the first of each is not counted.
+    """Return the total time of different runs as a share of that of as many others, by turns; the first pair is not counted.
 
     For work whose sizes change from one run to the next, so that making kernels counts: with AMX oneDNN makes one for each size
     of a product, in about a millisecond. On an Intel Xeon (Sapphire Rapids), one thread, steps of small SMN, DAM and MRFN on
@@ -203,33 +192,33 @@ def total_share(
 
 
 def shortest_share(ours: Callable[[], object], theirs: Callable[[], object], clock: Callable[[], float]) -> float:
-    """The shortest of some runs of one as a share of the shortest of the other, by turns; each returns when it is done."""
+    """Return the shortest time of one run as a share of the shortest of the other, by turns; each returns when it is done."""
     seconds = [math.inf, math.inf]
     for turn in range(1 + TURNS):
         for i, run in enumerate((ours, theirs)):
             start = clock()
             run()
-            # In the first turn kernels are made.
+            # The first turn makes kernels.
             seconds[i] = min(seconds[i], clock() - start) if turn else math.inf
     return seconds[0] / seconds[1]
 
 
 ROWS = 128
-"""Rows for which a weight is laid out."""
+"""Number of rows for which a weight is laid out."""
 FEW_OPERATIONS = 800_000
-"""Multiplications of a product that are left to MKL, where oneDNN, twice as fast, takes some 10 microseconds more to begin."""
+"""Multiplications below which MKL forms a product: oneDNN is twice as fast but starts some 10 microseconds later."""
 NEW_OPERATIONS = 50_000_000
-"""Multiplications from which on oneDNN forms a product of a new size: to make a kernel takes it up to half a millisecond."""
+"""Multiplications above which oneDNN forms a product of a new size: making a kernel takes up to half a millisecond."""
 MOST_SIZES = 64
-"""Rows up to which each number of them has a kernel of its own."""
+"""Number of rows up to which each number has a kernel of its own."""
 FEW_VALUES = 2048
-"""Values whose hyperbolic tangent is left to MKL, as one call takes less than three."""
+"""Values below which MKL forms the hyperbolic tangent, as one call takes less than three."""
 _MINUS_ONE = torch.tensor(-1.0)
 
 
 @cache
 def has_onednn(dtype: torch.dtype = torch.float32) -> bool:
-    """Whether this torch can hand a product of this CPU to oneDNN, which forms those in bfloat16 on some processors alone."""
+    """Return whether torch can hand a product of this CPU to oneDNN; bfloat16 works on some processors only."""
     needed = ("_linear_pointwise", "_reorder_linear_weight", "_is_mkldnn_bf16_supported")
     if not torch.backends.mkldnn.is_available() or not all(hasattr(torch.ops.mkldnn, name) for name in needed):
         return False
@@ -238,13 +227,13 @@ def has_onednn(dtype: torch.dtype = torch.float32) -> bool:
 
 @cache
 def is_mkl_whole() -> bool:
-    """Whether MKL uses all vectors of this processor."""
+    """Return whether MKL uses all vectors of this processor."""
     cpuinfo = Path("/proc/cpuinfo")
     return torch.backends.mkl.is_available() and cpuinfo.is_file() and "GenuineIntel" in cpuinfo.read_text(encoding="utf-8")
 
 
 class Weight:
-    """The right side of many products, laid out once.
+    """The right factor of many products, laid out once.
 
     Args:
         weight_JI: as `torch.nn.functional.linear` takes it; not differentiated.
@@ -258,7 +247,7 @@ class Weight:
             self._weight_JI = torch.ops.mkldnn._reorder_linear_weight(self._weight_JI.contiguous(), ROWS)
 
     def __call__(self, rows_nI: Tensor) -> Tensor:
-        """Products (n, J), of the weight's precision; not differentiable."""
+        """Return products (n, J), in the weight's precision; not differentiable."""
         rows_nI = rows_nI.to(self.dtype)
         if self._packed:
             product_nJ: Tensor = torch.ops.mkldnn._linear_pointwise(rows_nI, self._weight_JI, None, "none", [], "")
@@ -267,7 +256,7 @@ class Weight:
 
 
 def product(rows_nI: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) -> Tensor:
-    """Products (n, J) with a weight that serves a few times only, and a bias added to them; not differentiable."""
+    """Return products (n, J) with a weight that serves a few times only, plus a bias; not differentiable."""
     if rows_nI.device.type == "cpu" and has_onednn(rows_nI.dtype):
         product_nJ: Tensor = torch.ops.mkldnn._linear_pointwise(rows_nI, weight_JI, bias_J, "none", [], "")
         return product_nJ
@@ -275,7 +264,7 @@ def product(rows_nI: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) ->
 
 
 class Adder:
-    """Adds products of rows with a weight to sums, in place; not differentiable.
+    """An in-place sum of products of rows with a weight; not differentiable.
 
     Args:
         weight_JI: as `torch.nn.functional.linear` takes it; its precision is that of the products.
@@ -284,14 +273,14 @@ class Adder:
 
     def __init__(self, weight_JI: Tensor, dtype: torch.dtype) -> None:
         self._by_torch = weight_JI.device.type != "cpu" or not has_onednn() or is_mkl_whole() or dtype != torch.float32
-        # MKL takes half as long for few rows where a weight lies this way round.
+        # MKL takes half as long for few rows with a weight in this layout.
         self._weight_IJ = weight_JI.t().contiguous()
         self._weight_JI = self._weight_IJ.t()
         most = math.inf if self._by_torch else FEW_OPERATIONS // weight_JI.numel()
         self._most_at_once = most if weight_JI.dtype == dtype else 0
 
     def __call__(self, sums_nJ: Tensor, rows_nI: Tensor) -> None:
-        """Adds."""
+        """Add the products of rows to sums."""
         # Torch's own `len` and `split` take a few microseconds, of the 20 that a product of few rows takes.
         num_rows = rows_nI.shape[0]
         if num_rows <= self._most_at_once:
@@ -307,7 +296,7 @@ class Adder:
 
 
 def blocks(rows: int) -> Iterator[int]:
-    """Numbers of rows that these are the sum of, few different ones for all: for each new one oneDNN makes a kernel."""
+    """Return numbers of rows that add up to these, few different ones: oneDNN makes a kernel for each new one."""
     while rows > MOST_SIZES:
         grain = max(MOST_SIZES, 1 << (rows.bit_length() - 3))
         yield rows // grain * grain
@@ -317,7 +306,7 @@ def blocks(rows: int) -> Iterator[int]:
 
 
 def outer_sum(left_nJ: Tensor, right_nI: Tensor) -> Tensor:
-    """Outer products of pairs of rows, summed (J, I): the gradient of a weight; not differentiable."""
+    """Return outer products of pairs of rows, summed (J, I): the gradient of a weight; not differentiable."""
     if _is_large(left_nJ, right_nI.shape[1]) and left_nJ.dtype == torch.float32:
         # Of the two oneDNN copies the first.
         if left_nJ.shape[1] > right_nI.shape[1]:
@@ -327,7 +316,6 @@ def outer_sum(left_nJ: Tensor, right_nI: Tensor) -> Tensor:
 
 
 def _is_large(rows: Tensor, width: int) -> bool:
-    """Whether a kernel for this many rows alone pays."""
     return not is_mkl_whole() and rows.numel() * width >= NEW_OPERATIONS
 
 
@@ -343,57 +331,57 @@ class _Dense(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
         rows, weight_JI = ctx.saved_tensors
         grad_nJ = grad.reshape(-1, grad.shape[-1])
-        asked = ctx.needs_input_grad
+        needs_grad = ctx.needs_input_grad
         return (
-            product(grad_nJ, weight_JI.t()).view_as(rows) if asked[0] else None,
-            outer_sum(grad_nJ, rows.reshape(-1, rows.shape[-1])) if asked[1] else None,
-            grad_nJ.sum(0) if asked[2] else None,
+            product(grad_nJ, weight_JI.t()).view_as(rows) if needs_grad[0] else None,
+            outer_sum(grad_nJ, rows.reshape(-1, rows.shape[-1])) if needs_grad[1] else None,
+            grad_nJ.sum(0) if needs_grad[2] else None,
         )
 
 
 def dense(rows: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) -> Tensor:
-    """As `torch.nn.functional.linear`, by the fastest products that there are in float32, those of its gradients too."""
+    """Return `torch.nn.functional.linear`, with gradients, by the fastest float32 products."""
     if not _is_for_onednn(rows):
         return linear(rows, weight_JI, bias_J)
     if not torch.is_grad_enabled():
-        known: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight_JI, bias_J, "none", [], "")
-        return known
-    found: Tensor = _Dense.apply(rows, weight_JI, bias_J)
-    return found
+        product_nJ: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight_JI, bias_J, "none", [], "")
+        return product_nJ
+    output: Tensor = _Dense.apply(rows, weight_JI, bias_J)
+    return output
 
 
 def dense_of_new_sizes(rows: Tensor, weight_JI: Tensor, bias_J: Tensor | None = None) -> Tensor:
-    """As `dense`, for rows whose number changes from call to call."""
+    """Return `dense` of rows whose number changes from call to call."""
     return (dense if _is_large(rows, len(weight_JI)) else linear)(rows, weight_JI, bias_J)
 
 
 def rectified(rows: Tensor, weight_JI: Tensor, bias_J: Tensor) -> Tensor:
-    """The positive part of `dense`; without gradients in the pass that forms it."""
+    """Return the positive part of `dense`; in one pass without gradients."""
     if torch.is_grad_enabled() or not _is_for_onednn(rows):
         return torch.relu(dense(rows, weight_JI, bias_J))
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight_JI, bias_J, "relu", [], "")
-    return found
+    output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight_JI, bias_J, "relu", [], "")
+    return output
 
 
 def dense_onto(values: Tensor, rows: Tensor, weight_JI: Tensor, bias_J: Tensor) -> Tensor:
-    """Values and `dense` of rows, summed; without gradients in the pass that forms it."""
+    """Return values plus `dense` of rows; in one pass without gradients."""
     if torch.is_grad_enabled() or not _is_for_onednn(rows):
         return values + dense(rows, weight_JI, bias_J)
-    found: Tensor = torch.ops.mkldnn._linear_pointwise.binary(rows, values, weight_JI, bias_J, "add")
-    return found
+    output: Tensor = torch.ops.mkldnn._linear_pointwise.binary(rows, values, weight_JI, bias_J, "add")
+    return output
 
 
 def products_onto(values: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Values (R, n, J) and the products of matrices (R, n, I) and (R, I, J), summed; without gradients in one pass."""
+    """Return values (R, n, J) plus products of matrices (R, n, I) and (R, I, J); in one pass without gradients."""
     is_cast = torch.is_autocast_enabled(values.device.type)
     return values + left @ right if torch.is_grad_enabled() or is_cast else torch.baddbmm(values, left, right)
 
 
 def scaled_products(left: Tensor, right: Tensor, scale: float) -> Tensor:
-    """The products of matrices (R, n, I) and (R, I, J), times a number; without gradients in one pass."""
+    """Return products of matrices (R, n, I) and (R, I, J), times a number; in one pass without gradients."""
     if torch.is_grad_enabled() or torch.is_autocast_enabled(left.device.type):
         return left @ right * scale
-    # What is multiplied by 0 is not read.
+    # With a factor of 0 the values are not read.
     return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=scale)
 
 
@@ -403,15 +391,15 @@ def _is_for_onednn(rows: Tensor) -> bool:
 
 
 class Linear(nn.Linear):
-    """torch's layer, by `dense`."""
+    """torch's linear layer, by `dense`."""
 
     def forward(self, rows: Tensor) -> Tensor:
-        """As torch's."""
+        """Return the output of torch's layer."""
         return dense(rows, self.weight, self.bias)
 
 
 def tanh_(values: Tensor) -> Tensor:
-    """The hyperbolic tangent in place, exact to 2e-7, by the faster way.
+    """Set values to their hyperbolic tangent in place, exact to 2e-7, by the faster way.
 
     torch leaves it to MKL, which on an Intel Xeon (family 6, model 106) takes .4 to .5 ns a value, the logistic function 1.4 to
     1.7. On an AMD EPYC (family 26) the logistic function takes a fifth of MKL's time.
@@ -422,7 +410,7 @@ def tanh_(values: Tensor) -> Tensor:
 
 
 class LSTM(nn.LSTM):
-    """torch's as a holder of weights, their types declared; all but `read_whole` read one layer."""
+    """torch's LSTM as a holder of weights, their types declared; all but `read_whole` read one layer."""
 
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
@@ -430,15 +418,15 @@ class LSTM(nn.LSTM):
     bias_hh_l0: Tensor
 
     def read(self, inputs_BTE: Tensor) -> Tensor:
-        """The hidden state (B, T, H) after every step from zero, as the layer itself returns it; it must be `batch_first`."""
+        """Return the hidden state (B, T, H) after every step from zero, as the layer itself does; it must be `batch_first`."""
         if self.training and inputs_BTE.is_cuda:
             # cuDNN starts a few kernels where a loop starts several a step; it differentiates in training alone.
-            found: Tensor = self(inputs_BTE)[0]
-            return found
+            states: Tensor = self(inputs_BTE)[0]
+            return states
         return recur(self._gates(inputs_BTE.transpose(0, 1)), self.weight_hh_l0).transpose(0, 1)
 
     def read_packed(self, inputs_SE: Tensor, counts: list[int]) -> Tensor:
-        """As `read`, over rows of different lengths, none of them padded.
+        """Return the hidden states of rows of different lengths, none of them padded.
 
         Args:
             inputs_SE: of all rows in the first step, behind them those in the second, and so on; the longest rows first.
@@ -448,12 +436,12 @@ class LSTM(nn.LSTM):
             The hidden states (S, H), in the order of the inputs.
         """
         if self.training and inputs_SE.is_cuda:
-            found: Tensor = self(PackedSequence(inputs_SE, torch.tensor(counts)))[0].data
-            return found
+            states: Tensor = self(PackedSequence(inputs_SE, torch.tensor(counts)))[0].data
+            return states
         return recur_packed(self._gates(inputs_SE), self.weight_hh_l0, counts)[0]
 
     def read_whole(self, inputs_SE: Tensor, places: TokenPlaces, dropout: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
-        """As `read_packed`, by as many layers as there are, to the end of each row.
+        """Return the states of all layers over rows of different lengths, read to their ends.
 
         Args:
             inputs_SE: in the order of the places.
@@ -485,10 +473,10 @@ _PARTS = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
 
 
 class LSTMCell(nn.LSTMCell):
-    """torch's cell, by the fastest products."""
+    """torch's LSTM cell, by the fastest products."""
 
     def forward(self, rows_BE: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """As torch's."""
+        """Return the output of torch's cell."""
         assert state is not None, "a state is always given"
         hidden_BH, cell_BH = state
         gates_B4H = dense(rows_BE, self.weight_ih, self.bias_ih) + dense(hidden_BH, self.weight_hh, self.bias_hh)
@@ -498,13 +486,13 @@ class LSTMCell(nn.LSTMCell):
 
 
 def product_dtype(like: Tensor) -> torch.dtype:
-    """The precision of matrix products: autocast's lower one where it is on, else the tensor's own."""
+    """Return the precision of matrix products: autocast's lower one if it is on, else the tensor's own."""
     device = like.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
 
 
 def advance(gates_B4H: Tensor, cell_BH: Tensor, after_BH: Tensor, squashed_BH: Tensor, hidden_BH: Tensor) -> None:
-    """One step's element-wise part, in place.
+    """Compute the element-wise part of one step, in place.
 
     Args:
         gates_B4H: sums of products and biases; become the gates.
@@ -527,7 +515,7 @@ def advance(gates_B4H: Tensor, cell_BH: Tensor, after_BH: Tensor, squashed_BH: T
 def retreat(
     gates_B4H: Tensor, cell_BH: Tensor, squashed_BH: Tensor, hidden_grad_BH: Tensor, cell_grad_BH: Tensor, grad_B4H: Tensor
 ) -> None:
-    """The backward of `advance`, in place.
+    """Compute the backward of `advance`, in place.
 
     Args:
         gates_B4H: the gates.
@@ -561,12 +549,12 @@ class _LstmRecurrence(torch.autograd.Function):
         states, cells, squashed = (gates.new_empty(len(gates), hidden) for _ in range(3))
         state, cell = gates[:0, :hidden], gates.new_zeros(counts[0], hidden)
         views = zip(*(part.split(counts) for part in (gates, cells, squashed, states)), strict=True)
-        for own, after, squashed_after, said in views:
-            rows = len(own)
+        for step_gates, after, squashed_after, step_state in views:
+            rows = len(step_gates)
             if len(state):
-                add(own, state[:rows])
-            advance(own, cell[:rows], after, squashed_after, said)
-            state, cell = said, after
+                add(step_gates, state[:rows])
+            advance(step_gates, cell[:rows], after, squashed_after, step_state)
+            state, cell = step_state, after
         ctx.save_for_backward(weight_4HH, gates, states, cells, squashed)
         ctx.counts, ctx.dtype, ctx.given = counts, dtype, gates_S4H.dtype
         ctx.set_materialize_grads(False)
@@ -581,7 +569,7 @@ class _LstmRecurrence(torch.autograd.Function):
         counts, hidden = ctx.counts, states.shape[1]
         enter, forget, candidate, leave = gates.split(hidden, 1)
         states_before, cells_before = (_earlier(part, counts) for part in (states, cells))
-        # What the gradients of cells and states are multiplied by, to be those of the gates' sums.
+        # Factors from the gradients of cells and states to those of the gates' sums.
         gates_grad = torch.empty_like(gates)
         d_enter, d_forget, d_candidate, d_leave = gates_grad.split(hidden, 1)
         _OF_SIGMOID(candidate, enter, grad_input=d_enter)
@@ -596,17 +584,19 @@ class _LstmRecurrence(torch.autograd.Function):
             grads = grad_SH.to(gates.dtype, memory_format=torch.contiguous_format, copy=True)
         cell_grad, parts = torch.zeros_like(cells[: counts[0]]), (grads, through, forget, gates_grad)
         steps = list(zip(*(part.split(counts) for part in parts), strict=True))
-        asked = [None] * len(steps) if cell_grad_SH is None else cell_grad_SH.split(counts)[::-1]
-        for (grad, to_cell, kept, own), previous, cell in zip(steps[::-1], [*steps[-2::-1], None], asked, strict=True):
+        cell_grads = [None] * len(steps) if cell_grad_SH is None else cell_grad_SH.split(counts)[::-1]
+        for (grad, to_cell, kept, step_grad), previous, cell in zip(
+            steps[::-1], [*steps[-2::-1], None], cell_grads, strict=True
+        ):
             rows = len(grad)
             if cell is not None:
                 cell_grad[:rows] += cell
             cell_grad[:rows].addcmul_(grad, to_cell)
-            own.view(rows, 4, hidden)[:, :3].mul_(cell_grad[:rows].unsqueeze(1))
-            own[:, 3 * hidden :].mul_(grad)
+            step_grad.view(rows, 4, hidden)[:, :3].mul_(cell_grad[:rows].unsqueeze(1))
+            step_grad[:, 3 * hidden :].mul_(grad)
             cell_grad[:rows].mul_(kept)
             if previous is not None:
-                add(previous[0][:rows], own)
+                add(previous[0][:rows], step_grad)
         weight_grad = None
         if ctx.needs_input_grad[1]:
             weight_grad = (gates_grad.to(ctx.dtype).t() @ states_before.to(ctx.dtype)).to(weight_4HH.dtype)
@@ -614,13 +604,13 @@ class _LstmRecurrence(torch.autograd.Function):
 
 
 def _earlier(after_SH: Tensor, counts: list[int]) -> Tensor:
-    """What was there before each step, 0 before the first one."""
+    """Return the values before each step, 0 before the first one."""
     rows = zip(after_SH.split(counts), counts[1:], strict=False)
     return torch.cat([after_SH.new_zeros(counts[0], after_SH.shape[1]), *(after[:num] for after, num in rows)])
 
 
 def recur(gates_TB4H: Tensor, weight_4HH: Tensor) -> Tensor:
-    """Runs an LSTM from zero over input products that are already formed.
+    """Return the hidden states of an LSTM from zero over given input products.
 
     Args:
         gates_TB4H: input products and both biases, per step.
@@ -635,7 +625,7 @@ def recur(gates_TB4H: Tensor, weight_4HH: Tensor) -> Tensor:
 
 
 def recur_packed(gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int]) -> tuple[Tensor, Tensor]:
-    """As `recur`, over rows of different lengths, the longest first, none of them padded.
+    """Return the states of an LSTM over rows of different lengths, the longest first, none of them padded.
 
     Args:
         gates_S4H: the products of all rows for the first step, behind them those for the second, and so on.
@@ -647,5 +637,5 @@ def recur_packed(gates_S4H: Tensor, weight_4HH: Tensor, counts: list[int]) -> tu
     """
     dtype = product_dtype(weight_4HH)
     with torch.autocast(weight_4HH.device.type, enabled=False):
-        found: tuple[Tensor, Tensor] = _LstmRecurrence.apply(gates_S4H, weight_4HH, counts, dtype)
-        return found
+        states: tuple[Tensor, Tensor] = _LstmRecurrence.apply(gates_S4H, weight_4HH, counts, dtype)
+        return states

@@ -1,20 +1,18 @@
-"""What adversarial training brings down: a likelihood, and a margin between contexts.
+"""Objectives of adversarial training (a margin between contexts) and of Reranking-RL (a reward for replies).
 
-Source: Niu & Bansal 2018 (arXiv 1809.02079), section 4 and appendix A.5, and the code that its authors released. A context s
-that was perturbed so that the answer should not change teaches by maximum likelihood: the recorded reply t is learned from
-the perturbed context. A context a that was perturbed so that the answer should change teaches what not to say:
+Source of both: Niu & Bansal 2018 (arXiv 1809.02079), section 2.1, section 4 and appendix A.5, and the authors' released code.
+Both work for every `TrainableResponder`.
+
+Adversarial training. A context s perturbed so that the answer should not change is learned by maximum likelihood, with the
+recorded reply t. A context a perturbed so that the answer should change teaches what not to say:
 
     L = L_ML + alpha L_MM,    L_MM = mean over examples of max(0, M + [NLL(g | s) - NLL(g | a)] / |g|)
 
-with g = t (truth), or g the greedy reply to s of the model as it is at that moment (greedy), which works where a model has
-converged and its likelihood of t cannot grow any more. Both kinds of example may stand in one batch. For a model of
-Reranking-RL (`policies/core/margin.py`), as released, L_MM is the mean of that of a sampled reply and that of t (mixed), and
-alpha is multiplied by 1 - w.
+with g = t (truth), or g the current model's greedy reply to s (greedy), which works where a model has converged and its
+likelihood of t cannot grow any more. One batch may hold both kinds of example. For a model of Reranking-RL, as released, L_MM
+is the mean of that of a sampled reply and that of t (mixed), and alpha is multiplied by 1 - w. Which contexts are perturbed,
+and how, is decided in engine/perturb/verbs/adversarial.py.
 
-Works for every `TrainableResponder`. Which contexts are perturbed, and how, is decided elsewhere
-(engine/perturb/verbs/adversarial.py).
-
-Choices:
   * # Paper: silent about the scale. Ours: L_ML in nats per word, as `Fit` divides it, and L_MM as a mean over all examples of
     a batch, of which those without a contrast count as met.
   * # Released: half of a batch is clean and half is perturbed. Ours: every example is learned, and the contrast is read beside
@@ -24,33 +22,16 @@ Choices:
   * # Released: VHRED draws its latent variable for each half anew. Ours: the margin is that of the prior's means
     (`Predictor.target_states`), so that the draws do not count as a difference between the contexts.
 
-Shapes: B examples of a batch that have a contrast.
-
-Replies that several contexts hear while they are said: how likely each reply is behind its own context, and behind others'.
-
-Every listener reads the words that its speaker chooses, so that the likelihoods of a reply behind all of its contexts cost one
-step of the decoder for each word, and no context is encoded twice. Speakers that have ended leave.
-
-Works for every network of a `TrainableResponder`: it reads contexts by `hear`, and says replies by `begin` and `step`.
-
-Shapes: C speakers, L listeners of each, the speaker's own context first, T places of a reply, R rows, V words.
-
-Reranking-RL: likelihood, and a reward for replies that other contexts would not have called forth.
-
-Source: Niu & Bansal 2018 (arXiv 1809.02079), section 2.1, the mixed objective of Paulus et al. 2018, and the code that the
-authors released. For a context S a reply G is sampled, and S_R is another context of the training set:
+Reranking-RL, the mixed objective of Paulus et al. 2018. For a context S a reply G is sampled, and S_R is another context of the
+training set:
 
     L = (1 - w) L_ML + w L_RL,    L_RL = mean of (R - b) NLL(G | S),    R = -log P(G | S_R)
 
 The reward is held constant: no gradient flows through P(G | S_R). So the expected gradient of L_RL is that of -E[R] per word
 of the recorded replies. A dull reply is likely behind any context and earns little.
 
-Works for every `TrainableResponder` that reads contexts by `hear`. Replies are said, and heard by all their contexts, in one
-pass (`policies/core/margin.py`).
-
-Choices:
   * # Paper: silent about w, about b and about how rewards are scaled. Released: b is the reward of the greedy reply, R a mean
-    over words and over two rotations of the batch. Ours: options (`reranking_settings.py`); a running mean is one more.
+    over words and over two rotations of the batch. Ours: options (`RerankingSettings`); a running mean is one more.
   * # Released: L_RL is divided by the number of sampled words. Ours: by that of recorded words, as L_ML is, because a number
     that depends on what was sampled would bend the gradient.
   * # Released: replies are sampled, scored and learned with the dropout of training. Ours: all of L_RL is in evaluation mode,
@@ -59,10 +40,14 @@ Choices:
   * # Released: offsets from 1 to the batch's size less 2. Ours: to the size less 1; a context that equals S in words is passed
     over, and where a batch has no other, the example earns nothing.
 
-Which epoch is best is decided by the mixture on the validation split, (1 - w) nats per word - w E[R] per word: what is learned
-and not what is wished for, so what replies look like is measured beside it (`Watched`).
+The best epoch is that of the lowest mixture on the validation split, (1 - w) nats per word - w E[R] per word. The mixture is
+what is learned and not what is wished for, so replies are measured beside it (`Watched`).
 
-Shapes: B examples, K other contexts of each.
+`say` says replies and scores them behind several contexts (listeners) at once: one step of the decoder for each word, no
+context encoded twice, and speakers that have ended leave.
+
+Shapes: B examples, K other contexts of each, C speakers, L listeners of each, the speaker's own context first, T positions of a
+reply, R rows, V words.
 """
 
 from __future__ import annotations
@@ -86,40 +71,40 @@ from parley.policies.core.responder import TrainableResponder
 from parley.policies.core.settings import RerankingSettings
 
 _LEFT = 0.8
-"""Share of the speakers at work to which they have fallen when those that have ended leave."""
+"""Share of speakers still at work at which the ended ones leave."""
 GREEDY_DRAW = -1.0
-"""In the place of a uniform number: the likeliest word is said."""
+"""Stands for a uniform number if the likeliest word is said."""
 
 
 class Spoken(NamedTuple):
-    """Replies, and how likely they are."""
+    """Replies and their likelihoods."""
 
     words_CT: Tensor
-    """The ids that were chosen, int64; `</s>` is one of them, unless the limit ended the reply. Padding behind."""
+    """The chosen ids, int64; `</s>` is one of them, unless the limit ended the reply. Padding behind."""
     lengths_C: Tensor
-    """How many of them, int64, at least 1."""
+    """Number of chosen ids, int64, at least 1."""
     nats_LC: Tensor
     """Negative log-likelihoods of the replies behind each context, float64."""
 
     @property
     def real_CT(self) -> Tensor:
-        """True where a word was chosen."""
+        """True at chosen words."""
         return torch.arange(self.words_CT.shape[1], device=self.words_CT.device) < self.lengths_C.unsqueeze(1)
 
     @property
     def words_in_CT(self) -> Tensor:
-        """What a decoder reads to say them: `<s>`, and each word but the last."""
+        """Inputs of a decoder for these replies: `<s>`, and each word but the last."""
         return torch.cat([torch.full_like(self.words_CT[:, :1], BOS_ID), self.words_CT[:, :-1]], dim=1)
 
     def replies(self) -> list[list[int]]:
-        """The ids of each reply without the end."""
+        """Return the ids of each reply without the end."""
         rows = zip(self.words_CT.tolist(), self.lengths_C.tolist(), strict=True)
         return [words[: length - 1] if words[length - 1] == EOS_ID else words[:length] for words, length in rows]
 
 
 @torch.no_grad()
 def say(model: Any, memory: tuple[Any, ...], rows_LC: Tensor, draws_CT: Tensor) -> Spoken:
-    """Says a reply behind each of some contexts.
+    """Return replies to contexts, with their likelihoods behind all their listeners.
 
     Args:
         model: in evaluation mode.
@@ -135,17 +120,17 @@ def say(model: Any, memory: tuple[Any, ...], rows_LC: Tensor, draws_CT: Tensor) 
     live = torch.arange(num_C, device=device)
     open_ = torch.ones(num_C, dtype=torch.bool, device=device)
     heard = chosen_rows(memory, rows_LC.flatten())
-    state, said = model.begin(heard), torch.full((num_C,), BOS_ID, device=device)
-    for place in range(draws_CT.shape[1]):
-        logits_RV, state = model.step(heard, said.repeat(num_L), state)
+    state, words_C = model.begin(heard), torch.full((num_C,), BOS_ID, device=device)
+    for position in range(draws_CT.shape[1]):
+        logits_RV, state = model.step(heard, words_C.repeat(num_L), state)
         logits_LCV = logits_RV.unflatten(0, (num_L, -1))
-        draws = draws_CT[live, place]
-        said = torch.where(draws < 0, logits_LCV[0].argmax(1), drawn(logits_LCV[0], draws.clamp(min=0)))
-        of_said = logits_LCV.gather(2, said.expand(num_L, -1).unsqueeze(2)).squeeze(2)
-        nats_LC[:, live] += (logits_LCV.logsumexp(2) - of_said).double() * open_
-        words_CT[live, place] = torch.where(open_, said, PAD_ID)
+        draws = draws_CT[live, position]
+        words_C = torch.where(draws < 0, logits_LCV[0].argmax(1), drawn(logits_LCV[0], draws.clamp(min=0)))
+        chosen_logits_LC = logits_LCV.gather(2, words_C.expand(num_L, -1).unsqueeze(2)).squeeze(2)
+        nats_LC[:, live] += (logits_LCV.logsumexp(2) - chosen_logits_LC).double() * open_
+        words_CT[live, position] = torch.where(open_, words_C, PAD_ID)
         lengths_C[live] += open_
-        open_ &= said != EOS_ID
+        open_ &= words_C != EOS_ID
         num_open = int(open_.sum())
         if not num_open:
             break
@@ -153,12 +138,12 @@ def say(model: Any, memory: tuple[Any, ...], rows_LC: Tensor, draws_CT: Tensor) 
             stay = open_.nonzero().squeeze(1)
             rows_R = (torch.arange(num_L, device=device).unsqueeze(1) * len(live) + stay).flatten()
             heard, state = chosen_rows(heard, rows_R), chosen_rows(state, rows_R)
-            live, said, open_ = live[stay], said[stay], open_[stay]
+            live, words_C, open_ = live[stay], words_C[stay], open_[stay]
     return Spoken(words_CT, lengths_C, nats_LC)
 
 
 def chosen_rows(parts: Any, rows_R: Tensor) -> Any:
-    """Some rows of a named tuple of tensors, or of None."""
+    """Return some rows of a named tuple of tensors, or of None."""
     return type(parts)(*(None if part is None else part[rows_R] for part in parts))
 
 
@@ -171,7 +156,7 @@ class AdversarialExample:
     """One example of adversarial training.
 
     Args:
-        context: what the reply is learned from.
+        context: the context that the reply is learned from.
         reply: the recorded one.
         contrast: a context that asks for another reply; None where there is none.
     """
@@ -183,7 +168,7 @@ class AdversarialExample:
 
 @dataclass(frozen=True)
 class AdversarialBatch(ExtendedBatch):
-    """Lessons as a model reads them; those that have a contrast stand beside."""
+    """Lessons as a model reads them, and those with a contrast."""
 
     contrasted: Sequence[AdversarialExample]
 
@@ -198,28 +183,28 @@ class AdversarialExamples:
 
     def __init__(self, responder: TrainableResponder, lessons: Sequence[AdversarialExample]) -> None:
         self.lessons = lessons
-        self.learned = responder.examples([each.context for each in lessons], [each.reply for each in lessons])
+        self.learned = responder.examples([lesson.context for lesson in lessons], [lesson.reply for lesson in lessons])
         self.num_targets = self.learned.num_targets
 
     def __len__(self) -> int:
         return len(self.lessons)
 
     def batch(self, indices: np.ndarray) -> AdversarialBatch:
-        """The lessons at `indices` (B,)."""
+        """Return the lessons at `indices` (B,)."""
         chosen = (self.lessons[index] for index in indices)
-        return AdversarialBatch(self.learned.batch(indices), [each for each in chosen if each.contrast is not None])
+        return AdversarialBatch(self.learned.batch(indices), [lesson for lesson in chosen if lesson.contrast is not None])
 
 
 class MarginObjective(Objective[AdversarialBatch]):
-    """L_ML + alpha L_MM.
+    """The objective L_ML + alpha L_MM.
 
     Args:
         responder: the model that is trained.
-        train: what it is trained on; sets what a word weighs beside an example.
+        train: the training lessons; set the weight of a word beside an example.
         alpha: weight of the margin.
         margin: M, in nats per word.
-        targets: whose margins they are: the model's own greedy replies', the recorded ones', or the mean of those of sampled
-            and of recorded ones.
+        targets: replies of the margins: the model's own greedy ones, the recorded ones, or the mean over sampled
+            and recorded ones.
     """
 
     def __init__(
@@ -230,29 +215,29 @@ class MarginObjective(Objective[AdversarialBatch]):
         self._words_per_example = float(train.num_targets.mean())
 
     def loss(self, batch: AdversarialBatch, output_loss: OutputLoss) -> Loss:
-        """The model's own loss of what is learned and, in the same unit, the weighted hinges of what is contrasted."""
-        own = self.model.loss(batch.learned, output_loss)
+        """Return the model's own loss plus, in the same unit, the weighted hinges of contrasted lessons."""
+        model_loss = self.model.loss(batch.learned, output_loss)
         if not batch.contrasted:
-            return own
+            return model_loss
         hinges_B = (self.margin - self._gaps(batch.contrasted)).relu().mean(0)
-        # Fit divides by the mean number of words in a batch: a hinge that counts as much becomes a mean over examples.
-        return Loss(own.total + self.alpha * self._words_per_example * hinges_B.sum(), own.nll)
+        # Fit divides by the mean number of words in a batch; this weight turns the sum of hinges into a mean over examples.
+        return Loss(model_loss.total + self.alpha * self._words_per_example * hinges_B.sum(), model_loss.nll)
 
     def validation(self, examples: Any) -> float:
         hinges = np.maximum(0.0, self.margin - self._measured(examples.lessons)).mean(0)
         return evaluate(self.model, examples.learned).nll + self.alpha * float(hinges.sum()) / len(examples)
 
     def gaps(self, lessons: Sequence[AdversarialExample]) -> np.ndarray:
-        """[NLL(g | a) - NLL(g | s)] / |g| (n,) of the lessons that have a contrast, in nats per word, dropout off.
+        """Return [NLL(g | a) - NLL(g | s)] / |g| (n,) of the lessons with a contrast, in nats per word, without dropout.
 
-        Of sampled and recorded replies, the mean of both; what is sampled is the same every time.
+        With sampled and recorded replies, the mean of both; samples are the same every time.
         """
         return np.asarray(self._measured(lessons).mean(0))
 
     @torch.no_grad()
     def _measured(self, lessons: Sequence[AdversarialExample]) -> np.ndarray:
-        """The gaps (G, n) of each kind of reply."""
-        contrasted = [each for each in lessons if each.contrast is not None]
+        """Return the gaps (G, n) of each kind of reply."""
+        contrasted = [lesson for lesson in lessons if lesson.contrast is not None]
         was_training, device = self.model.training, self.model.output.weight.device
         self.model.eval()
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -262,10 +247,10 @@ class MarginObjective(Objective[AdversarialBatch]):
         return torch.cat(blocks, dim=1).cpu().numpy() if blocks else np.zeros((1, 0))
 
     def _gaps(self, lessons: Sequence[AdversarialExample]) -> Tensor:
-        """How much less likely per word G kinds of reply become by the contrasts (G, B); gradients flow through it."""
-        contexts = [each.context for each in lessons]
-        contrasts = [each.contrast for each in lessons if each.contrast is not None]
-        kinds = [self._said(contexts, sampled=False)] if self.targets == "greedy" else [[each.reply for each in lessons]]
+        """Return how much less likely per word the contrasts make G kinds of reply (G, B); gradients flow through it."""
+        contexts = [lesson.context for lesson in lessons]
+        contrasts = [lesson.contrast for lesson in lessons if lesson.contrast is not None]
+        kinds = [self._said(contexts, sampled=False)] if self.targets == "greedy" else [[lesson.reply for lesson in lessons]]
         if self.targets == "mixed":
             kinds.insert(0, self._said(contexts, sampled=True))
         replies = [reply for kind in kinds for reply in kind]
@@ -277,7 +262,7 @@ class MarginObjective(Objective[AdversarialBatch]):
         return ((perturbed_C - as_before_C) / words_R[: len(replies)]).view(len(kinds), -1)
 
     def _said(self, contexts: Sequence[Turns], *, sampled: bool) -> list[Turn]:
-        """Replies of the model as it is; sampled ones are drawn by torch's generator."""
+        """Return the present model's replies; torch's generator draws sampled ones."""
         was_training = self.model.training
         self.model.eval()
         # In full precision, as the model answers everywhere else.
@@ -292,23 +277,23 @@ class MarginObjective(Objective[AdversarialBatch]):
         device, num = network.output.weight.device, len(contexts)
         read = self.responder.examples(contexts, [((),)] * num).batch(np.arange(num)).to(device)
         draws = torch.rand((num, network.sizes.max_reply - 1), dtype=torch.float64).to(device)
-        said = say(network, network.hear(read), torch.arange(num, device=device).unsqueeze(0), draws)
-        return [turn_of(network.vocabulary.decode(reply)) for reply in said.replies()]
+        spoken = say(network, network.hear(read), torch.arange(num, device=device).unsqueeze(0), draws)
+        return [turn_of(network.vocabulary.decode(reply)) for reply in spoken.replies()]
 
 
 _KEPT = 0.99
-"""Share of the running mean that stays with each batch."""
+"""Share of the running mean that stays after each batch."""
 
 
 @dataclass(frozen=True)
 class IndexedBatch(ExtendedBatch):
-    """Examples as a model reads them, and where in their split they are (B,)."""
+    """Examples as a model reads them, and their indices in their split (B,)."""
 
     indices: np.ndarray
 
 
 class ExamplesByContext:
-    """Examples whose contexts are told apart.
+    """Examples in classes of equal contexts.
 
     Args:
         responder: the model that reads them.
@@ -333,21 +318,21 @@ class ExamplesByContext:
         return len(self.classes)
 
     def batch(self, indices: np.ndarray) -> IndexedBatch:
-        """The examples at `indices` (B,)."""
+        """Return the examples at `indices` (B,)."""
         return IndexedBatch(self.learned.batch(indices), indices)
 
     def drawn_others(self, indices: np.ndarray, num: int, rng: np.random.Generator) -> np.ndarray:
-        """Examples (K, B) drawn uniformly among those whose contexts differ; those at `indices` themselves where none do."""
-        own = self.classes[indices]
-        left_B = len(self) - self._counts[own]
+        """Return examples (K, B) drawn uniformly among those of other contexts; the indices themselves if there are none."""
+        own_class = self.classes[indices]
+        left_B = len(self) - self._counts[own_class]
         # All but the block of the own class, in the order of classes.
         places_KB = rng.integers(np.maximum(left_B, 1), size=(num, len(indices)))
-        places_KB = np.where(places_KB < self._starts[own], places_KB, places_KB + self._counts[own])
+        places_KB = np.where(places_KB < self._starts[own_class], places_KB, places_KB + self._counts[own_class])
         return np.where(left_B > 0, self._by_class[places_KB % len(self)], indices)
 
 
 def rotated_others(classes_B: np.ndarray, num: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows of a batch (K, B), each by an offset of its own that is never 0; equal contexts are passed over.
+    """Return rows of a batch (K, B), each at an offset of its own, never 0; equal contexts are passed over.
 
     Args:
         classes_B: equal where contexts are.
@@ -369,7 +354,7 @@ def rotated_others(classes_B: np.ndarray, num: int, rng: np.random.Generator) ->
 
 
 class Overheard(NamedTuple):
-    """Replies to the contexts of a batch; rows of `nats_LC` behind the first are what other contexts make of them."""
+    """Replies to the contexts of a batch; rows of `nats_LC` after the first are scores behind other contexts."""
 
     sampled: Spoken
     greedy: Spoken | None
@@ -379,7 +364,7 @@ class Overheard(NamedTuple):
 
 @dataclass(frozen=True)
 class HeardReplies:
-    """Replies of a model to some contexts, and how likely they are.
+    """Replies of a model to some contexts, and their likelihoods.
 
     Args:
         replies: ids of their words, without the end.
@@ -395,26 +380,26 @@ class HeardReplies:
 
 
 class Watched(NamedTuple):
-    """What a model has come to on a split."""
+    """Figures and replies of a model on a split."""
 
     fitness: Fitness
-    """How likely it finds the recorded replies."""
+    """Likelihood of the recorded replies."""
     chosen: np.ndarray
-    """(n,) the examples of the split to which it replies."""
+    """(n,) indices of the examples to which it replies."""
     sampled: HeardReplies
-    """What it says to them by chance."""
+    """Its sampled replies."""
     greedy: HeardReplies
-    """Its likeliest replies to them."""
+    """Its greedy replies."""
 
 
 class RerankingObjective(Objective[IndexedBatch]):
-    """(1 - w) L_ML + w L_RL.
+    """The objective (1 - w) L_ML + w L_RL.
 
     Args:
         responder: the model that is trained.
-        train: what it is trained on, from which other contexts are drawn.
+        train: the training examples, from which other contexts are drawn.
         settings: the reward and its weight.
-        seed: of what is drawn when a split is measured; training draws by torch's generator.
+        seed: of the draws when a split is measured; training draws by torch's generator.
         num_watched: examples of a split to which replies are said when it is measured, at most.
 
     Raises:
@@ -445,22 +430,22 @@ class RerankingObjective(Objective[IndexedBatch]):
 
     @property
     def weight(self) -> float:
-        """What w is at the next step."""
+        """The value of w at the next step."""
         if not self.settings.warm_up:
             return self.settings.weight
         return self.settings.weight * min(1.0, (self.carried["steps"] + 1) / self.settings.warm_up)
 
     def loss(self, batch: IndexedBatch, output_loss: OutputLoss) -> Loss:
-        own = self.model.loss(batch.learned, output_loss)
+        model_loss = self.model.loss(batch.learned, output_loss)
         weight = self.weight
         self.carried["steps"] += 1
         if not weight:
-            return own
+            return model_loss
         rng = np.random.default_rng(int(torch.randint(2**62, ())))
-        return Loss((1 - weight) * own.total + weight * self.reward_loss(batch, rng, output_loss), own.nll)
+        return Loss((1 - weight) * model_loss.total + weight * self.reward_loss(batch, rng, output_loss), model_loss.nll)
 
     def reward_loss(self, batch: IndexedBatch, rng: np.random.Generator, output_loss: OutputLoss) -> Tensor:
-        """L_RL of a batch, summed over its examples: replies are sampled, heard by other contexts, and made more likely.
+        """Return L_RL of a batch, summed over its examples: sampled replies are scored behind other contexts and reinforced.
 
         Args:
             batch: of the examples that are learned from.
@@ -479,11 +464,11 @@ class RerankingObjective(Objective[IndexedBatch]):
         return loss
 
     def policy_loss(self, memory: Any, spoken: Spoken, advantages_B: Tensor, output_loss: OutputLoss) -> Tensor:
-        """Sum over replies of (advantage) x NLL(G | S).
+        """Return the sum over replies of (advantage) x NLL(G | S).
 
         Args:
             memory: the contexts of the replies, through which gradients flow.
-            spoken: what was said to them.
+            spoken: the replies to them.
             advantages_B: rewards less baselines; no gradient flows through them.
             output_loss: the loss of this model's output layer.
         """
@@ -496,7 +481,7 @@ class RerankingObjective(Objective[IndexedBatch]):
     def spoken(
         self, examples: ExamplesByContext, batch: IndexedBatch, rng: np.random.Generator, memory: Any = None, *, greedy: bool
     ) -> Overheard:
-        """What the model says to the contexts of a batch, heard by other contexts too; in full precision.
+        """Return the model's replies to the contexts of a batch, scored behind other contexts too; in full precision.
 
         Args:
             examples: the split of the batch.
@@ -520,21 +505,21 @@ class RerankingObjective(Objective[IndexedBatch]):
             kinds = 2 if greedy else 1
             draws_CT = np.concatenate([draws, np.full_like(draws, GREEDY_DRAW)][:kinds])
             rows_LC = np.tile(rows_LB, (1, kinds))
-            said = say(self.network, heard, torch.from_numpy(rows_LC).to(device), torch.from_numpy(draws_CT).to(device))
-        parts = zip(said.words_CT.chunk(kinds), said.lengths_C.chunk(kinds), said.nats_LC.chunk(kinds, 1), strict=True)
+            spoken = say(self.network, heard, torch.from_numpy(rows_LC).to(device), torch.from_numpy(draws_CT).to(device))
+        parts = zip(spoken.words_CT.chunk(kinds), spoken.lengths_C.chunk(kinds), spoken.nats_LC.chunk(kinds, 1), strict=True)
         sampled, *rest = [Spoken(*part) for part in parts]
         earns_B = examples.classes[others_KB[0]] != examples.classes[batch.indices]
         return Overheard(sampled, rest[0] if rest else None, torch.from_numpy(earns_B).to(device))
 
     def rewards(self, spoken: Spoken) -> Tensor:
-        """R of each reply (B,) float64, in nats."""
+        """Return R of each reply (B,) float64, in nats."""
         nats_B = spoken.nats_LC[1:].mean(0)
         if not self.settings.unknown:
             nats_B = nats_B * (spoken.words_CT != UNK_ID).all(1)
         return nats_B / spoken.lengths_C if self.settings.per == "word" else nats_B
 
     def advantages(self, spoken: Overheard, rng: np.random.Generator) -> Tensor:
-        """Rewards of sampled replies less the baseline (B,) float64; the running mean learns of them afterwards."""
+        """Return rewards of sampled replies less the baseline (B,) float64, and update the running mean."""
         rewards_B = self.rewards(spoken.sampled)
         if spoken.greedy is not None:
             rewards_B = rewards_B - self.rewards(spoken.greedy)
@@ -554,7 +539,7 @@ class RerankingObjective(Objective[IndexedBatch]):
         return self.mixture(self.watched)
 
     def mixture(self, watched: Watched) -> float:
-        """(1 - w) nats per word of recorded replies - w E[R] per word, what training brings down; lower: better."""
+        """Return (1 - w) nats per word of recorded replies - w E[R] per word, which training minimises."""
         weight, fitness, sampled = self.settings.weight, watched.fitness, watched.sampled
         rewards = sampled.others / sampled.num_words if self.settings.per == "word" else sampled.others
         if not self.settings.unknown:
@@ -564,14 +549,14 @@ class RerankingObjective(Objective[IndexedBatch]):
 
     @torch.no_grad()
     def measure(self, examples: ExamplesByContext) -> Watched:
-        """The model as it is on a split; what is drawn is the same every time."""
+        """Return the present model's figures and replies on a split; draws are the same every time."""
         rng = stream(self.seed, "watched")
         chosen = np.sort(rng.permutation(len(examples))[: self.num_watched])
         was_training, device = self.network.training, self.network.output.weight.device
         self.network.eval()
         fewest = self.settings.num_others + 1
         starts = list(range(0, len(chosen), max(_ROWS, fewest)))
-        # Fewer rows have not as many offsets as those of other blocks: a last block of so few joins the one before.
+        # Too few rows have too few offsets, so a short last block joins the one before.
         if len(starts) > 1 and len(chosen) - starts[-1] < fewest:
             starts.pop()
         blocks = [

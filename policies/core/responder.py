@@ -1,17 +1,14 @@
-"""What answers: any model of replies to contexts of several turns, asked in words.
+"""Response models: the protocol of models that reply to contexts of turns, their decoders, and the headers of checkpoints.
 
-Evaluation under perturbations and adversarial training know models by this protocol alone. Parley's own are
-`policies/seq2seq/decoding.py` and `policies/vhred/decoding.py`; a user's own is named as `path/file.py:Name` and needs
-`respond` only, if it is to be evaluated and not trained. It is called with contexts alone, unless it declares in `decoders`
-which rules and options of `policies/core/responder.py` it knows.
+Evaluation under perturbations and adversarial training know models by `Responder` alone. Parley's own are in
+`policies/seq2seq/decoding.py` and `policies/vhred/decoding.py`. A user's own is `path/file.py:Name`; for evaluation it needs
+`respond` only. It is called with contexts alone, unless it declares the rules and options that it knows in `decoders`.
 
-What a stored model says of itself: its parts, its kind and its words. No torch, so that drivers may ask without it.
-
-How a reply is chosen, as one word of the command line: `greedy`, `beam:5`, `sample:0.8`, `diverse:7,rate=0.5`, `mmi:...`.
+A decoder is one word of the command line: `greedy`, `beam:5`, `sample:0.8`, `diverse:7,rate=0.5`, `mmi:...`.
 
     RULE[:FIRST][,OPTION=VALUE ...]
 
-What the rules do is `policies/core/decoding.py` and `policies/seq2seq/decoding.py`; this reads their names, without torch.
+`policies/core/decoding.py` and `policies/seq2seq/decoding.py` apply the rules; this file reads their names, without torch.
 
 Sources: diverse beam, Li et al. 2016c (arXiv 1611.08562); re-ranking and the anti-language-model, Li et al. 2016a (arXiv
 1510.03055, sections 4.2 and 4.3); which of them are baselines, and the penalty on words said before, Li et al. 2017 (arXiv
@@ -20,8 +17,6 @@ Sources: diverse beam, Li et al. 2016c (arXiv 1611.08562); re-ranking and the an
   * diverse: rate 0.5 is ours.
   * mmi-antilm: weight 0.5 is that of Li et al. 2016a; that the first 5 words are penalised is ours.
   * repeat: ours is 0, which is none.
-
-Response models that Parley trained, by the run or checkpoint that holds one (see `policies/core/responder.py`).
 """
 
 from __future__ import annotations
@@ -58,12 +53,12 @@ FORMAT_VERSION = 1
 WEIGHTS, CONFIG, VOCABULARY = "weights.safetensors", "config.json", "vocabulary.json"
 PARTS = (WEIGHTS, CONFIG, VOCABULARY)
 DIGESTS = "digests"
-"""Where the configuration of a checkpoint holds the SHA-256 of the other parts; checkpoints of older versions hold none."""
+"""Key of the SHA-256 of the other parts in the configuration of a checkpoint; older versions have none."""
 WordsT = TypeVar("WordsT", bound=WordList)
 
 
 def read_header(folder: Path, kind: str) -> dict[str, Any]:
-    """The configuration of a checkpoint of the given kind, whose parts are all there.
+    """Return the configuration of a checkpoint of the given kind, after a check that all parts are there.
 
     Raises:
         CheckpointError: a part is missing or damaged, or it is of another kind or format.
@@ -78,26 +73,26 @@ def read_header(folder: Path, kind: str) -> dict[str, Any]:
         )
     with reading(folder):
         config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        found = config["kind"], config["format"]
+        kind_and_format = config["kind"], config["format"]
         if not all(isinstance(config[part], dict) for part in ("sizes", "provenance")):
             raise TypeError("sizes and provenance are mappings")
-    if found != (kind, FORMAT_VERSION):
+    if kind_and_format != (kind, FORMAT_VERSION):
         raise CheckpointError(
             "the checkpoint is of another kind",
             where=folder,
-            got=f"kind {found[0]!r}, format {found[1]}",
+            got=f"kind {kind_and_format[0]!r}, format {kind_and_format[1]}",
             fix=f"name a checkpoint of kind {kind!r}, format {FORMAT_VERSION}",
         )
     return config
 
 
 def model_inside(folder: Path) -> Path:
-    """The checkpoint that a folder is, or that the run in it holds."""
+    """Return the checkpoint folder of a run or of a checkpoint."""
     return folder / CHECKPOINT if (folder / CHECKPOINT).is_dir() else folder
 
 
 def stored_kind(folder: Path) -> str:
-    """The kind of model that a run or checkpoint folder holds.
+    """Return the kind of the model in a run or checkpoint folder.
 
     Raises:
         CheckpointError: nothing is there, or it is damaged.
@@ -111,7 +106,7 @@ def stored_kind(folder: Path) -> str:
 
 
 def is_pretrained(folder: Path) -> bool:
-    """Whether a run or folder holds a model that Hugging Face's `save_pretrained` wrote, and none of Parley's own."""
+    """Return whether a folder holds a model of Hugging Face's `save_pretrained`, and none of Parley's own."""
     try:
         return "model_type" in json.loads((model_inside(folder) / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):
@@ -119,7 +114,7 @@ def is_pretrained(folder: Path) -> bool:
 
 
 def reads_pieces(folder: Path) -> bool:
-    """Whether the model of a checkpoint folder reads pieces of words; False where its vocabulary cannot be read."""
+    """Return whether the model of a checkpoint reads pieces of words; False if its vocabulary cannot be read."""
     try:
         return isinstance(json.loads((folder / VOCABULARY).read_text(encoding="utf-8")), dict)
     except (OSError, ValueError):
@@ -127,25 +122,25 @@ def reads_pieces(folder: Path) -> bool:
 
 
 def require_undamaged(folder: Path, part: str, config: Mapping[str, Any]) -> None:
-    """Compares a part of a checkpoint with the digest that its configuration holds, if it holds one.
+    """Compare a part of a checkpoint with the digest in its configuration, if there is one.
 
     Raises:
         CheckpointError: the part is not as it was saved.
     """
     with reading(folder):
         wanted = config.get(DIGESTS, {}).get(part)
-        found = wanted and file_digest(folder / part)
-    if found != wanted:
+        digest = wanted and file_digest(folder / part)
+    if digest != wanted:
         raise CheckpointError(
             f"the checkpoint is damaged: {part} is not as it was saved",
             where=folder,
-            got=f"SHA-256 {found[:12]}, and {CONFIG} says {str(wanted)[:12]}",
+            got=f"SHA-256 {digest[:12]}, and {CONFIG} says {str(wanted)[:12]}",
             fix="train it again or copy it again",
         )
 
 
 def read_words(folder: Path, kind: str, words: type[WordsT]) -> WordsT:
-    """The vocabulary of a checkpoint; errors as those of `read_header`."""
+    """Return the vocabulary of a checkpoint; errors as of `read_header`."""
     require_undamaged(folder, VOCABULARY, read_header(folder, kind))
     with reading(folder):
         return words.load(folder / VOCABULARY)
@@ -153,7 +148,7 @@ def read_words(folder: Path, kind: str, words: type[WordsT]) -> WordsT:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Says of a part that cannot be read that the checkpoint is damaged.
+    """Turn errors of reading a part into an error that the checkpoint is damaged.
 
     Raises:
         CheckpointError: it is.
@@ -176,16 +171,16 @@ def reading(folder: Path) -> Iterator[None]:
 
 
 class DecodingRule(NamedTuple):
-    """Which options a way to choose replies has."""
+    """A rule of choosing replies, and its options."""
 
     summary: str
-    """What it does."""
+    """Description of the rule."""
     first: str = ""
     """The option that may stand behind the colon without its name."""
     options: tuple[str, ...] = ()
     """Other options of its own."""
     defaults: Mapping[str, Any] = {}
-    """Where they are not those of the fields of `DecoderSettings`."""
+    """Defaults that differ from the fields of `DecoderSettings`."""
     needed: str = ""
     """The option that has to be given."""
 
@@ -210,21 +205,21 @@ RULES = {
     "blind": DecodingRule("greedy, to a context without a turn: one reply to everybody, a control"),
 }
 BLIND = "blind"
-"""The rule for which a model needs to know no more than greedy."""
+"""The rule that every model with greedy decoding knows."""
 EVERYWHERE = ("repeat", "forbid")
 """Options of every rule."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderSettings(Configuration):
-    """A rule and its amounts; those of other rules have no effect."""
+    """A rule and its options; those of other rules have no effect."""
 
     rule: str = "greedy"
     """One of `RULES`."""
     beam: PositiveInt = 1
     """Hypotheses that are kept."""
     temperature: PositiveFloat = 1.0
-    """Of the distribution that words are drawn from."""
+    """Temperature of the distribution that words are drawn from."""
     length: NonNegativeFloat = 1.0
     """Exponent of the number of words by which the log-probability of a whole reply is divided; 0 for none."""
     rate: NonNegativeFloat = 0.0
@@ -234,7 +229,7 @@ class DecoderSettings(Configuration):
     lm: str = ""
     """Run of parley train lm."""
     weight: Share = 0.5
-    """Of the backward model, the rest being the forward model's; of the language model's log-probability."""
+    """Weight of the backward model beside the forward model, or of the language model's log-probability."""
     words: PositiveInt = 5
     """First words of a reply that the language model penalises."""
     repeat: NonNegativeFloat = 0.0
@@ -244,11 +239,11 @@ class DecoderSettings(Configuration):
 
     @classmethod
     def parse(cls, text: str, where: str = "--decoder") -> DecoderSettings:
-        """The settings that a text stands for.
+        """Return the settings of a text.
 
         Args:
             text: such as "beam:5" or "mmi:beam=20,backward=runs/backward,forbid=<unk>"; blanks separate forbidden words.
-            where: who asks, for messages.
+            where: the caller, for messages.
 
         Raises:
             ConfigError: no such rule or option (with the nearest name), a value out of range, or one that is missing.
@@ -258,15 +253,15 @@ class DecoderSettings(Configuration):
             fix = f"one of {', '.join(RULES)}"
             raise ConfigError(f"no decoder is called {name!r}{nearest(name, RULES)}", where=f"{where} {text}", fix=fix)
         rule = RULES[name]
-        known = [*([rule.first] if rule.first else []), *rule.options, *EVERYWHERE]
+        options = [*([rule.first] if rule.first else []), *rule.options, *EVERYWHERE]
         values: dict[str, Any] = {}
         for number, part in enumerate(rest.split(",") if rest else []):
             option, equals, value = part.partition("=")
             if not equals and not number and rule.first:
                 option, value = rule.first, part
-            if option not in known:
-                what = f"the decoder {name} has no option {option!r}{nearest(option, known)}"
-                raise ConfigError(what, where=f"{where} {text}", fix=f"its options: {', '.join(known)}")
+            if option not in options:
+                what = f"the decoder {name} has no option {option!r}{nearest(option, options)}"
+                raise ConfigError(what, where=f"{where} {text}", fix=f"its options: {', '.join(options)}")
             values[option] = _value(option, value, f"{where} {text}")
         if rule.needed and not values.get(rule.needed):
             fix = f"{name}:{rule.needed}=RUN of {MAKERS[rule.needed]}"
@@ -278,39 +273,39 @@ class DecoderSettings(Configuration):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Its rule and the options of every rule that it uses: what a model has to know."""
+        """The rule and the general options in use, which a model has to know."""
         return ("greedy" if self.is_blind else self.rule, *(option for option in EVERYWHERE if getattr(self, option)))
 
     @property
     def is_blind(self) -> bool:
-        """Whether the reply is the same to every context."""
+        """True if the reply is the same to every context."""
         return self.rule == BLIND
 
     @property
     def draws(self) -> bool:
-        """Whether replies depend on seeds."""
+        """True if replies depend on seeds."""
         return self.rule == "sample"
 
     @property
     def models(self) -> dict[str, str]:
-        """Other models that it asks, by the option that names each."""
+        """Runs of the other models it needs, by option."""
         return {option: name for option in ("backward", "lm") if (name := getattr(self, option))}
 
 
 def lacks_backward(text: str) -> bool:
-    """Whether a decoder re-ranks by a backward model that it does not name: `mmi`, `mmi:20`."""
+    """Return whether a decoder re-ranks by a backward model that it does not name: `mmi`, `mmi:20`."""
     return text.replace(":", ",").split(",")[0] == "mmi" and "backward=" not in text
 
 
 def with_backward(text: str, backward: str) -> str:
-    """A decoder with the backward model that it lacks; one that lacks none is what it was."""
+    """Return a decoder with the backward model that it lacks, or unchanged."""
     joint = "," if ":" in text or "," in text else ":"
     return f"{text}{joint}backward={backward}" if lacks_backward(text) else text
 
 
 GREEDY = DecoderSettings()
 MAKERS = {"backward": "parley train seq2seq --backward", "lm": "parley train lm"}
-"""The commands that make the models which decoders name, by option."""
+"""Commands that make the models of decoders, by option."""
 
 
 def _value(option: str, text: str, where: str) -> Any:
@@ -343,19 +338,19 @@ class ModelReply(NamedTuple):
 
     @property
     def is_reply(self) -> bool:
-        """Whether it is a reply; one of a model that is no chat model always is."""
+        """True for a reply; always for models that are no chat model."""
         return self.answer is None or self.answer.is_reply
 
 
 class Responder(Protocol):
-    """A model that answers; one that knows more decoders than greedy names their rules in an attribute `decoders`."""
+    """A response model; one with more decoders than greedy names their rules in an attribute `decoders`."""
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Replies; what is said to one context does not depend on the others.
+        """Return replies; each depends on its own context alone.
 
         Args:
             contexts: turns, oldest first; a model reads as many of the newest as it was made for.
-            decoder: how replies are chosen.
+            decoder: rule of choosing replies.
             seeds: one for each context if the decoder draws.
 
         Raises:
@@ -365,19 +360,19 @@ class Responder(Protocol):
 
 
 def require_known(responder: Responder, decoder: DecoderSettings, name: str) -> None:
-    """Checks that a model declares all parts of a decoder.
+    """Check that a model declares all parts of a decoder.
 
     Raises:
-        ConfigError: it does not; `name` is what the message calls it.
+        ConfigError: it does not; the message calls it `name`.
     """
-    known = getattr(responder, "decoders", (GREEDY.rule,))
-    if unknown := [part for part in decoder.parts if part not in known]:
+    declared = getattr(responder, "decoders", (GREEDY.rule,))
+    if unknown := [part for part in decoder.parts if part not in declared]:
         what = f"this model has no decoder or option {', '.join(unknown)}"
-        raise ConfigError(what, where=name, fix=f"--decoder with {', '.join(known)} alone")
+        raise ConfigError(what, where=name, fix=f"--decoder with {', '.join(declared)} alone")
 
 
 def require_decoder(responder: Responder, decoder: DecoderSettings, name: str) -> None:
-    """Makes sure that a model can answer by a decoder, whose other models are loaded; the arguments are those above.
+    """Check that a model can answer by a decoder, and load the decoder's other models; arguments as above.
 
     Raises:
         ConfigError: it does not know the decoder, or a model that the decoder names does not fit.
@@ -390,9 +385,9 @@ def require_decoder(responder: Responder, decoder: DecoderSettings, name: str) -
 def answer(
     responder: Responder, contexts: Sequence[Turns], decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
 ) -> list[Turn]:
-    """What any model replies; the arguments are those of `Responder.respond`, which one that decodes greedily need not know.
+    """Return the replies of any model; the arguments are those of `Responder.respond`, needed by no greedy model.
 
-    For a decoder that is blind the model is asked once, with no turn.
+    A blind decoder asks the model once, without a turn.
     """
     if decoder.is_blind:
         return answer(responder, [()][: len(contexts)], replace(decoder, rule=GREEDY.rule)) * len(contexts)
@@ -410,7 +405,7 @@ def replies_of(
 
 
 class TrainableResponder(Responder, Protocol):
-    """A model of Parley's own, that can also be embedded with and trained."""
+    """A response model of Parley's own, with embeddings, which can be trained."""
 
     @property
     def model(self) -> Predictor[Any]:
@@ -418,16 +413,16 @@ class TrainableResponder(Responder, Protocol):
 
     @property
     def turns(self) -> int:
-        """Turns of context that it reads."""
+        """Number of context turns that it reads."""
 
     def vectors(self, words: Sequence[str]) -> np.ndarray:
-        """The model's own embeddings of words (n, E) float32; words that it does not know have no row."""
+        """Return the model's embeddings of words (n, E) float32; unknown words have no row."""
 
     def examples(self, contexts: Sequence[Turns], replies: Sequence[Turn]) -> Examples[Any]:
-        """What `Fit` and `evaluate` work on: replies to be predicted from contexts, in the given order."""
+        """Return examples for `Fit` and `evaluate`: replies to be predicted from contexts, in the given order."""
 
     def save(self, folder: Path, provenance: dict[str, Any]) -> None:
-        """Stores the model as a checkpoint of its kind."""
+        """Write the model as a checkpoint of its kind."""
 
 
 class _Network(Protocol):
@@ -436,10 +431,10 @@ class _Network(Protocol):
 
 
 class NetworkResponder(ABC, Generic[NetworkT]):
-    """What every `TrainableResponder` does that asks one network of Parley's own."""
+    """The shared part of every `TrainableResponder` with one network of Parley's own."""
 
     stored_as: ModelFormat[Any, Any, Any]
-    """How its network is stored."""
+    """The storage format of its network."""
     decoders: tuple[str, ...] = ("greedy", "beam")
     """Rules and options of rules that it knows."""
 
@@ -449,24 +444,24 @@ class NetworkResponder(ABC, Generic[NetworkT]):
 
     @property
     def turns(self) -> int:
-        """Turns of context that it reads."""
+        """Number of context turns that it reads."""
         return int(self.model.sizes.turns)
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Replies, see `Responder.respond`."""
+        """Return replies, see `Responder.respond`."""
         require_known(self, decoder, type(self).__name__)
         return [turn_of(self._words.decode(reply)) for reply in self.decode(contexts, decoder, seeds)]
 
     def vectors(self, words: Sequence[str]) -> np.ndarray:
-        """The embeddings with which it reads words (n, E) float32, of a word in pieces their mean.
+        """Return the embeddings of words (n, E) float32; a word in pieces has the mean of theirs.
 
-        Specials and words that it does not know have no row; of a word with an unknown character, the pieces around it count.
+        Specials and unknown words have no row; a word with an unknown character has the mean of its other pieces.
         """
         ids, starts = self._words.spell(words)
-        known = np.repeat(np.arange(len(words)), np.diff(starts))[ids >= len(SPECIALS)]
+        word_of_piece = np.repeat(np.arange(len(words)), np.diff(starts))[ids >= len(SPECIALS)]
         table: np.ndarray = self.embedding.weight.detach().cpu().numpy()
         rows = table[ids[ids >= len(SPECIALS)]]
-        first = np.flatnonzero(np.diff(known, prepend=-1))
+        first = np.flatnonzero(np.diff(word_of_piece, prepend=-1))
         if len(first) == len(rows):
             return rows
         lengths = np.diff(first, append=len(rows))[:, None]
@@ -474,27 +469,27 @@ class NetworkResponder(ABC, Generic[NetworkT]):
         return means
 
     def save(self, folder: Path, provenance: dict[str, Any]) -> None:
-        """Stores the model as a checkpoint of its kind."""
+        """Write the model as a checkpoint of its kind."""
         self.stored_as.save(self.model, folder, provenance)
 
     @property
     @abstractmethod
     def embedding(self) -> nn.Embedding:
-        """With which it reads words."""
+        """The embedding of words."""
 
     @abstractmethod
     def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
-        """The word ids of the reply to each context, without the end, by a decoder that it declares."""
+        """Return the word ids of the reply to each context, without the end, by a declared decoder."""
 
 
 kinds = Registry("kind of response model", "parley.responders")
-"""By the kind of their checkpoints; each is a function from a run or checkpoint folder to a responder."""
+"""Loaders by the kind of checkpoint; each maps a run or checkpoint folder to a responder."""
 kinds.register("seq2seq", "parley train seq2seq", "parley.policies.seq2seq.decoding:load_responder")
 kinds.register("vhred", "parley train vhred", "parley.policies.vhred.decoding:load_vhred")
 
 
 def load_trained(name: str | Path) -> Responder:
-    """The response model of a run or checkpoint, on the CPU and in evaluation mode.
+    """Return the response model of a run or checkpoint, on the CPU and in evaluation mode.
 
     Args:
         name: its folder or URI.

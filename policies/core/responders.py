@@ -1,4 +1,4 @@
-"""Response models by name: a run, a checkpoint, a chat model, or one of your own (see `policies/core/responder.py`)."""
+"""Loads a response model by its name: a run, a checkpoint, a chat model, or a user's own (see `policies/core/responder.py`)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def load_responder(
     answers: Path | None = None,
     max_tokens: int = MAX_REPLY_TOKENS,
 ) -> Responder:
-    """Finds a response model.
+    """Return the response model of a name.
 
     Args:
         name: a run or checkpoint, by folder or URI, `hf:FOLDER` of a Hugging Face model, `gguf:FILE` or `openai:URL#MODEL` of a
             chat model, or `path/file.py:Name` of a class or function that is called without arguments, or of a chat model.
-        chat: how a Hugging Face or chat model is loaded or asked, and where it computes.
+        chat: settings of loading or asking a Hugging Face or chat model, with its device.
         answers: folder of a run in which a chat model's answers are kept, so that it is asked nothing twice; None keeps none.
         max_tokens: of a reply of a Hugging Face or chat model at most.
 
@@ -35,7 +35,7 @@ def load_responder(
         ConfigError: the file of your own is missing, or its name stands for nothing that makes a responder.
     """
     if ".py:" in str(name):
-        return _own(str(name), chat, answers, max_tokens)
+        return _own_responder(str(name), chat, answers, max_tokens)
     if is_local(str(name)):
         from parley.policies.hugging_face.responder import load_local_responder
 
@@ -48,7 +48,7 @@ def load_responder(
     return load_trained(name)
 
 
-def _own(name: str, chat: ChatModelSettings, answers: Path | None, max_tokens: int) -> Responder:
+def _own_responder(name: str, chat: ChatModelSettings, answers: Path | None, max_tokens: int) -> Responder:
     from parley.policies.chat.answers import OwnChatModel, answers_chats, kept_answers, made_chat_model
     from parley.policies.chat.local import ChatResponder
 
@@ -59,5 +59,5 @@ def _own(name: str, chat: ChatModelSettings, answers: Path | None, max_tokens: i
     if not answers_chats(part):
         fix = "name a class with a method respond, or a chat model: a class with answer or reply, or a function of messages"
         raise ConfigError("this makes no response model", where=name, got=repr(named), fix=fix)
-    own = OwnChatModel(name, part, chat.timeout_s, parts_thinking=chat.thinking == "part")
-    return ChatResponder(kept_answers(own, answers), max_tokens)
+    chat_model = OwnChatModel(name, part, chat.timeout_s, parts_thinking=chat.thinking == "part")
+    return ChatResponder(kept_answers(chat_model, answers), max_tokens)

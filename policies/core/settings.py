@@ -1,9 +1,4 @@
-"""Settings of the fitting loop.
-
-Settings of policies that choose among actions, and of their learning. Torch-free, so that help starts fast.
-
-Settings of Reranking-RL (`policies/core/margin.py`). Torch-free, so that help starts fast.
-"""
+"""Settings of the fitting loop, of policies that choose among actions, and of Reranking-RL (`margin.py`). No torch."""
 
 from __future__ import annotations
 
@@ -32,47 +27,47 @@ class ChoiceSizes(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceLearning(Configuration):
-    """REINFORCE: the return of a choice is the sum of all rewards from it on, less what is usual at that step."""
+    """Settings of REINFORCE: a choice's return is the sum of all later rewards, less a baseline of its step."""
 
     updates: PositiveInt = 120
     """Updates of the policy."""
     examples_per_update: PositiveInt = 64
-    """Examples of each of them: replies that are edited, chats in which it lies."""
+    """Examples of each update: replies that are edited, chats with lies."""
     learning_rate: PositiveFloat = 0.01
-    """Of Adam."""
+    """Step size of Adam."""
     entropy_weight: NonNegativeFloat = 0.01
-    """Weight of the policy's entropy, which keeps it trying."""
+    """Weight of the policy's entropy, which keeps it exploring."""
     clip: PositiveFloat = 1.0
     """Largest norm of a gradient."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RerankingSettings(Configuration):
-    """What is earned by a reply, and how much that counts; the defaults are the paper's but for the weight."""
+    """Settings of the reward of a reply and its weight; the defaults are the paper's but for the weight."""
 
     weight: Share = 0.05
     """w: share of the reward in the objective, the rest is likelihood; 0 is maximum likelihood bit by bit. Paper: silent."""
     warm_up: NonNegativeInt = 0
     """Steps in which w rises to its value."""
     others: Literal["corpus", "rotated"] = "corpus"
-    """Where other contexts S_R come from: drawn from the split (paper), or the batch's own, rotated by a random offset
+    """Source of other contexts S_R: drawn from the split (paper), or the batch's own, rotated by a random offset
     (released), which costs no encoding. None of them equals S in words."""
     num_others: PositiveInt = 1
     """Other contexts of each reply, whose rewards are averaged; paper 1, released 2, by different offsets."""
     per: Literal["reply", "word"] = "reply"
-    """Whether a reward is -log P(G | S_R) of the reply (paper), or that over its words (released)."""
+    """Reward -log P(G | S_R) of the reply (paper), or divided by its words (released)."""
     baseline: Literal["none", "greedy", "mean"] = "none"
-    """What is taken off a reward: nothing (paper), that of the greedy reply to the same context (released), a running mean."""
+    """Number taken off a reward: nothing (paper), that of the greedy reply to the same context (released), a running mean."""
     unknown: bool = True
-    """Whether a reply that holds `<unk>` earns anything (paper, released). No context calls for the words that a model cannot
-    write, so that such replies are an easy way to a reward."""
+    """Whether a reply that holds `<unk>` earns anything (paper, released). No context calls for words that a model cannot
+    write, so such replies are an easy way to a reward."""
     shuffled: bool = False
     """The control: rewards are exchanged among the replies of a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(Configuration):
-    """How a sequence-to-sequence or language model is fitted to a corpus."""
+    """The recipe by which a sequence-to-sequence or language model is fitted to a corpus."""
 
     optimiser: Literal["adam", "sgd", "adagrad"] = "adam"
     """Adam (fast recipe), SGD with momentum (published recipe), or Adagrad (published for DynoNet)."""
@@ -93,16 +88,17 @@ class FitConfig(Configuration):
     decay_epochs: NonNegativeInt = 2
     """The last epochs, at a rate that falls before each; fewer where `max_epochs` has no room for them."""
     decay: PositiveShare = 0.5
-    """What the rate is multiplied by before each of them; 0.5 published, 0.6 released."""
+    """Factor on the rate before each of them; 0.5 published, 0.6 released."""
     keep: Literal["best", "last"] = "best"
-    """Which model decays and is stored: the best by validation loss, or the last (published)."""
+    """Model that decays and is stored: the best by validation loss, or the last (published)."""
     bucketed: bool = True
-    """Whether a batch holds replies of like length, which computes less padding."""
+    """Batches of replies of like length, which need less padding."""
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine, and a resumed
-    run keeps what was chosen. Another machine may choose otherwise, which changes digits; float32 is the same everywhere."""
+    """Precision of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine,
+    and a resumed run keeps the first choice. Another machine may choose otherwise, which changes digits; float32 is the
+    same everywhere."""
 
     @property
     def full_epochs(self) -> int:
-        """Epochs at the full rate, at most."""
+        """Largest number of epochs at the full rate."""
         return max(1, self.max_epochs - self.decay_epochs)

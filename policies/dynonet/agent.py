@@ -1,24 +1,18 @@
-"""A DynoNet that plays: hundreds of chats at a time, event by event, by weights that are laid out once (`inference.py`).
+"""A DynoNet as a player: hundreds of chats at a time, event by event. Also its decoding, and a policy that lies.
 
-What is kept between events: state, what nodes keep, their embeddings, and the products of their own parts with the weights
-that read these (`DynoNetInference.roots`), which are formed anew for the nodes that an event changes and no others. Messages
-are passed when somebody reads them. What a side has just chosen is not computed again when it hears itself.
+A session keeps between events: the state, the memories of nodes, their embeddings, and the products of their own parts
+(`DynoNetInference.roots`), which are formed anew only for the nodes that an event changes. Messages are passed when they are
+read. An event that a side has just chosen is not computed again when it hears itself.
 
-Shapes: S rows of the game, k rows at work, N nodes, J nodes that change, H hidden, V width of a node's own part, C embedding of
-a node, M its messages, K message, L draws.
+Decoding follows the released bot-bot chats. Words are drawn at a temperature, `<select>` costs a penalty, an utterance ends
+after 20 tokens. Only entities of the own table or mentioned ones are copied; `<select>` comes first only, and an own item
+follows it.
 
-A policy that lies about friends: it scores every claim by what it sees of it, and learns by reinforcement.
+`Liar` scores every claim by features of it, and learns by reinforcement. It is between a player of MutualFriends and its
+partner (`envs/mutual_friends/lies.py`); `engine/mutual_friends/rl.py` trains it.
 
-It stands between a player of MutualFriends and its partner (`envs/mutual_friends/lies.py`); `engine/mutual_friends/rl.py`
-trains it.
-
-Decoding of DynoNets: events word by word in many chats, by draws or the likeliest.
-
-Source: the released bot-bot chats. Words are drawn at a temperature, `<select>` costs a penalty, an utterance ends after 20
-tokens. Only entities of the own table or mentioned ones are copied, `<select>` stands in front alone, and an own item
-behind it.
-
-Shapes: k rows at work, N nodes, C embedding of a node, H hidden, V words, L draws.
+Shapes: S rows of the game, k rows at work, N nodes, J nodes that change, H hidden, V width of a node's own part or words of the
+vocabulary, C embedding of a node, M its messages, K message, L draws.
 """
 
 from __future__ import annotations
@@ -49,14 +43,14 @@ from parley.policies.dynonet.reading import NO_NODE, ChatReader, EventReading
 from parley.policies.dynonet.settings import FriendsDecoding
 
 _RULES = "rules"
-"""Where a checkpoint says what its liar may do."""
+"""Key of a checkpoint for the rules of its liar."""
 
 
 class Liar(ActionScorer):
-    """Scores claims.
+    """A policy that scores claims.
 
     Args:
-        vocabulary: what it sees of each, in words.
+        vocabulary: names of the features of a claim.
         sizes: widths.
     """
 
@@ -66,23 +60,23 @@ class Liar(ActionScorer):
 
 
 LIAR = ModelFormat("liar", WordList, ChoiceSizes, Liar)
-"""How it is stored."""
+"""Storage format of the liar."""
 
 
 def new_liar(sizes: ChoiceSizes, seed: int) -> Liar:
-    """A policy that has learned nothing yet."""
+    """Return an untrained policy."""
     liar = Liar(WordList(FEATURES), sizes)
     liar.draw_weights(seed)
     return liar.eval()
 
 
 def save_liar(liar: Liar, folder: Path, rules: LieRules, provenance: dict[str, Any]) -> None:
-    """Stores a policy with what it may do; errors as those of `ModelFormat.save`."""
+    """Write a policy with its rules; errors as of `ModelFormat.save`."""
     LIAR.save(liar, folder, {**provenance, _RULES: asdict(rules)})
 
 
 def load_liar(folder: Path) -> tuple[Liar, LieRules]:
-    """The policy of a run or checkpoint folder, and what it may do.
+    """Return the policy of a run or checkpoint folder, and its rules.
 
     Raises:
         CheckpointError: as `ModelFormat.load`, or it saw something else of claims.
@@ -95,7 +89,7 @@ def load_liar(folder: Path) -> tuple[Liar, LieRules]:
 
 
 def liar_choice(liar: Liar) -> Choice:
-    """Which lies a policy tells: drawn from it, as in its training."""
+    """Return a function that draws lies from a policy, as in its training."""
 
     def choose(seen: np.ndarray, masks: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         with torch.no_grad():
@@ -105,26 +99,26 @@ def liar_choice(liar: Liar) -> Choice:
 
 
 _FULL = 0.8
-"""Share of the rows at work that still write, at least."""
+"""Least share of the rows at work that still write; below it ended rows leave."""
 
 
 class Chosen(NamedTuple):
-    """What has been chosen in k chats."""
+    """The events chosen in k chats."""
 
     words: list[list[int]]
     """Ids, `</s>` at the end; of an entity the word of its category."""
     nodes: list[list[int]]
-    """What each names, or `NO_NODE`."""
+    """Node that each names, or `NO_NODE`."""
     hidden_kH: Tensor
     """States after reading it."""
     cell_kH: Tensor
 
 
 class Copyable(NamedTuple):
-    """What may be copied in k chats."""
+    """The nodes that may be copied in k chats."""
 
     words_kN: Tensor
-    """What each node is read as, int64: the word of a category, or `<item>`."""
+    """Word as which each node is read, int64: that of a category, or `<item>`."""
     entities_kN: Tensor
     """Entities of the own table, and mentioned ones."""
     items_kN: Tensor
@@ -140,41 +134,41 @@ def choose(
     copyable: Copyable,
     draws_kL: Tensor,
 ) -> Chosen:
-    """Chooses an event in each of k chats.
+    """Return an event for each of k chats.
 
     Args:
-        network: what computes.
-        decoding: how words are chosen.
+        network: the networks.
+        decoding: settings of choosing words.
         state: state and cell (k, H).
         nodes_nC: embeddings of all nodes of the game.
         attention: to the nodes of the chats; is changed.
-        copyable: what may be copied.
+        copyable: nodes that may be copied.
         draws_kL: uniform numbers in [0, 1), float64, `num_draws` of them.
     """
     (hidden, cell), num_words, last = state, len(network.vocabulary), num_draws(decoding) - 1
     hidden_kH, cell_kH = torch.empty_like(hidden), torch.empty_like(cell)
     rows = torch.arange(len(hidden), device=hidden.device)
     word, node = torch.full_like(rows, GO_ID), torch.full_like(rows, NO_NODE)
-    words_kL, nodes_kL = (each.unsqueeze(1).repeat(1, last + 1) for each in (word, node))
+    words_kL, nodes_kL = (ids.unsqueeze(1).repeat(1, last + 1) for ids in (word, node))
     going, checked, banned = rows >= 0, torch.zeros_like(copyable.items_kN), hidden
     gates = network.first_gates(hidden, network.attend(hidden, attention, nodes_nC)[0])
     for step in range(last + 1):
         gates = gates + network.said_words_V4H.index_select(0, word)
         if len(named := (node != NO_NODE).nonzero().squeeze(1)):
-            own = node[named]
-            gates.index_add_(0, named, network.named_gates(nodes_nC.index_select(0, attention.starts_k[named] + own)))
-            fresh = ~checked[named, own]
-            checked[named, own] = True
-            network.check(attention, named[fresh], own[fresh])
+            named_nodes = node[named]
+            gates.index_add_(0, named, network.named_gates(nodes_nC.index_select(0, attention.starts_k[named] + named_nodes)))
+            fresh = ~checked[named, named_nodes]
+            checked[named, named_nodes] = True
+            network.check(attention, named[fresh], named_nodes[fresh])
         hidden, cell = network.step(gates, cell)
         if step == last:
-            # Nothing else may follow.
+            # The last token is always the end.
             word, node = torch.full_like(rows, EOS_ID), torch.full_like(rows, NO_NODE)
         else:
             seen, scores = network.attend(hidden, attention, nodes_nC)
             logits, gates = network.after(hidden, seen)
             if step <= 2:
-                # An item is chosen at the second step, and what may follow a word is always the same.
+                # An item is chosen at the second step; from the third on the allowed tokens stay the same.
                 banned = _banned(network, decoding, word, copyable, step)
             logits = torch.cat([logits, scores], dim=1).add_(banned)
             drawing = decoding.temperature > 0
@@ -188,24 +182,24 @@ def choose(
             kept = going.nonzero().squeeze(1)
             if not len(kept):
                 break
-            # To leave out a row costs a copy of all that others need.
+            # Leaving out a row costs a copy of the others.
             if len(kept) <= _FULL * len(rows):
                 parts = (rows, word, node, going, checked, cell, gates, banned, draws_kL)
                 rows, word, node, going, checked, cell, gates, banned, draws_kL = (part[kept] for part in parts)
                 attention, copyable = attention.of(kept), Copyable(*(part[kept] for part in copyable))
-    said, named_kL = words_kL.tolist(), nodes_kL.tolist()
-    lengths = [each.index(EOS_ID) + 1 for each in said]
-    words, nodes = ([each[:length] for each, length in zip(both, lengths, strict=True)] for both in (said, named_kL))
+    rows_of_words, named_kL = words_kL.tolist(), nodes_kL.tolist()
+    lengths = [ids.index(EOS_ID) + 1 for ids in rows_of_words]
+    words, nodes = ([ids[:length] for ids, length in zip(both, lengths, strict=True)] for both in (rows_of_words, named_kL))
     return Chosen(words, nodes, hidden_kH, cell_kH)
 
 
 def num_draws(decoding: FriendsDecoding) -> int:
-    """Draws that an event may need: each token's, `</s>` counted, of a selection or an utterance."""
+    """Return the number of draws that an event may need: one a token, `</s>` counted."""
     return max(decoding.max_tokens, 2) + 1
 
 
 def _banned(network: DynoNetInference, decoding: FriendsDecoding, word_k: Tensor, copyable: Copyable, step: int) -> Tensor:
-    """What is added to logits (k, V + N): minus infinity for what may not follow, and what `<select>` costs."""
+    """Return the terms added to logits (k, V + N): minus infinity for forbidden words, and the penalty of `<select>`."""
     num_words = len(network.vocabulary)
     allowed = copyable.items_kN.new_zeros(len(word_k), num_words + copyable.items_kN.shape[1])
     opened, done = word_k == SELECT_ID, (word_k == ITEM_ID) | (step >= decoding.max_tokens)
@@ -225,13 +219,13 @@ SPARE_NODES = 8
 
 
 class DynoNetAgent:
-    """A `FriendsAgent`.
+    """A DynoNet as a `FriendsAgent`.
 
     Args:
         model: in evaluation mode.
-        linker: finds entities in what is heard, and knows how they are said.
+        linker: finds entities in heard words, and knows their forms.
         name: shown in reports.
-        decoding: how words are chosen.
+        decoding: settings of choosing words.
     """
 
     def __init__(self, model: DynoNet, linker: EntityLinker, name: str, decoding: FriendsDecoding | None = None) -> None:
@@ -242,7 +236,7 @@ class DynoNetAgent:
         return f"DynoNetAgent({self.name!r}, {self.decoding})"
 
     def join(self, view: FriendsView) -> DynoNetSession:
-        """Takes a side."""
+        """Return a session that plays one side."""
         return DynoNetSession(self, view)
 
 
@@ -250,7 +244,7 @@ class DynoNetSession:
     """One side of the chats in the rows of a game.
 
     Attributes:
-        hidden_SH: states after what has been heard and said.
+        hidden_SH: states after the events heard and said.
         cell_SH: their cells.
     """
 
@@ -269,13 +263,13 @@ class DynoNetSession:
 
     @property
     def nodes_SNC(self) -> Tensor:
-        """Embeddings of the nodes as they are now."""
+        """Embeddings of the nodes in their present state."""
         self._spread(list(self._readers))
         return self._nodes_SNC
 
     @torch.no_grad()
     def enter(self, rows: list[int]) -> None:
-        """Builds the graphs of new chats."""
+        """Build the graphs of new chats."""
         view, model, at = self._view, self._agent.model, self._ids(rows)
         for row in rows:
             table, attributes = view.entities(row), view.attributes(row)
@@ -290,22 +284,22 @@ class DynoNetSession:
 
     @torch.no_grad()
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
-        """Reads one event in each of the rows, the partner's or its own."""
+        """Read one event in each of the rows, the partner's or its own."""
         mine = [event.side == self._view.side for event in events]
-        theirs, own = ([i for i, each in enumerate(mine) if each is wanted] for wanted in (False, True))
+        theirs, own_events = ([i for i, is_mine in enumerate(mine) if is_mine is wanted] for wanted in (False, True))
         if theirs:
             self._listen([rows[i] for i in theirs], [events[i] for i in theirs])
-        if own:
-            self._remember([rows[i] for i in own], [events[i] for i in own])
+        if own_events:
+            self._remember([rows[i] for i in own_events], [events[i] for i in own_events])
 
     @torch.no_grad()
     def act(self, rows: list[int]) -> list[Act]:
-        """Chooses what to say or to select."""
+        """Return an utterance or a selection in each row."""
         view, agent, at = self._view, self._agent, self._ids(rows)
         # The last draw chooses forms.
         draws = np.stack([view.generator(row).random(num_draws(agent.decoding) + 1) for row in rows])
         readers = [self._readers[row] for row in rows]
-        bounds = [(len(each.graph), each.graph.first_entity, each.graph.num_items) for each in readers]
+        bounds = [(len(reader.graph), reader.graph.first_entity, reader.graph.num_items) for reader in readers]
         bounds_k3 = torch.tensor(bounds, device=at.device)
         num_nodes = int(bounds_k3[:, 0].max())
         every_N = torch.arange(num_nodes, device=at.device)
@@ -315,27 +309,27 @@ class DynoNetSession:
         state, draws_kL = (self.hidden_SH[at], self.cell_SH[at]), torch.from_numpy(draws).to(at.device)
         chosen = choose(self._network, agent.decoding, state, self._nodes_SNC.flatten(0, 1), attention, copyable, draws_kL)
         self._chosen_hidden_SH[at], self._chosen_cell_SH[at] = chosen.hidden_kH, chosen.cell_kH
-        said = zip(readers, chosen.words, chosen.nodes, draws[:, -1].tolist(), strict=True)
-        found = [self._act(*each) for each in said]
-        self._chosen.update(zip(rows, zip(found, chosen.words, chosen.nodes, strict=True), strict=True))
-        return found
+        choices = zip(readers, chosen.words, chosen.nodes, draws[:, -1].tolist(), strict=True)
+        acts = [self._act(*reader) for reader in choices]
+        self._chosen.update(zip(rows, zip(acts, chosen.words, chosen.nodes, strict=True), strict=True))
+        return acts
 
     def _act(self, reader: ChatReader, words: list[int], nodes: list[int], draw: float) -> Act:
         if words[0] == SELECT_ID:
             return nodes[1]
-        known, first = self._network.vocabulary.words, reader.graph.first_entity
-        tokens: list[Token] = [known[word] for word in words[:-1]]
-        named = [place for place, node in enumerate(nodes) if node != NO_NODE]
+        vocabulary_words, first = self._network.vocabulary.words, reader.graph.first_entity
+        tokens: list[Token] = [vocabulary_words[word] for word in words[:-1]]
+        named = [index for index, node in enumerate(nodes) if node != NO_NODE]
         entities = list(reader.graph.nodes) if named else []
-        for place in named:
-            ways = self._agent.linker.mentions(entities[nodes[place] - first])
-            tokens[place] = ways[int(draw * len(ways)) if self._agent.decoding.forms else 0]
+        for index in named:
+            ways = self._agent.linker.mentions(entities[nodes[index] - first])
+            tokens[index] = ways[int(draw * len(ways)) if self._agent.decoding.forms else 0]
         return tuple(tokens)
 
     def _reading(self, row: int, event: ChatEvent) -> tuple[EventReading, bool]:
-        """An own event as it is read, and whether it is what was chosen: nothing is left to compute then."""
+        """Return the reading of an own event, and whether it was just chosen, so that nothing has to be computed."""
         reader, (act, words, nodes) = self._readers[row], self._chosen.pop(row, ((), [], []))
-        # Words that were meant for no entity may still name one.
+        # Words without a marked entity may still name one.
         if event.selected == act or (event.tokens is act and max(nodes, default=NO_NODE) != NO_NODE):
             return reader.read(words, nodes), True
         reading = reader.own(event)
@@ -352,22 +346,26 @@ class DynoNetSession:
 
     def _remember(self, rows: list[int], events: Sequence[ChatEvent]) -> None:
         readings, chosen = zip(*map(self._reading, rows, events), strict=True)
-        known, unknown = ([i for i, each in enumerate(chosen) if each is wanted] for wanted in (True, False))
-        if known:
-            at = self._ids([rows[i] for i in known])
-            touched = touched_of([readings[i] for i in known]).to(at.device)
+        chosen_events, other_events = (
+            [i for i, is_chosen in enumerate(chosen) if is_chosen is wanted] for wanted in (True, False)
+        )
+        if chosen_events:
+            at = self._ids([rows[i] for i in chosen_events])
+            touched = touched_of([readings[i] for i in chosen_events]).to(at.device)
             self._keep(at, touched, (self._chosen_hidden_SH[at], self._chosen_cell_SH[at]), of_own=True)
-        if unknown:
-            said = said_of([readings[i] for i in unknown], [rows[i] for i in unknown], len(self._network.vocabulary))
-            said = said.to(self.hidden_SH.device)
-            at = said.heard.rows_k
+        if other_events:
+            events_batch = said_of(
+                [readings[i] for i in other_events], [rows[i] for i in other_events], len(self._network.vocabulary)
+            )
+            events_batch = events_batch.to(self.hidden_SH.device)
+            at = events_batch.heard.rows_k
             keys_kNH = self._keys(at.tolist(), self._nodes_SNC.shape[1])
             contexts = NodeContexts(self._nodes_SNC[at], keys_kNH)
-            written = self._agent.model.decode((self.hidden_SH[at], self.cell_SH[at]), said, contexts)
-            self._keep(at, said.heard.touched, (written.hidden_RH, written.cell_RH), of_own=True)
+            written = self._agent.model.decode((self.hidden_SH[at], self.cell_SH[at]), events_batch, contexts)
+            self._keep(at, events_batch.heard.touched, (written.hidden_RH, written.cell_RH), of_own=True)
 
     def _keep(self, at: Tensor, touched: TouchedNodes, state: tuple[Tensor, Tensor], *, of_own: bool) -> None:
-        """Notes the states (k, H) after an event, and changes the nodes that it touches; contexts wait till they are read."""
+        """Set the states (k, H) after an event and change the nodes that it touches; contexts wait until they are read."""
         self.hidden_SH[at], self.cell_SH[at] = state
         if not self._network.sizes.dynamic or not len(touched.rows_J):
             return
@@ -380,14 +378,13 @@ class DynoNetSession:
         self._stale.update(rows_J.tolist())
 
     def _note(self, numbers_j: Tensor, own_jV: Tensor) -> None:
-        """Notes own parts of nodes, and their products."""
         own_nV = self._nodes_SNC.flatten(0, 1)[:, : self._network.own]
         parts = own_nV, self._firsts_SNK.flatten(0, 1), self._keys_SNH.flatten(0, 1)
         for part, new in zip(parts, (own_jV, *self._network.roots(own_jV)), strict=True):
             part.index_copy_(0, numbers_j, new)
 
     def _spread(self, rows: list[int]) -> None:
-        """Forms the contexts of rows anew in which nodes have changed."""
+        """Compute the contexts of rows in which nodes have changed."""
         rows = sorted(rows)
         if self._stale.isdisjoint(rows):
             return
@@ -398,14 +395,14 @@ class DynoNetSession:
         self._stale.difference_update(rows)
 
     def _keys(self, rows: list[int], num_nodes: int) -> Tensor:
-        """What attention compares with (k, N, H), of the first nodes of rows as they are now."""
+        """Return the keys of attention (k, N, H) of the first nodes of rows."""
         self._spread(rows)
         at = self._ids(rows)
         messages_SNM = self._nodes_SNC[:, :num_nodes, self._network.own :]
         return self._network.keys(self._keys_SNH[:, :num_nodes][at], messages_SNM[at])
 
     def _describe(self, rows: list[int]) -> None:
-        """Makes room for nodes that are new in these rows, and notes what they are; they have edges only in new chats."""
+        """Set the features of new nodes, with room for them; only new chats have edges to set."""
         graphs = {row: graph for row in rows if len(graph := self._readers[row].graph) > self._described.get(row, 0)}
         if not graphs:
             return
@@ -432,7 +429,6 @@ class DynoNetSession:
 
 
 def _wider(part_SN: Tensor, more: int) -> Tensor:
-    """With room for more nodes, all 0."""
     return torch.cat([part_SN, part_SN.new_zeros(len(part_SN), more, *part_SN.shape[2:])], dim=1)
 
 
@@ -443,14 +439,14 @@ def load_friends_agent(
     device: str = "cpu",
     decoding: FriendsDecoding | None = None,
 ) -> DynoNetAgent:
-    """An agent from a run or checkpoint folder, or a URI of one; raises as `ModelFormat.load` does.
+    """Return an agent from a run or checkpoint folder, or a URI of one; raises as `ModelFormat.load` does.
 
     Args:
         folder: such as "runs/dynonet".
         linker: of the corpus that it was trained on, which `corpus` of its provenance names.
         name: shown in reports; the run's when not given.
         device: torch device.
-        decoding: how words are chosen; as released when not given.
+        decoding: settings of choosing words; the released ones by default.
     """
     path = fetched_model(folder)
     run = path.parent if path.name == CHECKPOINT else path

@@ -1,21 +1,19 @@
-"""Sides of recorded chats as batches: turn by turn, what a side heard since it last acted, and what it then did.
+"""Batches of sides of recorded chats, and the recurrences of DynoNet over them: an LSTM that reads, and one that writes.
 
-A turn's rows are the sides that have so many turns; sides are sorted by their number, so that these are the first rows.
-Within one event rows are sorted by length, as `attending.py` wants them.
+A batch goes turn by turn: the events that a side heard since its last act, and its act. A turn's rows are the sides that have
+so many turns; sides are sorted by their number of turns, so these are the first rows. Within one event rows are sorted by
+length, the longest first.
 
-Shapes: R rows, N nodes, E edges, F features, k rows of an event, M places of words, J changed nodes, T words said by a side.
+Each recurrence is one autograd node: rows that have ended leave the loop, and weight gradients are formed in one product over
+all steps. Words of many rows follow each other step by step: those of all rows at the first step, then those of the rows
+still running at the second, and so on (time-major and flat, M positions in all).
 
-The recurrences of DynoNet: an LSTM that reads, and one that writes and attends to the nodes of a graph at every word.
+The writer attends to the nodes of a graph at every word (He et al. 2017, equations 3 to 5): a node scores v . tanh(W_q h + W_k
+node + w_c checked), where checked is 1 once the utterance has named the node. The softmax of the scores weighs the nodes'
+embeddings; their sum is attended to, and the next step reads it.
 
-Each is one autograd node: rows that have ended leave the loop, and weight gradients are formed in one product over all steps.
-Words of many rows stand one after another, step by step: those of all rows at the first step, then those of the rows that are
-still running at the second, and so on (time-major and flat, M places in all). Rows are sorted by length, the longest first.
-
-Attention (He et al. 2017, equations 3 to 5): a node scores v . tanh(W_q h + W_k node + w_c checked), where checked is 1
-once the utterance has named the node. The softmax of the scores weighs the nodes' embeddings; the sum is attended to, and
-the next step reads it.
-
-Shapes: R rows, T steps, M places, N nodes, H hidden, C embedding of a node.
+Shapes: R rows, T steps or words said by a side, M positions of words, N nodes, E edges, F features, k rows of an event, J
+changed nodes, H hidden, C embedding of a node.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from parley.policies.dynonet.settings import DynoNetSizes
 
 @dataclass(frozen=True)
 class Places:
-    """Where the words of rows stand in flat arrays.
+    """Positions of the words of rows in flat arrays.
 
     Args:
         running: rows at each step, falling.
@@ -53,11 +51,11 @@ class Places:
     last_R: Tensor
 
     def rows(self) -> Tensor:
-        """The row of each place (M,)."""
+        """Return the row of each position (M,)."""
         return torch.cat([torch.arange(rows, device=self.last_R.device) for rows in self.running])
 
     def blocks(self) -> list[slice]:
-        """The places of each step."""
+        """Return the positions of each step."""
         blocks, at = [], 0
         for rows in self.running:
             blocks.append(slice(at, at + rows))
@@ -100,7 +98,7 @@ class _Read(torch.autograd.Function):
 
 
 def read(gates_M4H: Tensor, hidden_RH: Tensor, cell_RH: Tensor, weight_4HH: Tensor, places: Places) -> tuple[Tensor, Tensor]:
-    """An LSTM over rows of different lengths.
+    """Return the states of an LSTM over rows of different lengths.
 
     Args:
         gates_M4H: products of the inputs, biases included.
@@ -112,8 +110,8 @@ def read(gates_M4H: Tensor, hidden_RH: Tensor, cell_RH: Tensor, weight_4HH: Tens
     Returns:
         State and cell (R, H) after each row's last word.
     """
-    found: tuple[Tensor, Tensor] = _Read.apply(gates_M4H, hidden_RH, cell_RH, weight_4HH, places)
-    return found
+    states: tuple[Tensor, Tensor] = _Read.apply(gates_M4H, hidden_RH, cell_RH, weight_4HH, places)
+    return states
 
 
 class NodeScorer(NamedTuple):
@@ -130,7 +128,7 @@ class NodeScorer(NamedTuple):
 def attend(
     hidden_kH: Tensor, keys_kNH: Tensor, nodes_kNC: Tensor, real_kN: Tensor, scorer: NodeScorer
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Attends to nodes; what training and play share.
+    """Return the attention to nodes, in training and in play.
 
     Args:
         hidden_kH: states.
@@ -193,8 +191,8 @@ class _Write(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, states_grad: Tensor, attended_grad: Tensor, scores_grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[no-untyped-def]  # as above
-        first_hidden, first_cell, nodes_RNC, weight_4HH, weight_4HC, query_HH, score_H, *found = ctx.saved_tensors
-        first, gates, states, cells, squashed, attended = found
+        first_hidden, first_cell, nodes_RNC, weight_4HH, weight_4HC, query_HH, score_H, *saved = ctx.saved_tensors
+        first, gates, states, cells, squashed, attended = saved
         blocks = ctx.places.blocks()
         (num_rows, num_nodes, width), steps = nodes_RNC.shape, len(blocks)
         back = [weight.t().contiguous() for weight in (weight_4HH, weight_4HC, query_HH)]
@@ -216,7 +214,7 @@ class _Write(torch.autograd.Function):
             if of_scores is not None:
                 of_scores_kN += of_scores
             score_grad = score_grad + of_scores_kN.reshape(-1) @ squashed_kNH.view(-1, len(score_H))
-            # Nothing reads the tanh again: its memory takes the gradient of what it was taken of.
+            # The tanh is not read again: its memory takes the gradient of its input.
             inner_kNH = squashed_kNH.square_().neg_().add_(1).mul_(score_H).mul_(of_scores_kN.unsqueeze(2))
             keys_grad[:k] += inner_kNH
             return inner_kNH.sum(1)
@@ -235,8 +233,8 @@ class _Write(torch.autograd.Function):
         first_queries_grad = attention(0, num_rows, None)
         hidden_grad += linear(first_queries_grad, back[2])
         past = list(pairwise(blocks))
-        before = torch.cat([first_hidden, *(states[one][: now.stop - now.start] for one, now in past)])
-        seen_before = torch.cat([first, *(attended[one][: now.stop - now.start] for one, now in past)])
+        before = torch.cat([first_hidden, *(states[earlier][: now.stop - now.start] for earlier, now in past)])
+        seen_before = torch.cat([first, *(attended[earlier][: now.stop - now.start] for earlier, now in past)])
         query_grad = queries_grad.t() @ states + first_queries_grad.t() @ first_hidden
         nodes_grad = torch.bmm(shares_RTN.transpose(1, 2), seen_RTC)
         weights = grads.t() @ before, grads.t() @ seen_before, query_grad, check_grad, score_grad
@@ -244,18 +242,18 @@ class _Write(torch.autograd.Function):
 
 
 Checks = Sequence[tuple[Tensor, Tensor]]
-"""By step: rows and nodes that are named for the first time by the word that is read there, int64."""
+"""By step: rows and nodes that the word read there names for the first time, int64."""
 
 
 class Written(NamedTuple):
-    """What came of writing."""
+    """The results of writing."""
 
     states_MH: Tensor
     attended_MC: Tensor
     scores_MN: Tensor
-    """Of the nodes, at each place; minus infinity where there is none."""
+    """Scores of the nodes, at each position; minus infinity where there is none."""
     hidden_RH: Tensor
-    """After the last word; without gradient."""
+    """State after the last word; without gradient."""
     cell_RH: Tensor
 
 
@@ -269,14 +267,14 @@ def write(
     places: Places,
     checks: Checks,
 ) -> Written:
-    """An LSTM over rows of different lengths that attends to nodes after every word and reads what it attended to.
+    """Return the results of an LSTM over rows of different lengths that attends to nodes after every word.
 
     Args:
         gates_M4H: products of the words that are read, biases included.
         state: state and cell (R, H) before.
         contexts: embeddings (R, N, C) and keys (R, N, H) of the nodes.
         real_RN: true where there is a node.
-        weights: of the state (4H, H) and of what is attended to (4H, C).
+        weights: of the state (4H, H) and of the attended nodes (4H, C).
         scorer: of attention.
         places: of the words.
         checks: nodes that the words name.
@@ -285,11 +283,11 @@ def write(
 
 
 class Moved:
-    """A dataclass whose tensors, and those within, go to a device; other parts stay as they are."""
+    """A dataclass whose tensors, nested ones too, move to a device; other parts stay."""
 
     def to(self, device: torch.device) -> Self:
-        """The same on a device."""
-        return type(self)(**{each.name: _moved(getattr(self, each.name), device) for each in fields(self)})  # type: ignore[arg-type]
+        """Return the same on a device."""
+        return type(self)(**{attribute.name: _moved(getattr(self, attribute.name), device) for attribute in fields(self)})  # type: ignore[arg-type]
 
 
 def _moved(part: Any, device: torch.device) -> Any:
@@ -297,7 +295,7 @@ def _moved(part: Any, device: torch.device) -> Any:
         return part.to(device)
     if isinstance(part, Places):
         return replace(part, last_R=part.last_R.to(device))
-    return type(part)(_moved(each, device) for each in part) if isinstance(part, list | tuple) else part
+    return type(part)(_moved(inner, device) for inner in part) if isinstance(part, list | tuple) else part
 
 
 @dataclass(frozen=True)
@@ -305,32 +303,32 @@ class Edges(Moved):
     """Edges of R graphs of N nodes each; node n of row r is number r N + n."""
 
     targets_E: Tensor
-    """Who gets a message, int64, rising."""
+    """Receiver of a message, int64, rising."""
     sources_E: Tensor
-    """From whom."""
+    """Sender of the message."""
     relations_E: Tensor
-    """By which relation."""
+    """Relation of the edge."""
     ends_R: list[int]
-    """Edges of the rows up to and including each."""
+    """Number of edges of the rows up to and including each."""
 
     @classmethod
     def of(cls, graphs: Sequence[np.ndarray], num_nodes: int) -> Edges:
-        """From the edges (E, 3) of each row; `num_nodes` is N."""
+        """Return the edges of graphs from those (E, 3) of each row; `num_nodes` is N."""
         counts = [len(edges) for edges in graphs]
         targets, sources, relations = np.concatenate(graphs).astype(np.int64).T
         starts = np.repeat(np.arange(len(graphs)) * num_nodes, counts)
-        first, second, third = (torch.from_numpy(each.copy()) for each in (targets + starts, sources + starts, relations))
+        first, second, third = (torch.from_numpy(part.copy()) for part in (targets + starts, sources + starts, relations))
         return cls(first, second, third, np.cumsum(counts).tolist())
 
     def first(self, rows: int) -> Edges:
-        """Those of the first rows."""
+        """Return the edges of the first rows."""
         end = self.ends_R[rows - 1]
         return Edges(self.targets_E[:end], self.sources_E[:end], self.relations_E[:end], self.ends_R[:rows])
 
 
 @dataclass(frozen=True)
 class Named(Moved):
-    """Places of words that name nodes."""
+    """Positions of words that name nodes."""
 
     places_J: Tensor
     rows_J: Tensor
@@ -375,29 +373,33 @@ class Said(Moved):
 
 
 def heard_of(readings: Sequence[EventReading], rows: Sequence[int]) -> Heard:
-    """An event as rows hear it, one reading each."""
+    """Return an event as rows hear it, one reading each."""
     order = _longest_first(readings)
     readings, rows = [readings[i] for i in order], [rows[i] for i in order]
-    return _heard([each.words for each in readings], [each.nodes for each in readings], readings, rows)
+    return _heard([reading.words for reading in readings], [reading.nodes for reading in readings], readings, rows)
 
 
 def said_of(readings: Sequence[EventReading], rows: Sequence[int], num_words: int) -> Said:
-    """An event as rows write it; `num_words` is V."""
+    """Return an event as rows write it; `num_words` is V."""
     order = _longest_first(readings)
     readings, rows = [readings[i] for i in order], [rows[i] for i in order]
-    words = [[GO_ID, *each.words[:-1]] for each in readings]
-    nodes = [[NO_NODE, *each.nodes[:-1]] for each in readings]
+    words = [[GO_ID, *reading.words[:-1]] for reading in readings]
+    nodes = [[NO_NODE, *reading.nodes[:-1]] for reading in readings]
     targets = [
-        [word if node == NO_NODE else num_words + node for word, node in zip(each.words, each.nodes, strict=True)]
-        for each in readings
+        [word if node == NO_NODE else num_words + node for word, node in zip(reading.words, reading.nodes, strict=True)]
+        for reading in readings
     ]
     heard = _heard(words, nodes, readings, rows)
     checks = []
     for step in range(len(heard.places.running)):
-        named = [(row, own[step]) for row, own in enumerate(nodes) if len(own) > step and own[step] != NO_NODE]
+        named = [
+            (row, row_nodes[step])
+            for row, row_nodes in enumerate(nodes)
+            if len(row_nodes) > step and row_nodes[step] != NO_NODE
+        ]
         fresh = [(row, node) for row, node in named if node not in nodes[row][:step]]
         checks.append((_ids([row for row, _ in fresh]), _ids([node for _, node in fresh])))
-    return Said(heard, checks, _ids(_flat(targets)), _ids([each.known for each in readings]))
+    return Said(heard, checks, _ids(_flat(targets)), _ids([reading.known for reading in readings]))
 
 
 def _longest_first(readings: Sequence[EventReading]) -> list[int]:
@@ -407,30 +409,30 @@ def _longest_first(readings: Sequence[EventReading]) -> list[int]:
 def _heard(
     words: Sequence[Sequence[int]], nodes: Sequence[Sequence[int]], readings: Sequence[EventReading], rows: Sequence[int]
 ) -> Heard:
-    lengths = np.array([len(own) for own in words])
+    lengths = np.array([len(row_words) for row_words in words])
     running = np.bincount(lengths)[::-1].cumsum()[::-1][1:]
     starts = running.cumsum() - running
     row = np.repeat(np.arange(len(lengths)), lengths)
     step = np.arange(len(row)) - np.repeat(lengths.cumsum() - lengths, lengths)
-    place = starts[step] + row
+    position = starts[step] + row
     words_M, nodes_M = np.empty(len(row), np.int64), np.fromiter(chain.from_iterable(nodes), np.int64, len(row))
-    words_M[place] = np.fromiter(chain.from_iterable(words), np.int64, len(row))
+    words_M[position] = np.fromiter(chain.from_iterable(words), np.int64, len(row))
     named, last = np.flatnonzero(nodes_M != NO_NODE), starts[lengths - 1] + np.arange(len(lengths))
     places = Places(tuple(running.tolist()), torch.from_numpy(last))
-    found = Named(*map(torch.from_numpy, (place[named], row[named], nodes_M[named])))
-    return Heard(_ids(rows), torch.from_numpy(words_M), places, found, touched_of(readings))
+    named_nodes = Named(*map(torch.from_numpy, (position[named], row[named], nodes_M[named])))
+    return Heard(_ids(rows), torch.from_numpy(words_M), places, named_nodes, touched_of(readings))
 
 
 def touched_of(readings: Sequence[EventReading]) -> TouchedNodes:
-    """The nodes that events change, one event a row."""
-    counts = [len(each.touched) for each in readings]
+    """Return the nodes that events change, one event a row."""
+    counts = [len(reading.touched) for reading in readings]
     rows = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
-    return TouchedNodes(rows, _ids([node for each in readings for node in each.touched]))
+    return TouchedNodes(rows, _ids([node for reading in readings for node in reading.touched]))
 
 
 def _flat(rows: Sequence[Sequence[int]]) -> list[int]:
-    """Step by step; rows are sorted by length, the longest first."""
-    return [own[step] for step in range(len(rows[0])) for own in rows if len(own) > step]
+    """Return values step by step; rows are sorted by length, the longest first."""
+    return [row[step] for step in range(len(rows[0])) for row in rows if len(row) > step]
 
 
 def _ids(values: Sequence[int]) -> Tensor:
@@ -439,14 +441,14 @@ def _ids(values: Sequence[int]) -> Tensor:
 
 @dataclass(frozen=True)
 class SideTurn(Moved):
-    """What the first rows of a batch heard since they last acted, and what they do."""
+    """The events that the first rows of a batch heard since they last acted, and their acts."""
 
     heard: list[Heard]
     said: Said
     spots_M: Tensor
-    """Where each target stands in (R, T), flat."""
+    """Position of each target in (R, T), flat."""
     rows: int
-    """How many rows have such a turn or a later one."""
+    """Number of rows with such a turn or a later one."""
 
 
 @dataclass(frozen=True)
@@ -454,11 +456,11 @@ class SideBatch(Moved):
     """Sides of chats."""
 
     features_RNF: Tensor
-    """Of the nodes, one-hot, float32; 0 behind the last one of a row."""
+    """Features of the nodes, one-hot, float32; 0 behind the last one of a row."""
     edges: Edges
     turns: list[SideTurn]
     targets_BT: Tensor
-    """What each side said (R, T), int64: ids of words, or V + node."""
+    """Words said by each side (R, T), int64: ids of words, or V + node."""
     real_BT: Tensor
 
 
@@ -469,7 +471,7 @@ class Side:
     Args:
         features: of the nodes of its graph when the chat ends (N, F) bool.
         edges: of the graph (E, 3) int16.
-        turns: what it heard since it last acted, and what it then did.
+        turns: events heard since its last act, and its act.
     """
 
     features: np.ndarray
@@ -478,7 +480,7 @@ class Side:
 
 
 def side_of(chat: FriendsChat, side: int, vocabulary: FriendsVocabulary, sizes: DynoNetSizes, linker: EntityLinker) -> Side:
-    """A side as a model reads it.
+    """Return a side as a model reads it.
 
     Raises:
         DataError: as `ChatReader`.
@@ -487,33 +489,33 @@ def side_of(chat: FriendsChat, side: int, vocabulary: FriendsVocabulary, sizes: 
     reader = ChatReader(scenario.entities[side], scenario.attributes, vocabulary, sizes.max_items, linker)
     turns: list[tuple[Sequence[EventReading], EventReading]] = []
     waiting: list[EventReading] = []
-    for said, heard in zip(chat.events, chat.heard, strict=True):
-        if said.side != side:
+    for event, heard in zip(chat.events, chat.heard, strict=True):
+        if event.side != side:
             waiting.append(reader.hear(heard))
             continue
-        turns.append((waiting, reader.own(said)))
+        turns.append((waiting, reader.own(event)))
         waiting = []
     return Side(reader.graph.features().astype(bool), reader.graph.edges_E3.astype(np.int16), turns)
 
 
 class SideExamples:
-    """Sides to fit a model to or to measure it on; those that never act are left out."""
+    """Sides to fit a model to or to measure it on; sides that never act are left out."""
 
     def __init__(
         self, chats: Sequence[FriendsChat], vocabulary: FriendsVocabulary, sizes: DynoNetSizes, linker: EntityLinker
     ) -> None:
         both = [side_of(chat, side, vocabulary, sizes, linker) for chat in chats for side in (0, 1)]
-        self.sides = [each for each in both if each.turns]
-        self.chats = np.array([i // 2 for i, each in enumerate(both) if each.turns], dtype=np.int64)
+        self.sides = [side for side in both if side.turns]
+        self.chats = np.array([i // 2 for i, side in enumerate(both) if side.turns], dtype=np.int64)
         """(n,) of which chat each is."""
         self._num_words = len(vocabulary)
-        self.num_targets = np.array([sum(len(own.words) for _, own in each.turns) for each in self.sides], dtype=np.int64)
+        self.num_targets = np.array([sum(len(act.words) for _, act in side.turns) for side in self.sides], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.sides)
 
     def batch(self, indices: np.ndarray) -> SideBatch:
-        """The sides at `indices` (R,), in that order."""
+        """Return the sides at `indices` (R,), in that order."""
         sides = [self.sides[int(index)] for index in indices]
         order = sorted(range(len(sides)), key=lambda i: -len(sides[i].turns))
         ranked = [sides[i] for i in order]
@@ -522,18 +524,18 @@ class SideExamples:
         targets = torch.zeros(len(sides) * longest, dtype=torch.int64)
         starts, turns = [i * longest for i in order], []
         for number in range(len(ranked[0].turns)):
-            rows = sum(len(each.turns) > number for each in ranked)
-            heard, own = zip(*(each.turns[number] for each in ranked[:rows]), strict=True)
-            said = said_of(own, range(rows), self._num_words)
+            rows = sum(len(side.turns) > number for side in ranked)
+            heard, acts = zip(*(side.turns[number] for side in ranked[:rows]), strict=True)
+            written = said_of(acts, range(rows), self._num_words)
             deepest = max(map(len, heard))
             heard_by = [[row for row in range(rows) if len(heard[row]) > depth] for depth in range(deepest)]
-            events = [heard_of([heard[row][depth] for row in each], each) for depth, each in enumerate(heard_by)]
-            at = said.heard.rows_k.tolist()
-            spots = _ids(_flat([range(starts[row], starts[row] + len(own[row].words)) for row in at]))
-            targets[spots] = said.targets_M
-            turns.append(SideTurn(events, said, spots, rows))
-            starts = [start + len(each.words) for start, each in zip(starts, own, strict=False)]
-        features = pad_sequence([torch.from_numpy(each.features) for each in ranked], batch_first=True).float()
-        edges = Edges.of([each.edges for each in ranked], features.shape[1])
+            events = [heard_of([heard[row][depth] for row in hearers], hearers) for depth, hearers in enumerate(heard_by)]
+            at = written.heard.rows_k.tolist()
+            spots = _ids(_flat([range(starts[row], starts[row] + len(acts[row].words)) for row in at]))
+            targets[spots] = written.targets_M
+            turns.append(SideTurn(events, written, spots, rows))
+            starts = [start + len(act.words) for start, act in zip(starts, acts, strict=False)]
+        features = pad_sequence([torch.from_numpy(side.features) for side in ranked], batch_first=True).float()
+        edges = Edges.of([side.edges for side in ranked], features.shape[1])
         real = torch.arange(longest) < torch.from_numpy(num_targets).unsqueeze(1)
         return SideBatch(features, edges, turns, targets.view(len(sides), longest), real)

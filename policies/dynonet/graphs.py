@@ -1,17 +1,16 @@
-"""The knowledge graph of one side of a chat: its friends, their attributes and values, and entities that were mentioned.
+"""The knowledge graph of one side of a chat (its friends, their attributes and values, mentioned entities), and its vocabulary.
 
-Source: He et al. 2017, section 3.1, and the released code. Nodes are items, attributes and entities. Every value joins its
-item and its entity, by an edge and its inverse; every attribute joins its entities likewise. An entity that is mentioned
-and stands in no own item is a node without edges.
+Source: He et al. 2017, section 3.1, and the released code. Nodes are items, attributes and entities. Every value joins its item
+and its entity, by an edge and its inverse; every attribute joins its entities likewise. A mentioned entity that no own item has
+is a node without edges.
 
-Features of a node are one-hot: its degree, its degree as a share of the number of items (six bins), and what it is: an
-entity of a category, an attribute, or the item of a place in the table. The degree of an entity is the number of items that
-have it; items have no degree, because it is the same for all.
+Features of a node are one-hot: its degree, its degree as a share of the number of items (six bins), and its kind: an entity
+of a category, an attribute, or the item at a position of the table. The degree of an entity is the number of items that have
+it; items have no degree, because it is the same for all.
 
-The words of a DynoNet, and the categories and attributes that nodes of its graphs may have.
-
-Ids 0..5 are `<pad>`, `</s>`, `<go>`, `<select>`, `<item>`, `<unk>`; then a word for each category of entities, which stands
-for all of them, and a name for each attribute; then the words of chats by falling frequency, ties by first occurrence.
+Ids of the vocabulary: 0..5 are `<pad>`, `</s>`, `<go>`, `<select>`, `<item>`, `<unk>`; then a word for each category of
+entities, which stands for all of them, and a name for each attribute; then the words of chats by falling frequency, ties by
+first occurrence.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ _TYPE, _ATTRIBUTE = "<type> ", "<attribute> "
 
 @dataclass(frozen=True)
 class FriendsVocabulary(WordList):
-    """Words, categories and attributes."""
+    """The words of a DynoNet, with categories and attributes."""
 
     SPECIALS: ClassVar[tuple[str, ...]] = SPECIALS
     UNKNOWN_ID: ClassVar[int] = UNK_ID
 
     @classmethod
     def build(cls, schema: FriendsSchema, utterances: Iterable[Sequence[str]], least: int) -> FriendsVocabulary:
-        """The categories and attributes of a schema, and the words that stand at least `least` times in utterances.
+        """Return the vocabulary of a schema's categories and attributes, and of words with at least `least` occurrences.
 
         Args:
             schema: of the chats.
@@ -65,12 +64,12 @@ class FriendsVocabulary(WordList):
         return self._named(_ATTRIBUTE)
 
     def type_word(self, kind: str) -> int:
-        """The word that stands for all entities of a category."""
+        """Return the word of all entities of a category."""
         return self.index[_TYPE + kind]
 
     @cached_property
     def first_word(self) -> int:
-        """The id of the first word of chats: those below are no words that anybody says, but `</s>` and `<select>`."""
+        """The id of the first word of chats; of the ids below only `</s>` and `<select>` are ever said."""
         return len(SPECIALS) + len(self.types) + len(self.attributes)
 
     def _named(self, kind: str) -> dict[str, int]:
@@ -82,17 +81,17 @@ NUM_SHARES = 6
 
 
 def num_features(vocabulary: FriendsVocabulary, max_items: int) -> int:
-    """Width of the features of a node."""
+    """Return the width of the features of a node."""
     return max_items + 1 + NUM_SHARES + len(vocabulary.types) + len(vocabulary.attributes) + max_items
 
 
 def num_relations(vocabulary: FriendsVocabulary) -> int:
-    """Relations between nodes: each attribute, "has", and their inverses."""
+    """Return the number of relations between nodes: each attribute, "has", and their inverses."""
     return 2 * (len(vocabulary.attributes) + 1)
 
 
 class TableGraph:
-    """A graph that grows.
+    """A graph that grows with mentions.
 
     Args:
         table: the entities of each own item.
@@ -109,10 +108,12 @@ class TableGraph:
     ) -> None:
         self._vocabulary, self._max_items = vocabulary, max_items
         kinds = vocabulary.attributes, vocabulary.types
-        unknown = [each.name for each in attributes if each.name not in kinds[0] or each.type not in kinds[1]]
+        unknown = [
+            attribute.name for attribute in attributes if attribute.name not in kinds[0] or attribute.type not in kinds[1]
+        ]
         if unknown:
-            known, fix = ", ".join(vocabulary.attributes), "play scenarios of the schema that the model was trained on"
-            raise DataError(f"the model does not know the attribute {unknown[0]!r}", got=f"it knows {known}", fix=fix)
+            known_names, fix = ", ".join(vocabulary.attributes), "play scenarios of the schema that the model was trained on"
+            raise DataError(f"the model does not know the attribute {unknown[0]!r}", got=f"it knows {known_names}", fix=fix)
         if len(table) > max_items:
             got, fix = f"{len(table)} items, and it reads {max_items}", "train one with a larger sizes.max_items"
             raise DataError("a table is too long for the model", got=got, fix=fix)
@@ -124,7 +125,7 @@ class TableGraph:
             for entity in item:
                 self.nodes.setdefault(entity, self.first_entity + len(self.nodes))
         joined = [(i, self.nodes[entity], column) for i, item in enumerate(table) for column, entity in enumerate(item)]
-        numbers = [vocabulary.attributes[each.name] for each in attributes]
+        numbers = [vocabulary.attributes[attribute.name] for attribute in attributes]
         self.edges_E3 = _edges(joined, numbers, len(table), len(vocabulary.attributes))
         """Who gets a message, from whom, by which relation; sorted by who gets it."""
         degrees = np.bincount([node for _, node, _ in joined], minlength=len(self)).tolist()
@@ -139,11 +140,11 @@ class TableGraph:
         self.words += [vocabulary.type_word(entity.type) for entity in self.nodes]
 
     def __len__(self) -> int:
-        """How many nodes there are."""
+        """Return the number of nodes."""
         return self.first_entity + len(self.nodes)
 
     def node(self, entity: Entity) -> int:
-        """The node of an entity that somebody mentioned; a new one where there is none."""
+        """Return the node of a mentioned entity, a new one if there is none."""
         if entity not in self.nodes:
             self.nodes[entity] = len(self)
             self._kinds.append(self._kind(entity))
@@ -152,21 +153,21 @@ class TableGraph:
         return self.nodes[entity]
 
     def features(self, first: int = 0) -> np.ndarray:
-        """One-hot features (N, F) float32 of the nodes from the first one on."""
+        """Return one-hot features (N, F) float32 of the nodes from the first one on."""
         degrees = np.array(self._degrees[first:])
-        found = np.zeros((len(degrees), num_features(self._vocabulary, self._max_items)), np.float32)
-        told = np.flatnonzero(degrees >= 0)
-        shares = np.ceil(4 * degrees[told] / self.num_items).astype(int)
-        found[told, np.minimum(degrees[told], self._max_items)] = 1
-        full = degrees[told] >= self.num_items
-        found[told, self._max_items + 1 + np.where(full, NUM_SHARES - 1, shares)] = 1
-        found[np.arange(len(degrees)), self._max_items + 1 + NUM_SHARES + np.array(self._kinds[first:])] = 1
-        return found
+        features = np.zeros((len(degrees), num_features(self._vocabulary, self._max_items)), np.float32)
+        with_degree = np.flatnonzero(degrees >= 0)
+        shares = np.ceil(4 * degrees[with_degree] / self.num_items).astype(int)
+        features[with_degree, np.minimum(degrees[with_degree], self._max_items)] = 1
+        full = degrees[with_degree] >= self.num_items
+        features[with_degree, self._max_items + 1 + np.where(full, NUM_SHARES - 1, shares)] = 1
+        features[np.arange(len(degrees)), self._max_items + 1 + NUM_SHARES + np.array(self._kinds[first:])] = 1
+        return features
 
     def _kind(self, entity: Entity) -> int:
         if entity.type not in self._vocabulary.types:
-            known, fix = ", ".join(self._vocabulary.types), "play scenarios of the schema that the model was trained on"
-            raise DataError(f"the model does not know the category {entity.type!r}", got=f"it knows {known}", fix=fix)
+            known_types, fix = ", ".join(self._vocabulary.types), "play scenarios of the schema that the model was trained on"
+            raise DataError(f"the model does not know the category {entity.type!r}", got=f"it knows {known_types}", fix=fix)
         return self._vocabulary.types[entity.type]
 
 

@@ -1,11 +1,12 @@
 """DynoNet: an encoder, a decoder that copies from a graph, and node embeddings that change as entities are mentioned.
 
-Source: He et al. 2017, section 3, and the released code. A node's embedding is [v0; v1; ...; vK]: v0 = [what was heard
-about it; what was said about it; its features], and a round of messages is v_k = max over its edges of tanh(W_k [edge;
+Source: He et al. 2017, section 3, and the released code. A node's embedding is [v0; v1; ...; vK]: v0 = [its part from heard
+utterances; its part from said ones; its features], and a round of messages is v_k = max over its edges of tanh(W_k [edge;
 v_(k-1)] + b_k); the first round has weights of its own. An utterance with state h changes the nodes that it names: new = (1
-- s) old + s h with s = sigmoid(w [old; h]). The encoder reads words beside embeddings of nodes, the decoder also what it
-attended to at the word before (`attending.py`); both go on from one state through the whole chat. The next word is drawn
-from the softmax over the logits of all words and the scores of all nodes.
+- s) old + s h with s = sigmoid(w [old; h]). The encoder reads words beside embeddings of nodes, the decoder also the attended
+nodes of the word before (`batches.py`); both continue from one state through the whole chat. The next word is drawn from the
+softmax over the logits of all words and the scores of all nodes. Encoder and decoder read node embeddings without gradient, as
+in the released code.
 
 Departures:
   * # Released: the largest message of a node is compared with 0 where another node has more edges. Ours: of its own edges
@@ -16,33 +17,25 @@ Departures:
   * tanh and the maximum change places, which gives the same numbers and needs one tanh for each node instead of one for
     each edge.
 
-Embeddings of nodes are read by encoder and decoder without gradient, as in the released code.
+A checkpoint is a folder (`policies/core/checkpoint.py`); `corpus` of its provenance names the corpus whose schema it knows.
 
-Shapes: R rows, N nodes, E edges, F features, C embedding of a node, H hidden, M places of words, K message.
+Training is `Fit` with an update after each turn of a batch, as released. The loss of a turn is the mean over its sides of the
+mean over a side's targets, in nats per word (released); sides without such a turn count as 0. The state continues from turn to
+turn without gradient, so the weights may change between them.
 
-DynoNets on disk: a folder (`policies/core/checkpoint.py`); `corpus` of its provenance says whose schema it knows.
+`by_kind` scores predictions of what sides say and select, `linked` a linker's recall of the mentions that speakers meant.
 
-Training of DynoNets: the fit of other predictors, with an update after each turn of a batch, as released.
-
-The loss of a turn is the mean over its sides of the mean over what each does, in nats per word (released); sides that have
-no such turn count as 0. The state goes on from turn to turn without gradient, so the weights may change between them.
-
-How well a DynoNet foretells what sides say and select, and how well its linker finds what speakers meant.
-
-Shapes: n sides or chats.
-
-The networks of a DynoNet as play runs through them: no gradients, and weights that are laid out once.
-
-The equations are those of `model.py` and `attending.py`; tests hold both equal. What differs is how numbers come about:
-  * Products are oneDNN's where torch brings it (`policies/core/layers.py`). A row of theirs does not depend on how many stand
-    beside it. Because oneDNN builds a kernel for each number of rows, rows are filled up to one of few numbers.
+`DynoNetInference` is the form of the networks for play: no gradients, and weights laid out once. Tests hold its figures equal
+to those of `DynoNet`. Numbers are formed in other ways:
+  * Products are oneDNN's where torch brings it (`policies/core/layers.py`). A row of theirs does not depend on the number of
+    rows. Because oneDNN builds a kernel for each number of rows, rows are filled up to one of few numbers.
   * tanh(x) is 2 sigmoid(2 x) - 1, and the 2 within is part of the weights: the gates of a step are one sigmoid.
   * tanh(query + key) is 1 - 2 / (1 + exp(2 query) exp(2 key)), so that keys are exponentiated once an event and not at every
     word.
-  * What chooses a word and what the next word's gates read of it are one product with state and attended nodes.
+  * The scores of a word and the next word's gates are one product with state and attended nodes.
 
-Shapes: S rows of the game, k rows at work, N nodes, n nodes with edges, E edges, H hidden, V width of a node's own part, C
-embedding of a node, M places of words, K message.
+Shapes: R rows, S rows of the game, k rows at work, N nodes, n nodes with edges (of figures: sides or chats), E edges, F
+features, C embedding of a node, V width of a node's own part, H hidden, M positions of words, K message.
 """
 
 from __future__ import annotations
@@ -81,27 +74,27 @@ from parley.policies.dynonet.settings import DynoNetSizes
 
 
 class NodeContexts(NamedTuple):
-    """The nodes of a graph as they are now."""
+    """The nodes of a graph in their present state."""
 
     nodes_RNC: Tensor
     """Embeddings."""
     keys_RNH: Tensor
-    """What attention compares with."""
+    """Keys of the attention."""
 
 
 class ChatMemory(NamedTuple):
-    """What a model knows of R chats."""
+    """A model's memory of R chats."""
 
     hidden_RH: Tensor
     cell_RH: Tensor
     heard_RNH: Tensor
-    """What every node keeps of utterances that were heard."""
+    """Each node's memory of heard utterances."""
     said_RNH: Tensor
-    """And of those that the side said itself."""
+    """Each node's memory of the side's own utterances."""
 
 
 class DynoNet(Predictor[SideBatch]):
-    """The networks.
+    """The networks of a DynoNet.
 
     Args:
         vocabulary: words, categories, attributes.
@@ -112,13 +105,13 @@ class DynoNet(Predictor[SideBatch]):
         super().__init__()
         self.vocabulary, self.sizes = vocabulary, sizes
         hidden, message = sizes.hidden, sizes.message
-        own = 2 * hidden + num_features(vocabulary, sizes.max_items)
-        width = own + sizes.rounds * message
+        own_width = 2 * hidden + num_features(vocabulary, sizes.max_items)
+        width = own_width + sizes.rounds * message
         self.embedding = nn.Embedding(len(vocabulary), sizes.embed)
         self.edge_embedding = nn.Embedding(num_relations(vocabulary), sizes.edge)
         self.messages = nn.ModuleList(
             nn.ModuleDict({"node": nn.Linear(size, message, bias=False), "edge": nn.Linear(sizes.edge, message)})
-            for size in (own, message)[: sizes.rounds]
+            for size in (own_width, message)[: sizes.rounds]
         )
         """Of the first round, and of all others."""
         self.decay = nn.Linear(2 * hidden, 1)
@@ -132,26 +125,26 @@ class DynoNet(Predictor[SideBatch]):
         self.output = nn.Linear(hidden, len(vocabulary))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """As other predictors; gates that forget start open, as in TensorFlow's cell."""
+        """Draw initial weights as other predictors; gates that forget start open, as in TensorFlow's cell."""
         super().initialise(generator)
         for layer in (self.encoder_words, self.decoder_words):
             layer.bias.data[self.sizes.hidden : 2 * self.sizes.hidden] += 1
 
     def blank(self, rows: int, num_nodes: int) -> ChatMemory:
-        """What is known before a chat."""
+        """Return the memory before a chat."""
         zeros, size = self.output.weight.new_zeros, self.sizes.hidden
         return ChatMemory(zeros(rows, size), zeros(rows, size), zeros(rows, num_nodes, size), zeros(rows, num_nodes, size))
 
     def roots(self, own_nV: Tensor) -> Tensor:
-        """Products (n, K + H) of the nodes' own parts v0 (n, V) with the weights of the first messages and of the keys.
+        """Return products (n, K + H) of the nodes' own parts v0 (n, V) with the weights of first messages and keys.
 
-        They change only where v0 does, so that play keeps them.
+        They change only with v0, so play keeps them.
         """
-        first = [each["node"].weight for each in self.messages[:1]]  # type: ignore[index]  # torch types its lists as modules
+        first = [layers["node"].weight for layers in self.messages[:1]]  # type: ignore[index]  # torch types its lists as modules
         return linear(own_nV, torch.cat([*first, self.key.weight[:, : own_nV.shape[-1]]]))
 
     def spread(self, own_RNV: Tensor, roots_RNJ: Tensor, edges: Edges) -> NodeContexts:
-        """Passes messages.
+        """Return the nodes after passing messages.
 
         Args:
             own_RNV: the nodes' own parts: what was heard, what was said, features.
@@ -175,18 +168,18 @@ class DynoNet(Predictor[SideBatch]):
         return NodeContexts(torch.cat(parts, dim=2), keys_RNH)
 
     def contexts(self, memory: ChatMemory, batch: SideBatch) -> NodeContexts:
-        """The nodes of the rows of a memory, the first ones of a batch."""
+        """Return the nodes of the rows of a memory, the first ones of a batch."""
         rows = len(memory.hidden_RH)
         own_RNV = torch.cat([memory.heard_RNH, memory.said_RNH, batch.features_RNF[:rows]], dim=2)
         return self.spread(own_RNV, self.roots(own_RNV), batch.edges.first(rows))
 
     def touched(self, old_JH: Tensor, state_JH: Tensor) -> Tensor:
-        """What nodes keep (J, H) that an utterance names whose last state is given."""
+        """Return the new memories (J, H) of nodes that an utterance with the given last state names."""
         share_J1 = linear(torch.cat([old_JH, state_JH], dim=1), self.decay.weight, self.decay.bias).sigmoid()
         return (1 - share_J1) * old_JH + share_J1 * state_JH
 
     def encode(self, state: tuple[Tensor, Tensor], heard: Heard, nodes_kNC: Tensor) -> tuple[Tensor, Tensor]:
-        """State and cell (k, H) after an event that was heard.
+        """Return state and cell (k, H) after an event that was heard.
 
         Args:
             state: state and cell before, of the event's rows.
@@ -197,7 +190,7 @@ class DynoNet(Predictor[SideBatch]):
         return read(gates, *state, self.encoder_state.weight, heard.places)
 
     def decode(self, state: tuple[Tensor, Tensor], said: Said, contexts: NodeContexts) -> Written:
-        """Writes an event word by word.
+        """Return the states of writing an event word by word.
 
         Args:
             state: state and cell before, of the event's rows.
@@ -215,12 +208,12 @@ class DynoNet(Predictor[SideBatch]):
         return NodeScorer(self.query.weight, self.check, self.score)
 
     def logits(self, states_MH: Tensor, attended_MC: Tensor, scores_MN: Tensor) -> Tensor:
-        """Of all words and all nodes (M, V + N)."""
+        """Return logits of all words and all nodes (M, V + N)."""
         combined_MH = _squash(self.combine(torch.cat([states_MH, attended_MC], dim=1)))
         return torch.cat([linear(combined_MH, self.output.weight, self.output.bias), scores_MN], dim=1)
 
     def turn(self, memory: ChatMemory, batch: SideBatch, turn: SideTurn) -> tuple[Tensor, ChatMemory]:
-        """Hears what a turn's rows heard, and writes what they said.
+        """Return the losses of a turn's words, and the memory after its rows have heard and said their events.
 
         Args:
             memory: of all rows.
@@ -229,23 +222,23 @@ class DynoNet(Predictor[SideBatch]):
 
         Returns:
             Negative log-likelihoods (M,) of the turn's targets, and the memory of its rows after it, through which no gradient
-            flows: an update sees what was heard since the side last acted, and what it then does (released).
+            flows: an update sees the events heard since the side's last act, and its act (released).
         """
         memory = ChatMemory(*(part[: turn.rows] for part in memory))
         for heard in turn.heard:
             memory = self.listen(memory, heard, batch)
-        contexts, said = self.contexts(memory, batch), turn.said
-        rows = said.heard.rows_k
-        own = NodeContexts(*(part[rows] for part in contexts))
-        written = self.decode((memory.hidden_RH[rows], memory.cell_RH[rows]), said, own)
+        contexts, event = self.contexts(memory, batch), turn.said
+        rows = event.heard.rows_k
+        own_contexts = NodeContexts(*(part[rows] for part in contexts))
+        written = self.decode((memory.hidden_RH[rows], memory.cell_RH[rows]), event, own_contexts)
         logits_MJ = self.logits(written.states_MH, written.attended_MC, written.scores_MN)
-        nll_M = cross_entropy(logits_MJ, said.targets_M, reduction="none")
+        nll_M = cross_entropy(logits_MJ, event.targets_M, reduction="none")
         with torch.no_grad():
-            after = self.remember(memory, said, written.hidden_RH, written.cell_RH)
+            after = self.remember(memory, event, written.hidden_RH, written.cell_RH)
         return nll_M, ChatMemory(*(part.detach() for part in after))
 
     def listen(self, memory: ChatMemory, heard: Heard, batch: SideBatch) -> ChatMemory:
-        """The memory of rows after an event that some of them hear."""
+        """Return the memory of rows after an event that some of them hear."""
         rows = heard.rows_k
         with torch.no_grad():
             nodes_kNC = self.contexts(memory, batch).nodes_RNC[rows]
@@ -255,7 +248,7 @@ class DynoNet(Predictor[SideBatch]):
         return ChatMemory(*state, kept, memory.said_RNH)
 
     def remember(self, memory: ChatMemory, said: Said, hidden_kH: Tensor, cell_kH: Tensor) -> ChatMemory:
-        """The memory of rows after an event of their own."""
+        """Return the memory of rows after an event of their own."""
         rows, kept = said.heard.rows_k, self._kept(memory.said_RNH, said.heard, hidden_kH)
         state = memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH)
         return ChatMemory(*state, memory.heard_RNH, kept)
@@ -290,7 +283,7 @@ class DynoNet(Predictor[SideBatch]):
 
 
 class _Largest(torch.autograd.Function):
-    """The largest message that each node gets, by component; gradients of equal ones are shared out evenly."""
+    """The largest message of each node, by component; equal ones share the gradient evenly."""
 
     @staticmethod
     def forward(ctx, messages_EK: Tensor, targets_E: Tensor, num_nodes: int) -> Tensor:  # type: ignore[no-untyped-def]  # torch has no type for ctx
@@ -309,13 +302,12 @@ class _Largest(torch.autograd.Function):
 
 
 def _joined(edges: Edges, num_nodes: int) -> Tensor:
-    """True (n, 1) for nodes that have edges."""
     joined = torch.zeros(num_nodes, 1, dtype=torch.bool, device=edges.targets_E.device)
     return joined.index_fill_(0, edges.targets_E, True)
 
 
 def _squash(values: Tensor) -> Tensor:
-    """The hyperbolic tangent by the faster way, as `parley.policies.core.layers.tanh_`."""
+    """Return the hyperbolic tangent by the faster way, as `parley.policies.core.layers.tanh_`."""
     return values.tanh() if values.is_cuda or is_mkl_whole() else (2 * values).sigmoid() * 2 - 1
 
 
@@ -324,17 +316,17 @@ load_dynonet = DYNONET.load
 
 
 def corpus_of(folder: Path) -> str:
-    """The name of the corpus that the model of a run or checkpoint folder was fitted to; raises as `load_dynonet` does."""
+    """Return the name of the corpus of the model in a run or checkpoint folder; raises as `load_dynonet` does."""
     return str(DYNONET.provenance(folder)["corpus"])
 
 
 class DynoNetFit(Fit[SideBatch]):
-    """One supervised training of a DynoNet."""
+    """A supervised training of a DynoNet."""
 
     model: DynoNet
 
     def step(self, group: np.ndarray) -> StepLoss:
-        """An update for each turn; the loss is the sum over all targets, each before its update."""
+        """Make an update for each turn; the loss is the sum over all targets, each before its update."""
         batch = self.train.batch(group).to(next(self.model.parameters()).device)
         memory, total, highest = self.model.blank(*batch.features_RNF.shape[:2]), 0.0, 0.0
         for turn in batch.turns:
@@ -348,7 +340,7 @@ class DynoNetFit(Fit[SideBatch]):
 def turn_loss(
     model: DynoNet, memory: ChatMemory, batch: SideBatch, turn: SideTurn, num_sides: int
 ) -> tuple[Tensor, Tensor, ChatMemory]:
-    """What a turn's update brings down.
+    """Return the loss of a turn's update.
 
     Args:
         model: in training.
@@ -362,7 +354,7 @@ def turn_loss(
     """
     nll_M, memory = model.turn(memory, batch, turn)
     rows_M = turn.said.heard.places.rows()
-    sums = torch.stack([nll_M.new_zeros(turn.rows).index_add(0, rows_M, each) for each in (nll_M, torch.ones_like(nll_M))])
+    sums = torch.stack([nll_M.new_zeros(turn.rows).index_add(0, rows_M, values) for values in (nll_M, torch.ones_like(nll_M))])
     return (sums[0] / sums[1]).sum() / num_sides, nll_M.detach(), memory
 
 
@@ -370,12 +362,12 @@ _ROWS = 256
 
 
 class SideFitness(NamedTuple):
-    """How well a model predicts what sides do, by kind of token; sides stand as in `whose`."""
+    """Figures of a model's predictions of sides, by kind of token; sides are in the order of `whose`."""
 
     tokens: Fitness
-    """All of them."""
+    """All tokens."""
     known: Fitness
-    """All but `<unk>`."""
+    """All tokens but `<unk>`."""
     entities: Fitness
     """Copied entities of utterances."""
     items: Fitness
@@ -384,13 +376,13 @@ class SideFitness(NamedTuple):
 
 @torch.no_grad()
 def by_kind(model: DynoNet, examples: SideExamples) -> SideFitness:
-    """Scores the tokens of some sides.
+    """Return the figures of the tokens of some sides.
 
     Args:
         model: in evaluation mode.
         examples: the sides.
     """
-    device, found = next(model.parameters()).device, []
+    device, sums_of_batches = next(model.parameters()).device, []
     for batch in in_order(examples, _ROWS):
         moved = batch.to(device)
         nll_BT = torch.zeros(batch.real_BT.shape).masked_scatter(batch.real_BT, model.nll(moved).cpu()).double()
@@ -398,18 +390,18 @@ def by_kind(model: DynoNet, examples: SideExamples) -> SideFitness:
         is_item_BT[:, 1:] = batch.targets_BT[:, :-1] == SELECT_ID
         is_known_BT = batch.real_BT & (batch.targets_BT != UNK_ID)
         chosen = batch.real_BT, is_known_BT, is_node_BT & ~is_item_BT, is_node_BT & is_item_BT
-        found.append([((nll_BT * chosen_BT).sum(1), chosen_BT.sum(1)) for chosen_BT in chosen])
-    kinds = zip(*found, strict=True)
+        sums_of_batches.append([((nll_BT * chosen_BT).sum(1), chosen_BT.sum(1)) for chosen_BT in chosen])
+    kinds = zip(*sums_of_batches, strict=True)
     return SideFitness(*(Fitness(*(torch.cat(part).numpy() for part in zip(*kind, strict=True))) for kind in kinds))
 
 
 def whose(examples: SideExamples) -> np.ndarray:
-    """Of which chat each side is (n,), in the order in which sides are scored."""
+    """Return the chat of each side (n,), in the order in which sides are scored."""
     return examples.chats[np.argsort(examples.num_targets, kind="stable")]
 
 
 def linked(chats: Iterable[FriendsChat], linker: EntityLinker) -> tuple[np.ndarray, np.ndarray]:
-    """How many of the mentions that speakers meant a listener's linker finds, by the words alone.
+    """Return how many of the mentions that speakers meant a listener's linker finds, by the words alone.
 
     Args:
         chats: with marked mentions.
@@ -418,21 +410,21 @@ def linked(chats: Iterable[FriendsChat], linker: EntityLinker) -> tuple[np.ndarr
     Returns:
         Mentions found (n,) and mentions (n,) of each chat.
     """
-    found, meant = [], []
+    num_found, meant = [], []
     for chat in chats:
         hits = total = 0
         for event in chat.events:
             wanted = _spans(event.tokens)
             if wanted:
-                known = _spans(linker.link(event.words, chat.scenario.mentionable[1 - event.side]))
-                hits, total = hits + len(wanted.items() & known.items()), total + len(wanted)
-        found.append(hits)
+                linked_spans = _spans(linker.link(event.words, chat.scenario.mentionable[1 - event.side]))
+                hits, total = hits + len(wanted.items() & linked_spans.items()), total + len(wanted)
+        num_found.append(hits)
         meant.append(total)
-    return np.array(found), np.array(meant)
+    return np.array(num_found), np.array(meant)
 
 
 def _spans(tokens: Iterable[Token]) -> dict[int, Entity]:
-    """Entities by the place of their first word."""
+    """Return entities by the position of their first word."""
     spans, at = {}, 0
     for token in tokens:
         if isinstance(token, Mention):
@@ -444,7 +436,7 @@ def _spans(tokens: Iterable[Token]) -> dict[int, Entity]:
 _MOST = 80.0
 """The largest exponent: tanh of half of it is 1 in float32, and its power is a number."""
 _STEPS = 4
-"""Numbers of rows between a power of two and the next one that rows are filled up to; `_LEAST` at least."""
+"""Numbers of rows between two powers of two that rows are filled up to; `_LEAST` at least."""
 _LEAST = 16
 
 
@@ -454,21 +446,21 @@ class GraphEdges(NamedTuple):
     joined_n: Tensor
     """The nodes that have edges, int64, rising."""
     targets_E: Tensor
-    """Who gets a message, as a place in `joined_n`, rising."""
+    """Receiver of a message, as an index into `joined_n`, rising."""
     sources_E: Tensor
-    """From whom."""
+    """Sender of the message."""
     senders_E: Tensor
-    """The same, as places in `joined_n`: as edges have inverses, who sends also gets."""
+    """The same, as indices into `joined_n`: edges have inverses, so each sender also receives."""
     relations: list[Tensor]
     """Products (E, K) of the relations' embeddings, by round."""
 
 
 class NodeAttention:
-    """The nodes of k rows, as attention reads them throughout an event.
+    """The nodes of k rows for attention during an event.
 
     Args:
         powers_kNH: exp(2 key).
-        real_kN: where there is a node.
+        real_kN: true at existing nodes.
         starts_k: numbers of the rows' first nodes among all nodes of the game, int64.
     """
 
@@ -488,15 +480,15 @@ class NodeAttention:
         """Room for what is formed at every word, of all nodes."""
 
     def of(self, rows_j: Tensor) -> NodeAttention:
-        """That of some rows."""
+        """Return the attention of some rows."""
         return NodeAttention(self.powers_kNH[rows_j], self.real_kN[rows_j], self.starts_k[rows_j])
 
 
 class DynoNetInference:
-    """Networks and their weights.
+    """The weights and products of a DynoNet for play.
 
     Args:
-        model: in evaluation mode; what is changed in it later is not seen.
+        model: in evaluation mode; later changes of it have no effect.
     """
 
     @torch.no_grad()
@@ -525,44 +517,44 @@ class DynoNetInference:
         self._check_H, self._score, self._scores = (2 * model.check).exp(), Weight(-2 * model.score[None]), model.score.sum()
         self._decay, self._decay_1 = Weight(model.decay.weight), model.decay.bias.detach()
         rounds: list[Any] = [model.messages[min(number, 1)] for number in range(model.sizes.rounds)]
-        firsts = [each["node"].weight for each in rounds[:1]]
+        firsts = [layers["node"].weight for layers in rounds[:1]]
         self._roots = Weight(torch.cat([*firsts, model.key.weight[:, : self.own]]))
-        self._nodes = [Weight(each["node"].weight) for each in rounds]
+        self._nodes = [Weight(layers["node"].weight) for layers in rounds]
         embedded = model.edge_embedding.weight
-        self._relations = [linear(embedded, each["edge"].weight, each["edge"].bias) for each in rounds]
+        self._relations = [linear(embedded, layers["edge"].weight, layers["edge"].bias) for layers in rounds]
         self._keys = Weight(model.key.weight[:, self.own :]) if rounds else None
 
     def zeros(self, *shape: int) -> Tensor:
-        """Zeros on the device of the weights."""
+        """Return zeros on the device of the weights."""
         return self._output_V.new_zeros(shape)
 
     def roots(self, own_jV: Tensor) -> tuple[Tensor, Tensor]:
-        """Products of nodes' own parts with the weights of the first messages (j, K or 0) and of the keys (j, H).
+        """Return products of nodes' own parts with the weights of the first messages (j, K or 0) and of the keys (j, H).
 
-        They change only where the own part does, so that they are kept.
+        They change only with the own part, so they are kept.
         """
         first_jK, key_jH = _product(self._roots, own_jV).tensor_split([-self.hidden], dim=1)
         return first_jK, key_jH
 
     def touched(self, old_jH: Tensor, state_jH: Tensor) -> Tensor:
-        """As `DynoNet.touched`."""
+        """Return the new memories of nodes, as `DynoNet.touched`."""
         share_j1 = (_product(self._decay, torch.cat([old_jH, state_jH], dim=1)) + self._decay_1).sigmoid_()
         return torch.lerp(old_jH, state_jH, share_j1)
 
     def edges(self, graphs: Sequence[np.ndarray], rows: Sequence[int], num_nodes: int) -> GraphEdges:
-        """The edges (E, 3) of the graphs of some rows, side by side; `num_nodes` is N."""
+        """Return the edges (E, 3) of the graphs of some rows, side by side; `num_nodes` is N."""
         targets, sources, relations = np.concatenate(graphs).T.astype(np.int64)
-        starts = np.repeat(np.asarray(rows, dtype=np.int64) * num_nodes, [len(each) for each in graphs])
+        starts = np.repeat(np.asarray(rows, dtype=np.int64) * num_nodes, [len(part) for part in graphs])
         targets = targets + starts
         first = np.diff(targets, prepend=-1) != 0
         joined, sources = targets[first], sources + starts
-        found = joined, np.cumsum(first) - 1, sources, np.searchsorted(joined, sources), relations.copy()
-        joined_n, targets_E, sources_E, senders_E, numbers_E = (torch.from_numpy(each).to(self._device) for each in found)
-        relations = [each.index_select(0, numbers_E) for each in self._relations]
+        arrays = joined, np.cumsum(first) - 1, sources, np.searchsorted(joined, sources), relations.copy()
+        joined_n, targets_E, sources_E, senders_E, numbers_E = (torch.from_numpy(part).to(self._device) for part in arrays)
+        relations = [part.index_select(0, numbers_E) for part in self._relations]
         return GraphEdges(joined_n, targets_E, sources_E, senders_E, relations)
 
     def spread(self, nodes_nC: Tensor, first_nK: Tensor, edges: GraphEdges) -> None:
-        """Passes messages: writes those that nodes have got behind their own parts.
+        """Write the messages that nodes have received behind their own parts.
 
         Args:
             nodes_nC: embeddings of all nodes of the game; here n counts these.
@@ -581,17 +573,17 @@ class DynoNetInference:
                 sums_nK, senders_E = _product(self._nodes[number + 1], got_nK), edges.senders_E
 
     def keys(self, roots_kNH: Tensor, messages_kNM: Tensor) -> Tensor:
-        """What attention compares with (k, N, H), of products of own parts (`roots`) and of messages that nodes have got."""
+        """Return keys of attention (k, N, H), of products of own parts (`roots`) and of received messages."""
         if self._keys is None:
             return roots_kNH
         return _product(self._keys, messages_kNM.flatten(0, 1)).view_as(roots_kNH).add_(roots_kNH)
 
     def attention(self, keys_kNH: Tensor, real_kN: Tensor, starts_k: Tensor) -> NodeAttention:
-        """Attention by keys (`keys`) to nodes; the rest as `NodeAttention`."""
+        """Return attention by keys (`keys`) to nodes; the rest as `NodeAttention`."""
         return NodeAttention((2 * keys_kNH).clamp_(-_MOST, _MOST).exp_(), real_kN, starts_k)
 
     def attend(self, hidden_kH: Tensor, attention: NodeAttention, nodes_nC: Tensor) -> tuple[Tensor, Tensor]:
-        """What is attended to (k, C), and scores (k, N), anything where there is no node."""
+        """Return the attended nodes (k, C), and scores (k, N), arbitrary where there is no node."""
         powers_kH = _product(self._query, hidden_kH).clamp_(-_MOST, _MOST).exp_()
         powers_kNH, spare_jH = attention.powers_kNH, attention.spare_jH
         num = powers_kNH.shape[:2].numel()
@@ -602,31 +594,31 @@ class DynoNetInference:
         return seen_kC, scores_kN
 
     def check(self, attention: NodeAttention, rows_j: Tensor, nodes_j: Tensor) -> None:
-        """Marks nodes that an utterance has named."""
+        """Mark nodes that an utterance has named."""
         attention.powers_kNH[rows_j, nodes_j] *= self._check_H
 
     def first_gates(self, hidden_kH: Tensor, seen_kC: Tensor) -> Tensor:
-        """What the first word's gates (k, 4H) read of the state and of what is attended to."""
+        """Return the share of state and attended nodes in the first word's gates (k, 4H)."""
         return _product(self._said_state, hidden_kH) + _product(self._attended, seen_kC)
 
     def named_gates(self, nodes_jC: Tensor) -> Tensor:
-        """What gates (j, 4H) read of nodes that the word before has named."""
+        """Return the share in the gates (j, 4H) of nodes that the word before has named."""
         return _product(self._said_nodes, nodes_jC)
 
     def after(self, hidden_kH: Tensor, seen_kC: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (k, V) of words, and what the next word's gates (k, 4H) read of the state and of what is attended to."""
+        """Return logits (k, V) of words, and the share of state and attended nodes in the next word's gates (k, 4H)."""
         sums_kJ = _product(self._after, torch.cat([hidden_kH, seen_kC], dim=1))
         combined_kH = _squashed(sums_kJ[:, : self.hidden])
         return _product(self._output, combined_kH).add_(self._output_V), sums_kJ[:, self.hidden :]
 
     def step(self, gates_k4H: Tensor, cell_kH: Tensor) -> tuple[Tensor, Tensor]:
-        """State and cell (k, H) after a word; `gates_k4H` are sums, and lost."""
+        """Return state and cell (k, H) after a word; `gates_k4H` are sums, and are overwritten."""
         enter, forget, candidate, leave = gates_k4H.sigmoid_().chunk(4, dim=1)
         cell_kH = (forget * cell_kH).addcmul_(enter, candidate, value=2).sub_(enter)
         return _squashed(2 * cell_kH).mul_(leave), cell_kH
 
     def read(self, state: tuple[Tensor, Tensor], heard: Heard, nodes_nC: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-        """State and cell (k, H) after an event that was heard; `num_nodes` is the room for nodes in the game."""
+        """Return state and cell (k, H) after an event that was heard; `num_nodes` is the room for nodes in the game."""
         gates_M4H, named = self.heard_words_V4H.index_select(0, heard.words_M), heard.named
         if len(named.places_J):
             numbers_J = heard.rows_k[named.rows_J] * num_nodes + named.nodes_J
@@ -642,17 +634,17 @@ class DynoNetInference:
 
 
 def _product(weight: Weight, rows_nI: Tensor) -> Tensor:
-    """The product of rows, whose number is filled up to one of few."""
+    """Return the product of rows, whose number is filled up to one of few."""
     missing = _missing(num := len(rows_nI))
     return weight(torch.cat([rows_nI, rows_nI.new_zeros(missing, rows_nI.shape[1])]) if missing else rows_nI)[:num]
 
 
 def _missing(num: int) -> int:
-    """How many rows are missing to the next number for which there is a kernel."""
+    """Return how many rows are missing to the next number with a kernel."""
     step = max(_LEAST, (1 << max(num - 1, 1).bit_length() - 1) // _STEPS)
     return -num % step
 
 
 def _squashed(doubled: Tensor) -> Tensor:
-    """The hyperbolic tangent of the half of each value, in place."""
+    """Set each value to the hyperbolic tangent of its half, in place."""
     return doubled.sigmoid_().mul_(2).sub_(1)

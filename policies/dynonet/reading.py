@@ -1,11 +1,11 @@
-"""What one side of a chat reads and writes, event by event: words, the nodes that they name, and the nodes that change.
+"""A side's view of a chat, event by event: words, the nodes that they name, and the nodes that change.
 
-Source: He et al. 2017, section 3.2, and the released code. An entity enters as the word of its category, beside the
-embedding of its node. A selection that is heard is `<select>` and all values of the item; one's own is `<select>` and the
-node of the item. An utterance changes the nodes that it names; one that names none changes those of the newest that did.
+Source: He et al. 2017, section 3.2, and the released code. An entity is read as the word of its category, beside the
+embedding of its node. A heard selection is `<select>` and all values of the item; one's own is `<select>` and the node of the
+item. An utterance changes the nodes that it names; one that names none changes those of the newest that did.
 
-An entity is copied from the own table or from what was mentioned before. What a recorded speaker says of an entity that is
-neither is read and learnt as plain words.
+An entity is copied from the own table or from earlier mentions. A recorded speaker's mention of any other entity is read and
+learnt as plain words.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class EventReading:
 
 
 class ChatReader:
-    """One side of a chat.
+    """A reader of one side of a chat.
 
     Args:
         table: entities of each own item.
@@ -65,14 +65,16 @@ class ChatReader:
         self._newest: list[int] = []
 
     def hear(self, event: ChatEvent) -> EventReading:
-        """Reads what the partner did, by its words alone; entities that nobody mentioned before become nodes."""
+        """Return the reading of the partner's event, by its words alone; newly mentioned entities become nodes."""
         if event.selected is None:
             return self._reading([], self._linker.link(event.words, self.graph.nodes), new=True)
-        entities = [Entity(value.lower(), each.type) for value, each in zip(event.item, self._attributes, strict=True)]
+        entities = [
+            Entity(value.lower(), attribute.type) for value, attribute in zip(event.item, self._attributes, strict=True)
+        ]
         return self._reading([SELECT_ID], [Mention(entity, ()) for entity in entities], new=True)
 
     def own(self, event: ChatEvent) -> EventReading:
-        """Reads what this side did itself; mentions are looked for where none are marked."""
+        """Return the reading of this side's own event; mentions are linked if none are marked."""
         if event.selected is None:
             marked = any(isinstance(token, Mention) for token in event.tokens)
             tokens = event.tokens if marked else self._linker.link(event.words, self.graph.nodes)
@@ -94,6 +96,6 @@ class ChatReader:
         return self.read([*words, EOS_ID], [*nodes, NO_NODE])
 
     def read(self, words: list[int], nodes: list[int]) -> EventReading:
-        """Reads what is in ids already, `</s>` at the end: of an entity the word of its category, and its node."""
+        """Return the reading of ids, `</s>` at the end: of an entity the word of its category, and its node."""
         self._newest = sorted({node for node in nodes if node != NO_NODE}) or self._newest
         return EventReading(words, nodes, self._newest, len(self.graph))

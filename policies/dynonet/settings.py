@@ -1,4 +1,4 @@
-"""Settings of DynoNet, of its training and of its decoding. Torch-free, so that help starts fast.
+"""Settings of DynoNet, of its training and of its decoding, without torch.
 
 Source: He et al. 2017, section 4.1, and the command in the read-me of the released code.
 """
@@ -31,16 +31,16 @@ class DynoNetSizes(Configuration):
     max_items: PositiveInt = 12
     """Friends of a table at most."""
     dynamic: bool = True
-    """Whether nodes keep what is said about them; without it the model is the published StanoNet."""
+    """Nodes remember utterances about them; without it the model is the published StanoNet."""
 
 
 def dynonet_small() -> DynoNetSizes:
-    """For tests and demos."""
+    """Return sizes for tests and demos."""
     return DynoNetSizes(embed=32, hidden=32, message=16, edge=8)
 
 
 def dynonet_fit() -> FitConfig:
-    """Published: Adagrad at 0.5, batches of 32, an update after each turn.
+    """Return the published recipe: Adagrad at 0.5, batches of 32, an update after each turn.
 
     # Published: no clipping, one rate, up to 50 epochs. Ours: gradients are clipped, and the rate falls at the end.
     """
@@ -49,19 +49,19 @@ def dynonet_fit() -> FitConfig:
 
 
 def dynonet_demo() -> FitConfig:
-    """Two epochs."""
+    """Return a recipe of two epochs."""
     return replace(dynonet_fit(), max_epochs=2, decay_epochs=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FriendsDecoding(Configuration):
-    """How a DynoNet chooses what to say; the defaults are those of the released bot-bot chats."""
+    """Settings of a DynoNet's decoding; the defaults are those of the released bot-bot chats."""
 
     temperature: NonNegativeFloat = 0.5
-    """Words are drawn from the distribution sharpened by this; 0 takes the likeliest."""
+    """Temperature of the distribution of words; 0 takes the likeliest."""
     select_penalty: NonNegativeFloat = RELEASED_PENALTY
     """Taken off the logit of `<select>`, in nats; selecting is otherwise too cheap for two bots."""
     max_tokens: PositiveInt = 20
-    """Words and entities of an utterance at most."""
+    """Most words and entities of an utterance."""
     forms: bool = False
-    """Whether entities are said by any form of the lexicon; otherwise by their names."""
+    """Entities are said by any form of the lexicon; otherwise by their names."""

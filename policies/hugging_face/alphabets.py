@@ -1,4 +1,4 @@
-"""Alphabets of searched inputs: which texts of tokens may stand in them, by a name or as a regular expression."""
+"""Alphabets of searched inputs: the texts of tokens that may be in them, by a name or as a regular expression."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from parley.envs.core.errors import ConfigError
 
 ANY, ASCII = "any", "ascii"
 ALPHABETS = {ANY: r"(?s:.*)", ASCII: r"[\x00-\x7f]*", "letters": "[A-Za-z ]*", "lower": "[a-z ]*"}
-"""Regular expressions of whole tokens by name; blanks stand in all of them, as tokens begin with them."""
+"""Regular expressions of whole tokens by name; all allow blanks, as tokens begin with them."""
 
 
 def alphabet_pattern(alphabet: str) -> re.Pattern[str]:
-    """What the text of an allowed token matches from its first character to its last.
+    """Return the pattern that the text of an allowed token matches as a whole.
 
     Args:
         alphabet: one of `ALPHABETS`, or a regular expression.

@@ -1,9 +1,9 @@
-"""What a causal Hugging Face model can do with what it has read: go on from it, share it among replies, read beside others.
+"""Abilities of a causal Hugging Face model's cache: continue a reading, share it among replies, read texts side by side.
 
-Attention keeps keys and values, which go on and are shared. Layers with a running state (LFM2, Qwen3-Next, Jamba, Mamba, RWKV,
-RecurrentGemma and their kin) keep other things in transformers 5.23, in caches that cannot be repeated, in arguments of other
-names, or in the layers themselves. What a model can do is tried on a few tokens against a plain reading, not told by its name;
-what it cannot is done by reading the whole text again.
+Attention keeps keys and values, which continue and are shared. Layers with a running state (LFM2, Qwen3-Next, Jamba, Mamba,
+RWKV, RecurrentGemma and their kin) keep other things in transformers 5.23, in caches that cannot be repeated, in arguments of
+other names, or in the layers themselves. An ability is tested on a few tokens against a plain reading, not told by the
+model's name; without it the whole text is read again.
 
     B rows, P tokens of a prompt, V tokens of the vocabulary
 """
@@ -22,10 +22,10 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 _PROMPT, _REPLY = 7, 4
-"""Tokens of the trial: more than a convolution of today's hybrid models looks back."""
+"""Tokens of the test: more than a convolution of today's hybrid models looks back."""
 _TOLERANCE, _TOLERANCE_HALF = 1e-2, 0.2
-"""How far logits may be off, as a share of their spread, in float32 and in half precision."""
-_known: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
+"""Largest difference of logits as a share of their spread, in float32 and in half precision."""
+_abilities: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
 _UNLIKE = {
     "continues": "what it has read cannot be kept: the whole text is read again for every token",
     "shares": "what it has read cannot be shared: messages are read again for each of several replies",
@@ -44,7 +44,7 @@ def shares_reading(model: Any) -> bool:
 
 
 def pads_left(model: Any) -> bool:
-    """Return whether a model reads texts of different lengths beside one another, padded at the left."""
+    """Return whether a model reads texts of different lengths side by side, padded at the left."""
     return _able(model, "pads", _pads)
 
 
@@ -60,25 +60,25 @@ def next_logits(model: Any, ids_BP: Tensor) -> Tensor:
 
 
 def _able(model: Any, name: str, trial: Callable[[Any, Tensor], bool]) -> bool:
-    known = _known.setdefault(model, {})
-    if name not in known:
+    abilities = _abilities.setdefault(model, {})
+    if name not in abilities:
         layer = model.get_input_embeddings()
         tokens = torch.arange(2 * _PROMPT + 2 * _REPLY, device=layer.weight.device) * 7 + 3
         training = model.training
         with torch.inference_mode():
             try:
-                # Dropout would tell any two readings apart.
-                known[name] = trial(model.eval(), tokens % len(layer.weight))
+                # Dropout would make any two readings differ.
+                abilities[name] = trial(model.eval(), tokens % len(layer.weight))
             except torch.OutOfMemoryError:
                 raise
-            # Caches of other kinds lack methods, hold nothing, or are handed over by other names.
+            # Caches of other kinds lack methods, hold nothing, or have other argument names.
             except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
-                known[name] = False
+                abilities[name] = False
             finally:
                 model.train(training)
-        if not known[name]:
+        if not abilities[name]:
             logger.warning("%s: %s", getattr(model, "name_or_path", "") or type(model).__name__, _UNLIKE[name])
-    return known[name]
+    return abilities[name]
 
 
 def _continues(model: Any, tokens: Tensor) -> bool:
@@ -126,8 +126,8 @@ def _pads(model: Any, tokens: Tensor) -> bool:
 
 
 def _read(model: Any, ids_BP: Tensor, past: Any = None, *, use_cache: bool = True) -> Any:
-    known = {} if past is None else {"past_key_values": past}
-    return model(input_ids=ids_BP, use_cache=use_cache, **known)
+    past_arguments = {} if past is None else {"past_key_values": past}
+    return model(input_ids=ids_BP, use_cache=use_cache, **past_arguments)
 
 
 def difference(logits: Tensor, wanted: Tensor) -> float:

@@ -1,23 +1,15 @@
-"""Files of llama.cpp as folders that `save_pretrained` writes, made once and kept in the cache.
+"""Folders of weights in the cache, for files of llama.cpp and for other precisions, and folders of peft adapters.
 
-transformers reads such a file by turning all of its numbers into plain ones, in seconds and in the memory of each process. The
-folder holds the same numbers in float32, four bytes a weight, and is mapped (`kept_weights.py`).
+transformers maps weights that are stored as they are read, which costs no time and no memory; all others it makes anew in each
+process. So folders in another precision, and files of llama.cpp, are kept a second time, as plain numbers that every process of
+a machine maps. The folder of a file of llama.cpp holds the same numbers in float32, four bytes a weight.
 
-A file is looked at first: one that was cut, or whose weights are of a type that cannot be read, is refused by what is wrong
-with it. transformers 5.23 parts texts as GPT-2 does where it does not know the pre-tokenizer that a file names: that is said.
+A file of llama.cpp is checked first: one that was cut, or with weights of a type that cannot be read, is refused with the
+reason. transformers 5.23 splits texts as GPT-2 does if it does not know the file's pre-tokenizer: that is an error too.
 
-Folders of weights in the cache, in the numbers that they are read in, made once and mapped by every process of a machine.
-
-transformers maps weights that are stored as they are read, which takes no time and no memory of a process; others it makes anew
-in each. So folders in another precision, and files of llama.cpp (`gguf.py`), are kept a second time, as plain numbers.
-
-Folders of peft: an adapter alone, whose base lies in another folder here, or one beside full weights.
-
-An adapter alone names its base in `adapter_config.json`. The base is read first, the adapter is added to its weights, and the
-logits of both are compared (`policies/chat/predictor.py`). Nothing is downloaded: a base that is named as it is on a hub is
-refused.
-
-An adapter beside full weights is not applied: transformers 5.23 applies it where peft is installed, and only there.
+A folder with an adapter alone names its base in `adapter_config.json`. The base is read first, the adapter is added to its
+weights, and the logits of both are compared (`policies/chat/predictor.py`). Nothing is downloaded: the name of a base on a
+hub is refused. An adapter beside full weights is not applied: transformers 5.23 applies it only if peft is installed.
 """
 
 from __future__ import annotations
@@ -44,30 +36,32 @@ from parley.envs.core.errors import CheckpointError, StorageError
 from parley.envs.core.storage.copies import turn_of
 from parley.envs.corpora.arrow import cache_root
 
+logger = logging.getLogger(__name__)
+
 _NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-"""How safetensors calls each precision."""
+"""Names of precisions in safetensors."""
 Save = Callable[[Path], object]
-"""Writes a model to a folder."""
+"""A function that writes a model to a folder."""
 
 
 def kept_folder(
     kind: str, name: str, files: Sequence[Path], read: Callable[[], Save], *key: str, readers: Sequence[str]
 ) -> Path:
-    """A folder of the cache, made where it is not there yet; another one where a file is another by its size or time.
+    """Return a folder of the cache, made at first use; a file of another size or time has another folder.
 
     Args:
         kind: of the folder, below the cache.
-        name: what it begins with.
-        files: what it is made of.
-        read: reads them, and returns what writes the folder.
-        key: what else tells it from others.
+        name: the beginning of its name.
+        files: its source files.
+        read: reads them, and returns a writer of the folder.
+        key: further parts of its key.
         readers: packages that the numbers come from.
 
     Raises:
         StorageError: it cannot be written.
     """
-    told = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    digest = sha256(repr((told, key, *map(version, readers))).encode()).hexdigest()[:16]
+    file_facts = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    digest = sha256(repr((file_facts, key, *map(version, readers))).encode()).hexdigest()[:16]
     folder = cache_root().absolute() / kind / f"{name}-{digest}"
     with turn_of(folder):
         if not folder.is_dir():
@@ -85,7 +79,7 @@ def kept_folder(
 
 
 def in_precision(folder: Path, dtype: str, kind: str, read: Callable[[], Any]) -> Path:
-    """The folder of a model whose weights are stored in a precision: itself, or one of the cache.
+    """Return a folder with a model's weights in a precision: its own, or one of the cache.
 
     Args:
         folder: as `save_pretrained` wrote it.
@@ -96,7 +90,7 @@ def in_precision(folder: Path, dtype: str, kind: str, read: Callable[[], Any]) -
     Raises:
         StorageError: it cannot be written.
     """
-    # An adapter beside the weights is none of them (`adapter_folders.py`).
+    # An adapter beside the weights is not one of them.
     files = sorted(path for path in folder.glob("*.safetensors") if not path.name.startswith("adapter_"))
     config = folder / "config.json"
     if _stored_in(files) <= {_NAMES[dtype]} or "quantization_config" in json.loads(config.read_text(encoding="utf-8")):
@@ -104,7 +98,7 @@ def in_precision(folder: Path, dtype: str, kind: str, read: Callable[[], Any]) -
 
     def read_on() -> Save:
         model = read()
-        # That of the folder is taken; transformers refuses to write what many hold.
+        # The folder's own generation_config is copied; transformers refuses to write many of them.
         model.generation_config = type(model.generation_config)()
         return lambda aside: _save(model, folder, aside)
 
@@ -120,24 +114,22 @@ def _save(model: Any, folder: Path, aside: Path) -> None:
 
 
 def _stored_in(files: Sequence[Path]) -> set[str]:
-    found = set()
+    dtypes = set()
     for file in files:
         with safe_open(file, framework="numpy") as opened:
-            found |= {opened.get_slice(key).get_dtype() for key in opened.keys()}  # noqa: SIM118  # it is no mapping
-    return found & set(_NAMES.values())
+            dtypes |= {opened.get_slice(key).get_dtype() for key in opened.keys()}  # noqa: SIM118  # it is no mapping
+    return dtypes & set(_NAMES.values())
 
-
-logger = logging.getLogger(__name__)
 
 READERS = ("gguf", "transformers")
-"""Packages that the numbers come from."""
+"""Packages that read the numbers."""
 _WHOLE = "copy or download it again, and compare its size"
 _LIKE_GPT2 = frozenset(("", "default", "gpt-2", "phi-2", "olmo", "mpt", "jais", "smollm", "starcoder", "refact", "command-r"))
-"""Pre-tokenizers that part texts as GPT-2 does, but for single digits, of which such vocabularies have no others."""
+"""Pre-tokenizers that split texts as GPT-2 does, but for single digits; such vocabularies have no others."""
 
 
 def plain_folder(file: Path) -> Path:
-    """The folder of the model that a file holds, made where it is not there yet.
+    """Return the folder of the model in a file, made at first use.
 
     Args:
         file: of llama.cpp, with its tokenizer.
@@ -145,10 +137,10 @@ def plain_folder(file: Path) -> Path:
     Raises:
         StorageError: the folder cannot be written.
         CheckpointError: the file is cut, or its weights are of a type that is not read.
-        OSError: as `transformers` raises what it cannot read; KeyError, ValueError and struct.error too.
+        OSError: transformers cannot read the file; KeyError, ValueError and struct.error too.
     """
-    found = file.resolve()
-    return kept_folder("gguf", found.stem, [found], lambda: _read(found), readers=READERS)
+    resolved = file.resolve()
+    return kept_folder("gguf", resolved.stem, [resolved], lambda: _read(resolved), readers=READERS)
 
 
 def _read(file: Path) -> Save:
@@ -160,13 +152,13 @@ def _read(file: Path) -> Save:
     with _no_progress_bar():
         tokenizer = AutoTokenizer.from_pretrained(file.parent, **source)
         model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **source)
-    # These are plain numbers by now, which transformers would not save.
+    # The weights are plain numbers by now, but transformers would refuse to save them.
     model.hf_quantizer.remove_quantization_config(model)
     return lambda aside: (tokenizer.save_pretrained(aside), model.save_pretrained(aside))
 
 
 def _look_at(file: Path) -> None:
-    """Check that a file can be read, and say which pre-tokenizer it names where transformers does not know it.
+    """Check that a file can be read, and log its pre-tokenizer if transformers does not know it.
 
     Raises:
         CheckpointError: it ends before its weights do, or some are of a type that cannot be read.
@@ -202,7 +194,7 @@ def _known_splits() -> frozenset[str]:
 
 @contextmanager
 def _no_progress_bar() -> Iterator[None]:
-    """That of GGUF files heeds no setting."""
+    """Hide the progress bar of GGUF files, which ignores the setting."""
     from transformers import modeling_gguf_pytorch_utils as reader
 
     bar = reader.tqdm
@@ -250,9 +242,9 @@ def base_of(folder: Path) -> Path:
 
 
 def tokenizer_folder(folder: Path, base: Path) -> Path:
-    """Return the folder whose tokenizer counts: the adapter's where it has one, else the base's."""
-    own = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"))
-    return folder if own else base
+    """Return the folder of the tokenizer: the adapter's if it has one, else the base's."""
+    has_tokenizer = any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"))
+    return folder if has_tokenizer else base
 
 
 def with_adapter(model: Any, folder: Path) -> Any:
@@ -273,7 +265,7 @@ def with_adapter(model: Any, folder: Path) -> Any:
 
     try:
         with warnings.catch_warnings():
-            # Told below, by name.
+            # Reported below, by name.
             warnings.filterwarnings("ignore", message="Found missing adapter keys")
             warnings.filterwarnings("ignore", message="(?s).*ensure_weight_tying")
             adapted = PeftModel.from_pretrained(model, folder)
@@ -298,7 +290,7 @@ def missing_weights(adapted: Any, folder: Path) -> list[str]:
 
 
 def tell_of_adapter(folder: Path) -> bool:
-    """Return whether an adapter lies beside full weights, and say once that it is not applied."""
+    """Return whether an adapter lies beside full weights, and log once that it is not applied."""
     beside = (folder / ADAPTER).is_file() and (folder / _CONFIG).is_file()
     if beside and folder.resolve() not in _warned:
         _warned.add(folder.resolve())

@@ -1,10 +1,6 @@
-"""Hugging Face models as judges of inputs: how likely the searched words are as a text of their own.
+"""Hugging Face models as judges: fluency of searched inputs, classifiers of replies, and entailment of sentences.
 
-B inputs, N searched positions, V tokens, E embedding
-
-Classifiers of Hugging Face that read a reply alone: how sure they are of a label.
-
-Whether a sentence follows from another, as a Hugging Face model of natural language inference has it.
+Shapes: B inputs, N searched positions, V tokens, E embedding.
 """
 
 from __future__ import annotations
@@ -27,12 +23,12 @@ from parley.policies.hugging_face.victims import HuggingFaceVictim, token_embedd
 
 
 class ReplyClassifier:
-    """A sequence classifier.
+    """A sequence classifier of single replies.
 
     Args:
         model: with a head for sequence classification.
         tokenizer: of the model.
-        label: what is looked for; the last one when empty.
+        label: the wanted label; the last one when empty.
 
     Raises:
         ConfigError: no label is called so.
@@ -49,18 +45,18 @@ class ReplyClassifier:
 
     @torch.inference_mode()
     def scores(self, replies: Sequence[str]) -> list[float]:
-        """The probability of the label for each reply, read alone; what is longer than the model reads is cut."""
-        found = []
+        """Return the probability of the label for each reply, read alone; a longer one is cut."""
+        probabilities = []
         for reply in replies:
             read = self._tokenizer(reply, truncation=True, max_length=self._longest, return_tensors="pt")
             logits_L = self._model(**read.to(self._model.device)).logits[0].float()
-            one = logits_L[0].sigmoid() if len(logits_L) == 1 else logits_L.softmax(-1)[self._label]
-            found.append(float(one))
-        return found
+            probability = logits_L[0].sigmoid() if len(logits_L) == 1 else logits_L.softmax(-1)[self._label]
+            probabilities.append(float(probability))
+        return probabilities
 
 
 def load_reply_classifier(folder: Path, label: str = "", device: str = "cpu") -> ReplyClassifier:
-    """The classifier of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+    """Return the classifier of a folder of `save_pretrained`; nothing is downloaded, no code in it is run.
 
     Args:
         folder: model and tokenizer, weights as safetensors.
@@ -76,7 +72,7 @@ def load_reply_classifier(folder: Path, label: str = "", device: str = "cpu") ->
 
 
 ENTAILMENT = "entailment"
-"""What the label of such a model is called, in any case."""
+"""Name of the label of entailment, in any case."""
 
 
 class Entailment:
@@ -106,24 +102,24 @@ class Entailment:
 
     @torch.inference_mode()
     def follows(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
-        """Whether each hypothesis follows from its premise: entailment is the likeliest label.
+        """Return whether each hypothesis follows from its premise: entailment is the likeliest label.
 
         Args:
-            premises: sentences; what is longer than the model reads is cut.
+            premises: sentences; longer ones than the model reads are cut.
             hypotheses: as many.
         """
-        found: list[bool] = []
+        verdicts: list[bool] = []
         for start in range(0, len(premises), self._batch_size):
             rows = slice(start, start + self._batch_size)
             pairs = list(premises[rows]), list(hypotheses[rows])
             read = self._tokenizer(*pairs, padding=True, truncation=True, max_length=self._longest, return_tensors="pt")
             logits = self._model(**read.to(self._model.device)).logits
-            found += (logits.argmax(-1) == self._label).tolist()
-        return found
+            verdicts += (logits.argmax(-1) == self._label).tolist()
+        return verdicts
 
 
 def load_entailment(folder: Path, device: str = "cpu", batch_size: int = 64) -> Entailment:
-    """The model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+    """Return the entailment model of a folder of `save_pretrained`; nothing is downloaded, no code in it is run.
 
     Args:
         folder: model and tokenizer, weights as safetensors.
@@ -139,7 +135,7 @@ def load_entailment(folder: Path, device: str = "cpu", batch_size: int = 64) -> 
 
 
 class HuggingFaceInputModel:
-    """`InputModel` of a causal model: reads an input behind the token that begins a text, without any prompt.
+    """An `InputModel` of a causal model, which reads an input behind the token that begins a text, without a prompt.
 
     Args:
         model: causal, over the tokens of the searched one.
@@ -147,7 +143,7 @@ class HuggingFaceInputModel:
 
     Attributes:
         embedding_VE: embeddings of all tokens.
-        end_id: what ends an input: the end of a text.
+        end_id: token that ends an input: the end of a text.
 
     Raises:
         ConfigError: the model has an encoder, or no token that ends a text.
@@ -160,26 +156,26 @@ class HuggingFaceInputModel:
         self.model, self.tokenizer = model.eval().requires_grad_(False), tokenizer
         self.end_id: int = ends_of(tokenizer, model)[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
         self.embedding_VE: Tensor = token_embeddings(model.get_input_embeddings())
-        # GPT-2 and its kin begin texts with what ends them.
+        # GPT-2 and its kin begin texts with the token that ends them.
         self._begin_id: int = self.end_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
 
     def word_logits(self, embedded_BNE: Tensor) -> Tensor:
-        """Logits (B, N + 1, V) of each token of the inputs and of their end; differentiable in the embeddings."""
+        """Return logits (B, N + 1, V) of each token of the inputs and of their end, differentiable in the embeddings."""
         begin_B1E = self.embedding_VE[[self._begin_id]].expand(len(embedded_BNE), -1, -1)
         logits_BNV: Tensor = self.model(inputs_embeds=torch.cat([begin_B1E, embedded_BNE], dim=1), use_cache=False).logits
         return logits_BNV
 
     def nats(self, text: str) -> list[float]:
-        """-log P of each token of a text and of its end."""
+        """Return -log P of each token of a text and of its end."""
         ids = self.tokenizer(text, add_special_tokens=False).input_ids
         with torch.inference_mode():
             log_NV = self.word_logits(self.embedding_VE[ids][None])[0].float().log_softmax(-1)
         words_N1 = torch.tensor([*ids, self.end_id], device=log_NV.device)[:, None]
-        found: list[float] = (-log_NV.gather(1, words_N1)[:, 0]).tolist()
-        return found
+        nats_N: list[float] = (-log_NV.gather(1, words_N1)[:, 0]).tolist()
+        return nats_N
 
     def require_same_tokens(self, tokenizer: Any, num_tokens: int) -> None:
-        """Checks that the searched model has the same tokens.
+        """Check that the searched model has the same tokens.
 
         Raises:
             ConfigError: it has others.
@@ -191,12 +187,12 @@ class HuggingFaceInputModel:
 
     @torch.inference_mode()
     def draw(self, seeds: Sequence[int], length: int, searchable_V: Tensor) -> Tensor:
-        """Inputs (B, N) int64 that are likely as texts, drawn from one seed each, of tokens that inputs may hold.
+        """Return inputs (B, N) int64 of allowed tokens that are likely as texts, each drawn from its seed.
 
         Args:
             seeds: one for each input.
             length: N.
-            searchable_V: which tokens they may hold.
+            searchable_V: true at tokens that they may hold.
         """
         there_V = searchable_V.to(self.embedding_VE.device)
         return torch.stack([self._drawn(seed, length, there_V) for seed in seeds]).to(searchable_V.device)
@@ -220,7 +216,7 @@ class HuggingFaceInputModel:
 
 @torch.inference_mode()
 def reply_nats(victim: HuggingFaceVictim, text: str, reply: str) -> list[float]:
-    """-log P of each token of a reply to a text, its end included where replies end; none where there is no room.
+    """Return -log P of each token of a reply to a text, its end included; empty if it does not fit.
 
     Args:
         victim: the model.
@@ -234,11 +230,11 @@ def reply_nats(victim: HuggingFaceVictim, text: str, reply: str) -> list[float]:
     if len(read) + len(ids) > longest_input(victim.tokenizer, victim.model):
         return []
     step = victim.steps(read)
-    return [-float(step(ids[:place]).log_softmax(-1)[word]) for place, word in enumerate(ids)]
+    return [-float(step(ids[:position]).log_softmax(-1)[word]) for position, word in enumerate(ids)]
 
 
 def frequent_words(tokenizer: Any, num_tokens: int, num: int) -> list[str]:
-    """The first tokens of a vocabulary that are words; tokenizers keep tokens about in the order of how frequent they are.
+    """Return the first tokens of a vocabulary that are words; tokenizers order tokens about by frequency.
 
     Args:
         tokenizer: of the model.

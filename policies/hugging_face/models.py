@@ -1,16 +1,13 @@
-"""Hugging Face models from folders and files: read without running code, as victims of a trigger search and otherwise.
+"""Hugging Face models from folders and files, read without running their code, and two kinds of victims of a trigger search.
 
-The optional extra `hugging-face` installs what loading needs; this module itself imports nothing of it.
+The optional extra `hugging-face` installs the packages of loading; this module imports none of them at the top.
 
-A causal model beside one with other tokens: it is given as text what is searched in the tokens of the other one.
+`HuggingFaceByText` is a causal model beside one with other tokens: it reads as text the input searched in the other's tokens.
+So does the released code of Zou et al. 2023, where models have different tokenizers: a candidate is a string to each of them.
 
-As in the released code of Zou et al. 2023, where models have different tokenizers: a candidate is a string to each of them.
+`HuggingFaceSeq2Seq` is a model of an encoder and a decoder; causal ones are in `victims.py`.
 
-    R inputs, N searched positions of the other model
-
-Hugging Face models of an encoder and a decoder as what a trigger search works on; causal ones: `hugging_face_victims.py`.
-
-B inputs, N searched positions, P positions around them, T tokens of a reply, V tokens, E embedding
+Shapes: B or R inputs, N searched positions, P positions around them, T tokens of a reply, V tokens, E embedding.
 """
 
 from __future__ import annotations
@@ -48,11 +45,11 @@ from parley.policies.hugging_face.victims import HuggingFaceCausal, HuggingFaceV
 
 
 class HuggingFaceByText(HuggingFaceCausal):
-    """A model whose inputs are told in the tokens of another one, and read as their text is typed into its own prompt.
+    """A model that reads inputs in another model's tokens, as text typed into its own prompt.
 
     Args:
         own: the model.
-        other: whose tokens the searched words are; behind the same request.
+        other: the model in whose tokens words are searched; with the same request.
     """
 
     def __init__(self, own: HuggingFaceCausal, other: HuggingFaceCausal) -> None:
@@ -60,21 +57,21 @@ class HuggingFaceByText(HuggingFaceCausal):
         self._other, self.searchable_V = other, other.searchable_V.to(own.searchable_V.device)
 
     def behind(self, prompt: str) -> Self:
-        """Both models with another request in their prompts."""
-        found = super().behind(prompt)
-        found._other = self._other.behind(prompt)
-        return found
+        """Return both models with another request in their prompts."""
+        copied = super().behind(prompt)
+        copied._other = self._other.behind(prompt)
+        return copied
 
     def slot_texts(self, ids: Sequence[int]) -> list[str]:
-        """What to type into each slot: what is typed to the other model."""
+        """Return the text to type into each slot, as for the other model."""
         return self._other.slot_texts(ids)
 
     def allows(self, words_RN: Tensor) -> Tensor:
-        """All inputs (R,): what may be typed at all, the other model's rules say, and whatever is typed is read as it is."""
+        """Return all inputs (R,) as allowed: the other model's rules decide, and any text is read as it is."""
         return torch.ones(len(words_RN), dtype=torch.bool, device=words_RN.device)
 
     def reads(self, words_RN: Tensor) -> list[list[int]]:
-        """The tokens of the whole prompt with each input typed into it; not all have as many."""
+        """Return the tokens of the whole prompt with each input typed into it, of different lengths."""
         return self._typed(words_RN.tolist())
 
     def _read(self, ids: Sequence[int]) -> list[int]:
@@ -108,7 +105,7 @@ class HuggingFaceSeq2Seq(HuggingFaceVictim):
         return len(self._begin)
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
+        """Return logits (B, T, V) of each token of the replies given those before it, differentiable in the embeddings."""
         source = [self._embedded(self._before, embedded_BNE), embedded_BNE, self._embedded(self._after, embedded_BNE)]
         begin_BP = replies_BT.new_tensor(self._begin).expand(len(replies_BT), -1)
         decoded = self.model(
@@ -131,15 +128,18 @@ class HuggingFaceSeq2Seq(HuggingFaceVictim):
 
     def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
         source_1N = torch.tensor([read], device=self.embedding_VE.device)
-        known = {"encoder_outputs": self.model.get_encoder()(input_ids=source_1N), "past": None}
+        cached = {"encoder_outputs": self.model.get_encoder()(input_ids=source_1N), "past": None}
 
         def step(reply: list[int]) -> Tensor:
             given = torch.tensor([reply[-1:] or self._begin], device=source_1N.device)
-            found = self.model(
-                encoder_outputs=known["encoder_outputs"], decoder_input_ids=given, past_key_values=known["past"], use_cache=True
+            output = self.model(
+                encoder_outputs=cached["encoder_outputs"],
+                decoder_input_ids=given,
+                past_key_values=cached["past"],
+                use_cache=True,
             )
-            known["past"] = found.past_key_values
-            logits_V: Tensor = found.logits[0, -1].float()
+            cached["past"] = output.past_key_values
+            logits_V: Tensor = output.logits[0, -1].float()
             return logits_V
 
         return step
@@ -150,18 +150,18 @@ EXTRA = "hugging-face"
 GGUF_EXTRA = "gguf"
 """The optional extra that reads files of llama.cpp and spreads models over GPUs."""
 WEIGHTS = WeightSettings()
-"""In float32, on one device."""
+"""Default weights: in float32, on one device."""
 _MAGIC = b"GGUF"
 _HEADS = {
     "AutoModelForCausalLM": ("ForCausalLM", "LMHead", "ForConditionalGeneration"),
     "AutoModelForSequenceClassification": ("ForSequenceClassification",),
 }
-"""What the architectures of `config.json` are called that a class reads; others would get a head of random weights."""
+"""Ends of the names of architectures that a class reads; others would get a head of random weights."""
 _COMPOSITES = {
     "AutoModelForImageTextToText": "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
     "AutoModelForMultimodalLM": "MODEL_FOR_MULTIMODAL_LM_MAPPING",
 }
-"""Classes of models that read more than text, with what lists their kinds; texts alone go through their language part."""
+"""Classes of models that read more than text, with their lists of kinds; texts go through the language part alone."""
 
 
 def load_hugging_face(
@@ -175,7 +175,7 @@ def load_hugging_face(
     weights: WeightSettings = WEIGHTS,
     device: str = "cpu",
 ) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
-    """The adapter of a model; see `read_model`.
+    """Return a model as the victim of a search; see `read_model`.
 
     Args:
         name: of the model.
@@ -183,7 +183,7 @@ def load_hugging_face(
         template: of a causal model, see there.
         prompt: of a causal model, see there.
         end: whether a reply ends behind a target.
-        rules: which inputs are searched among.
+        rules: rules of allowed inputs.
         weights: their precision, and over which devices they are spread.
         device: torch device, where they are not spread.
 
@@ -201,7 +201,7 @@ def load_hugging_face(
 
 
 def read_model(name: str | Path, weights: WeightSettings = WEIGHTS, device: str = "cpu") -> tuple[Any, Any]:
-    """The tokenizer and the model with a head of words, causal or of an encoder and decoder; see `read_placed`.
+    """Return the tokenizer and the model with a language-modelling head; see `read_placed`.
 
     Args:
         name: "hf:FOLDER", "gguf:FILE", or a folder; each may be a URI.
@@ -214,7 +214,7 @@ def read_model(name: str | Path, weights: WeightSettings = WEIGHTS, device: str 
 
 
 def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSettings, device: str) -> tuple[Any, Any]:
-    """The tokenizer and the model of a folder as `save_pretrained` wrote it, or of a file of llama.cpp, where it computes.
+    """Return the tokenizer and the model of a folder of `save_pretrained` or of a file of llama.cpp, on its device.
 
     Args:
         name: "hf:FOLDER", "gguf:FILE", or a folder; each may be a URI.
@@ -241,7 +241,7 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
     tokenizer, model = read_pretrained(base, kind, tokenizer_folder(folder, base), **options)
     if is_adapter_alone(folder):
         model = with_adapter(model, folder)
-    # What errors call the model, whose tokenizer is all that some who raise them know of it.
+    # The name of the model in errors, some of which know its tokenizer only.
     tokenizer.name_or_path = model.name_or_path = str(name)
     use_options(tokenizer, weights.date, weights.template_variables)
     if prints_date(tokenizer):
@@ -252,19 +252,19 @@ def read_placed(name: str | Path, kind: Callable[[Any], str], weights: WeightSet
 
 
 def is_encoder_decoder(name: str | Path) -> bool:
-    """Whether a model has an encoder, by its configuration alone; see `read_placed`."""
+    """Return whether a model has an encoder, by its configuration alone; see `read_placed`."""
     return bool(read_config(base_of(model_inside(folder_of(name)))).is_encoder_decoder)
 
 
 def read_config(folder: Path) -> Any:
-    """The configuration alone; arguments and errors as of `read_pretrained`."""
+    """Return the configuration alone; arguments and errors as of `read_pretrained`."""
     transformers, folder, source = _source(folder)
     with _readable(folder), without_progress_bars():
         return transformers.AutoConfig.from_pretrained(folder, **source)
 
 
 def folder_of(name: str | Path) -> Path:
-    """The folder of a model; of a file of llama.cpp that of its numbers in the cache (`policies/hugging_face/gguf.py`).
+    """Return the folder of a model; for a file of llama.cpp that of its numbers in the cache (`policies/hugging_face/gguf.py`).
 
     Raises:
         CheckpointError: there is no such file of llama.cpp, or transformers cannot read it.
@@ -274,13 +274,13 @@ def folder_of(name: str | Path) -> Path:
     if not str(name).startswith(GGUF):
         return fetched_model(name if isinstance(name, Path) else name.removeprefix(HUGGING_FACE))
     file = _gguf(str(name))
-    known = "name a file of a causal model that transformers knows, or serve it by llama.cpp: openai:URL#MODEL"
-    with _readable(file, known), without_progress_bars():
+    fix = "name a file of a causal model that transformers knows, or serve it by llama.cpp: openai:URL#MODEL"
+    with _readable(file, fix), without_progress_bars():
         return plain_folder(file)
 
 
 def require_package(package: str, name: str) -> None:
-    """Checks that a package of the extra `gguf` is there; `name` is the model that needs it.
+    """Check that a package of the extra `gguf` is installed; `name` is the model that needs it.
 
     Raises:
         ConfigError: it is not.
@@ -291,7 +291,7 @@ def require_package(package: str, name: str) -> None:
 
 
 def require_config(folder: Path) -> None:
-    """Checks that a folder is one that `save_pretrained` wrote.
+    """Check that `save_pretrained` wrote a folder.
 
     Raises:
         CheckpointError: it is none, or there is no such folder.
@@ -307,7 +307,7 @@ def require_config(folder: Path) -> None:
 def read_pretrained(
     folder: Path, kind: Callable[[Any], str], tokenizer_at: Path | None = None, **options: Any
 ) -> tuple[Any, Any]:
-    """The tokenizer and the model of a folder as `save_pretrained` wrote it; nothing is downloaded, no code in it is run.
+    """Return the tokenizer and the model of a folder of `save_pretrained`; nothing is downloaded, no code in it is run.
 
     Args:
         folder: model and tokenizer, weights as safetensors, or a run that holds them as its checkpoint.
@@ -323,15 +323,15 @@ def read_pretrained(
     transformers, folder, source = _source(folder)
     _require_no_pickles(folder)
     with _readable(folder), without_progress_bars():
-        # The configuration first: it says that code is wanted, which a tokenizer of that code does not.
+        # The configuration first: it tells that the model needs code of its own, its tokenizer does not.
         config = transformers.AutoConfig.from_pretrained(folder, **source)
         tokenizer = load_tokenizer(tokenizer_at or folder, **source)
-        found = _class_of(config, kind, folder)
+        class_name = _class_of(config, kind, folder)
         _require_words(tokenizer, folder)
-        # Other shapes are told below, by name.
+        # Other shapes are reported below, by name.
         source |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
         with without_adapter(folder) as weights:
-            model, read = getattr(transformers, found).from_pretrained(weights, **source, **options)
+            model, read = getattr(transformers, class_name).from_pretrained(weights, **source, **options)
     if wrong := sorted(read["mismatched_keys"]):
         key, there, wanted = wrong[0]
         raise CheckpointError(
@@ -340,7 +340,7 @@ def read_pretrained(
             got=f"{key} is {tuple(there)}, and {tuple(wanted)} is said",
             fix="save the model and its configuration there anew with save_pretrained",
         )
-    # transformers draws what the files do not hold. Base models often come without their pooler, and nothing here reads it.
+    # transformers draws missing weights at random. Base models often lack their pooler, and nothing here reads it.
     if missing := sorted(key for key in read["missing_keys"] if not key.startswith("pooler.")):
         raise CheckpointError(
             "the folder does not hold all weights of its model",
@@ -352,7 +352,7 @@ def read_pretrained(
 
 
 def _class_of(config: Any, kind: Callable[[Any], str], folder: Path) -> str:
-    """The class that reads a model; its configuration says whether it is one of that kind, before its weights are read."""
+    """Return the class that reads a model, after a check of its kind by the configuration alone."""
     reader, names = _composite_class(kind(config), config, folder), config.architectures or []
     if (heads := _HEADS.get(kind(config))) and names and not any(head in name for name in names for head in heads):
         what = "a causal model of language" if heads[0] == "ForCausalLM" else "a classifier"
@@ -376,7 +376,7 @@ def _composite_class(name: str, config: Any, folder: Path) -> str:
 
 
 def _require_words(tokenizer: Any, folder: Path) -> None:
-    """Checks that there is a tokenizer: where its files are missing transformers may make one of special tokens alone."""
+    """Check that there is a tokenizer: without its files transformers may make one of special tokens alone."""
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         fix = "save the model's tokenizer there with save_pretrained"
         raise CheckpointError("the folder holds no tokenizer with words", where=folder, fix=fix)
@@ -393,11 +393,11 @@ def _require_no_pickles(folder: Path) -> None:
 
 
 def _mapped(folder: Path, kind: Callable[[Any], str], dtype: str, options: dict[str, Any]) -> Path:
-    """The same model with its weights in the precision that they are read in, so that processes share one copy of them."""
+    """Return the same model with weights in the precision of reading, so that processes share one copy."""
     config = read_config(folder)
     with _readable(folder), without_progress_bars():
-        found = _class_of(config, kind, folder)
-        return in_precision(model_inside(folder), dtype, found, lambda: read_pretrained(folder, kind, **options)[1])
+        class_name = _class_of(config, kind, folder)
+        return in_precision(model_inside(folder), dtype, class_name, lambda: read_pretrained(folder, kind, **options)[1])
 
 
 def _moved(model: Any, device: str, name: str | Path) -> Any:
@@ -409,7 +409,7 @@ def _moved(model: Any, device: str, name: str | Path) -> Any:
 
 
 def _source(folder: Path) -> tuple[Any, Path, dict[str, Any]]:
-    """The library, where it reads, and how: nothing is downloaded, and no code is run."""
+    """Return the library, the folder, and options of reading: nothing is downloaded, and no code is run."""
     try:
         import transformers
     except ImportError:
@@ -417,13 +417,13 @@ def _source(folder: Path) -> tuple[Any, Path, dict[str, Any]]:
         raise ConfigError("Hugging Face models need the package transformers, which is not installed", fix=fix) from None
     folder = model_inside(folder)
     require_config(folder)
-    # Said in so many words, or transformers asks whoever sits at the terminal whether it may.
+    # Explicit, or transformers asks the user at the terminal.
     # Other formats than safetensors are pickles, which can run anything.
     return transformers, folder, {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 
 
 def _gguf(name: str) -> Path:
-    """The file of llama.cpp of an address, looked at before transformers reads it; raises as `folder_of`."""
+    """Return the checked file of llama.cpp of an address; raises as `folder_of`."""
     file = fetched_file(name.removeprefix(GGUF)).expanduser()
     if not file.is_file():
         raise CheckpointError("there is no such GGUF file", where=file, fix="name a file of weights as llama.cpp reads them")
@@ -438,7 +438,7 @@ def _gguf(name: str) -> Path:
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Keeps transformers from drawing over what the caller shows; its own setting stays as it was."""
+    """Hide transformers' progress bars within a block; its own setting stays."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
@@ -452,21 +452,23 @@ def without_progress_bars() -> Iterator[None]:
 
 @contextmanager
 def _readable(folder: Path, fix: str = "save model and tokenizer there with save_pretrained (safetensors)") -> Iterator[None]:
-    """Turns what transformers raises over a folder or a file into an error that says what to do."""
+    """Turn transformers' errors over a folder or a file into errors with a fix."""
     try:
         yield
     except ParleyError:
         raise
     except ImportError as error:
-        # What is squeezed (bitsandbytes, GPTQ, ...) is read by packages of its own.
+        # Quantised weights (bitsandbytes, GPTQ, ...) are read by packages of their own.
         missing = "install what it names, or take the same model in plain weights"
         got = _first_line(error)
         raise ConfigError("a package that reads this model is not installed", where=str(folder), got=got, fix=missing) from None
-    # What is wrong with a stranger's files comes out as an error of whatever kind.
+    # Broken files raise errors of any kind.
     except Exception as error:
         if "trust_remote_code" in str(error):
-            known = "take a model of a kind that transformers itself knows"
-            raise CheckpointError("the folder wants code of its own to be run, and none is", where=folder, fix=known) from None
+            other_model = "take a model of a kind that transformers itself knows"
+            raise CheckpointError(
+                "the folder wants code of its own to be run, and none is", where=folder, fix=other_model
+            ) from None
         if "out of memory" in str(error):
             got, fix = _first_line(error), "take a smaller model or dtype, another device, or a device_map"
             raise ConfigError("the model does not fit into the memory", where=str(folder), got=got, fix=fix) from None

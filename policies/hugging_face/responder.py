@@ -1,9 +1,9 @@
-"""Models whose weights are here as response models: `hf:FOLDER` or `gguf:FILE` where a model answers contexts.
+"""Local models as response models: `hf:FOLDER` or `gguf:FILE`.
 
-A model reads the text that its makers trained it on: the turns as a chat template has them, where the tokenizer holds one;
-behind one another with ends between them, as DialoGPT does, where a causal model has none; one a line where an encoder reads
-them. A causal model answers as a chat model (`policies/chat/local.py`) but by beams. Those, and models with an encoder, are
-decoded by transformers, one context at a time, and what does not fit into the model's positions is cut at its beginning.
+A model reads the text that it was trained on: the turns in the tokenizer's chat template; turns with ends between them, as for
+DialoGPT, if a causal model has no template; one turn a line for an encoder. A causal model answers as a chat model does
+(`policies/chat/local.py`), except by beams. Beams, and models with an encoder, are decoded by transformers, one context at a
+time; a context longer than the model's positions loses its beginning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROLES = ("user", "assistant")
 
 
 class HuggingFaceResponder:
-    """An encoder and decoder, or a causal model, that answers.
+    """An encoder and decoder, or a causal model, as a response model.
 
     Args:
         model: with a language-modelling head.
@@ -43,7 +43,7 @@ class HuggingFaceResponder:
     """
 
     turns = 2
-    """Turns of context that are read, as the paper's models do; more on request."""
+    """Number of context turns that are read by default, as by the paper's models."""
     decoders = ("greedy", "beam")
     """Rules that it knows."""
 
@@ -57,7 +57,7 @@ class HuggingFaceResponder:
             raise ConfigError(what, where=tokenizer.name_or_path or None, fix=fix)
 
     def respond(self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()) -> list[Turn]:
-        """Return replies, see `parley.policies.core.responder.Responder`; one context at a time, so that none pads another."""
+        """Return replies, see `parley.policies.core.responder.Responder`; one context at a time, without padding."""
         return [reply.turn for reply in self.replies_with_answers(contexts, decoder=decoder, seeds=seeds)]
 
     def replies_with_answers(
@@ -94,7 +94,7 @@ class HuggingFaceResponder:
         return ModelReply(turn_of_text(answer.text), answer)
 
     def _reading(self) -> dict[str, Any]:
-        """Return what a causal model is decoded with: its ends, and its cache where that can be gone on from."""
+        """Return the options of decoding a causal model: its ends, and its cache if that can be continued."""
         if self._encodes:
             return {}
         return {"eos_token_id": list(ends_of(self._tokenizer, self.model)), "use_cache": continues_reading(self.model)}
@@ -114,10 +114,10 @@ class HuggingFaceResponder:
 
 
 class LocalChatResponder(ChatResponder):
-    """A causal model whose weights are here: it answers as any chat model does, and by beams.
+    """A local causal model that answers as a chat model does, and by beams.
 
     Args:
-        chat_model: who answers, perhaps one that keeps its answers.
+        chat_model: the model that answers, perhaps one that keeps its answers.
         local: the same with its weights, which the beams read.
         max_tokens: of a reply at most.
     """
@@ -144,7 +144,7 @@ def load_local_responder(
     answers: Path | None = None,
     max_tokens: int = MAX_REPLY_TOKENS,
 ) -> HuggingFaceResponder | LocalChatResponder:
-    """The responder of a model whose weights are here; nothing is downloaded, no code of the model is run.
+    """Return the responder of a local model; nothing is downloaded, no code of the model is run.
 
     Args:
         name: `hf:FOLDER`, as `save_pretrained` wrote it, or `gguf:FILE`.

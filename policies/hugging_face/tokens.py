@@ -1,21 +1,17 @@
-"""What a Hugging Face tokenizer makes of texts: what stands for nothing, what can be typed, and what ends a reply.
+"""Tokenizers of Hugging Face folders: reading texts as tokenizer.json says, blanks, typable tokens, and ends of replies.
 
-V tokens
-
-Tokenizers of SentencePiece's kind: a word's token begins with its blank, which is lost where the token is decoded first.
-
-Such a tokenizer also puts a blank of its own before texts. So parts of a text have other tokens than they have in it, and
-tokens another text: "▁you" behind "tell me" is "tell me you", though alone it decodes to "you"; and "you!" has the tokens
-"▁you" and "!", though "!" alone is "▁!". Here both are told as they stand behind others. Byte-level tokenizers need none of it.
-
-Tokenizers of Hugging Face folders, which read texts as the folder's own tokenizer.json says.
+Tokenizers of SentencePiece's kind: a word's token begins with its blank, which is lost if the token is decoded first. Such a
+tokenizer also puts a blank of its own before texts. So parts of a text have other tokens than within it, and tokens another
+text: "▁you" behind "tell me" is "tell me you", though alone it decodes to "you"; and "you!" has the tokens "▁you" and "!",
+though "!" alone is "▁!". `LeadingBlanks` gives both as they are behind others. Byte-level tokenizers need none of it.
 
 transformers 5 builds the tokenizer anew from the class that tokenizer_config.json names. It takes vocabulary and merges from
 tokenizer.json, and normalizer, pre-tokenizer and decoder from the class. A folder whose file says otherwise is then read
 otherwise than in its training, and transformers 5.23 gives no warning: Llama 3's numbers of three digits become three tokens
-under the class of Qwen2. Where the two differ, the file counts.
+under the class of Qwen2. Where the two differ, the file counts. WordPiece tokenizers stay as transformers builds them: there
+tokenizer_config.json overrides the file on purpose (lower case).
 
-WordPiece tokenizers stay as transformers builds them: there tokenizer_config.json overrides the file on purpose (lower case).
+Shapes: V tokens of the vocabulary, N searched tokens.
 """
 
 from __future__ import annotations
@@ -41,14 +37,16 @@ from parley.policies.chat.model import Message
 from parley.policies.chat.templates import write_prompt
 from parley.policies.hugging_face import alphabets
 
+logger = logging.getLogger(__name__)
+
 BLANK = "\u2581"
-"""Stands for a blank in the tokens of such a vocabulary."""
+"""The mark of a blank in the tokens of such a vocabulary."""
 _MOST_WORDS = 20
 """Words that are tried in front of a text until one leaves its tokens as they are."""
 
 
 class LeadingBlanks:
-    """What tokens and texts are behind others, of a tokenizer whose words' tokens begin with their blanks.
+    """Tokens and texts behind others, for a tokenizer whose word tokens begin with their blanks.
 
     Args:
         tokenizer: of a model.
@@ -60,7 +58,7 @@ class LeadingBlanks:
         self._before = self._decoded(self._words[:1])
 
     def text(self, ids: Sequence[int], *, implied: bool) -> str:
-        """What to type for tokens.
+        """Return the text to type for tokens.
 
         Args:
             ids: of an input.
@@ -70,12 +68,12 @@ class LeadingBlanks:
         return whole.removeprefix(" ") if implied else whole
 
     def implies(self, before: str) -> bool:
-        """Whether a word has its blank where it is typed behind a text, because that ends in one or the tokenizer puts it."""
+        """Return whether a word typed behind a text gets its blank, from the text's end or from the tokenizer."""
         word = self._decoded(self._words[:1])
         return before.endswith(" ") or self._ids(f"{before}{word}") == self._ids(f"{before} {word}")
 
     def ids(self, text: str, *, follows: bool, leads: bool) -> list[int]:
-        """The tokens of a part of a prompt.
+        """Return the tokens of a part of a prompt.
 
         Args:
             text: it.
@@ -92,8 +90,8 @@ class LeadingBlanks:
         return self._ids(shown)
 
     def _ids(self, text: str) -> list[int]:
-        found: list[int] = self._tokenizer(text, add_special_tokens=False).input_ids
-        return found
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False).input_ids
+        return ids
 
     def _decoded(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
@@ -101,7 +99,7 @@ class LeadingBlanks:
 
 
 class PromptTokens:
-    """The tokens around searched places, and what is typed into these.
+    """The tokens around the searched slots of a prompt, and the texts to type into them.
 
     Args:
         tokenizer: of a model.
@@ -118,14 +116,14 @@ class PromptTokens:
         if blanks is None:
             self.pieces = [tokenizer(text, add_special_tokens=False).input_ids for text in pieces]
             return
-        self.pieces = [blanks.ids(text, follows=place > 0, leads=place < last) for place, text in enumerate(pieces)]
+        self.pieces = [blanks.ids(text, follows=index > 0, leads=index < last) for index, text in enumerate(pieces)]
         self._implied = [blanks.implies(text) for text in pieces[:-1]]
 
     def texts(self, slots: Sequence[Sequence[int]]) -> list[str]:
-        """What to type into each place for the tokens that are to be read there."""
+        """Return the text to type into each slot for the tokens to be read there."""
         if self._blanks is None:
-            found: list[str] = self._tokenizer.batch_decode(list(map(list, slots)), clean_up_tokenization_spaces=False)
-            return found
+            texts: list[str] = self._tokenizer.batch_decode(list(map(list, slots)), clean_up_tokenization_spaces=False)
+            return texts
         return [self._blanks.text(slot, implied=implied) for slot, implied in zip(slots, self._implied, strict=True)]
 
 
@@ -134,14 +132,13 @@ def _begins(text: str, part: str) -> bool:
 
 
 def leading_blanks(tokenizer: Any) -> LeadingBlanks | None:
-    """What tokens are behind others; None of a tokenizer whose tokens' texts are the same wherever they stand."""
+    """Return a tokenizer's `LeadingBlanks`; None if its tokens have the same text everywhere."""
     names: list[str] = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     words = list(islice((i for i, name in enumerate(names) if name[:1] == BLANK and name[1:].isalpha()), _MOST_WORDS))
     loses = words and not tokenizer.decode(words[:1]).startswith(" ") and " " in tokenizer.decode([words[0]] * 2)
     return LeadingBlanks(tokenizer, words) if loses else None
 
 
-logger = logging.getLogger(__name__)
 FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
 _PROBES = (
     "In 1984 and 2024 there were 1234567 of them: 3,141.59 or 10%",
@@ -154,21 +151,21 @@ _PROBES = (
 )
 """Texts in which tokenizers differ: digits, contractions, blanks and lines, scripts without blanks, composed letters, signs."""
 _MARKS = 8
-"""Added tokens that are tried inside a text: some tokenizers begin anew behind them."""
+"""Added tokens that are tried inside a text: some tokenizers start anew behind them."""
 _PARTS = ("normalizer", "pre_tokenizer", "decoder")
 _MODEL_OPTIONS = ("byte_fallback", "fuse_unk", "ignore_merges", "continuing_subword_prefix", "end_of_word_suffix", "dropout")
 _warned: set[tuple[str, ...]] = set()
 
 
 def load_tokenizer(folder: Path, **source: Any) -> Any:
-    """Return the tokenizer of a folder, as its tokenizer.json has it where there is one.
+    """Return the tokenizer of a folder, as its tokenizer.json defines it, if there is one.
 
     Args:
         folder: with the files of the tokenizer.
         source: arguments of `from_pretrained`.
 
     Raises:
-        Exception: what transformers raises over files that it cannot read.
+        Exception: any error of transformers over files that it cannot read.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -200,9 +197,9 @@ def differences(built: Any, stored: Any) -> list[str]:
         stored: one that holds the file's tokenizer.
     """
     wrong = [text for text in _texts(stored) if _readings(built, text) != _readings(stored, text)]
-    own, theirs = (getattr(tokenizer, "backend_tokenizer", None) for tokenizer in (built, stored))
-    wrong += [part for part in _PARTS if _state(own, part) != _state(theirs, part)]
-    if own is None or any(_option(own, name) != _option(theirs, name) for name in _MODEL_OPTIONS):
+    built_backend, stored_backend = (getattr(tokenizer, "backend_tokenizer", None) for tokenizer in (built, stored))
+    wrong += [part for part in _PARTS if _state(built_backend, part) != _state(stored_backend, part)]
+    if built_backend is None or any(_option(built_backend, name) != _option(stored_backend, name) for name in _MODEL_OPTIONS):
         wrong.append("pre_tokenizer")
     return list(dict.fromkeys(wrong))
 
@@ -216,7 +213,7 @@ def _readings(tokenizer: Any, text: str) -> Any:
     try:
         ids = tokenizer(text, add_special_tokens=False).input_ids
         return ids, tokenizer(text).input_ids, tokenizer.decode(ids)
-    # A tokenizer that was built of parts that do not fit fails at what it lacks.
+    # A tokenizer built of parts that do not fit fails at the missing one.
     except Exception as error:
         return repr(error)
 
@@ -231,7 +228,6 @@ def _option(tokenizer: Any, name: str) -> Any:
 
 
 def _model_kind(folder: Path) -> str | None:
-    """Return the kind of model that tokenizer.json names: BPE, Unigram, WordPiece or WordLevel."""
     model = json.loads((folder / FILE).read_text(encoding="utf-8")).get("model")
     return model.get("type") if isinstance(model, dict) else None
 
@@ -259,27 +255,27 @@ def _without_warnings() -> Iterator[None]:
         theirs.set_verbosity(level)
 
 
-# SentencePiece vocabularies spell the 256 bytes like this; on their own they are no characters.
+# SentencePiece vocabularies spell the 256 bytes like this; single bytes may be no characters.
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _REPLY_ROOM = 128
 _CONTROLS = ("Cc", "Cf", "Cs", "Co", "Cn")
 _SAID = "where-the-model-speaks"
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
-"""What configurations call the positions that a model has."""
+"""Names of the number of positions in configurations."""
 _ABSURD = 10**9
-"""No model reads so many tokens: numbers from here on stand for no limit."""
+"""Numbers of tokens from here on stand for no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputRules:
-    """Which inputs are searched among.
+    """Rules of the inputs of a search.
 
     Args:
         typed: only those whose text, tokenised where it stands, gives the same tokens again.
         alphabet: texts of tokens that may stand in an input (`policies/hugging_face/alphabets.py`).
         forbidden: texts that stand in no input, whatever their case.
         start: text that a search starts from; drawn at random when empty.
-        written: what becomes of a text where it is typed, such as lower case; None where it stays as it is.
+        written: change of a text when it is typed, such as lower case; None for no change.
     """
 
     typed: bool = True
@@ -293,14 +289,14 @@ ANY = InputRules()
 
 
 def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
-    """The tokens that end a reply: those that the model's `generation_config` names, and the tokenizer's own.
+    """Return the tokens that end a reply: those of the model's `generation_config`, and the tokenizer's own.
 
     Raises:
         ConfigError: there is none.
     """
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ends = [*(named if isinstance(named, list | tuple) else [named]), tokenizer.eos_token_id]
-    # A configuration without ends says its class's default, which a smaller vocabulary may lack.
+    # A configuration without ends has its class's default, which a smaller vocabulary may lack.
     num_tokens = len(model.get_input_embeddings().weight)
     end_ids = tuple(dict.fromkeys(end for end in ends if end is not None and 0 <= end < num_tokens))
     if not end_ids:
@@ -313,7 +309,7 @@ def ends_of(tokenizer: Any, model: Any) -> tuple[int, ...]:
 
 
 def name_end(tokenizer: Any, model: Any) -> None:
-    """Give a tokenizer without an end the one that the model's `generation_config` names, where it has such a token."""
+    """Give a tokenizer without an end that of the model's `generation_config`, if it has such a token."""
     if tokenizer.eos_token is None and model.get_output_embeddings() is not None:
         named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
         first = named[0] if isinstance(named, list | tuple) and named else named
@@ -322,7 +318,7 @@ def name_end(tokenizer: Any, model: Any) -> None:
 
 
 def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
-    """The token that is expected behind a reply: the one that the chat template writes there, else the tokenizer's own.
+    """Return the token expected behind a reply: that of the chat template, else the tokenizer's own.
 
     Args:
         tokenizer: of the model.
@@ -331,19 +327,19 @@ def reply_end(tokenizer: Any, end_ids: Sequence[int]) -> int:
     if tokenizer.chat_template:
         text = write_prompt(tokenizer, (Message("user", "hello"), Message("assistant", _SAID)), generation=False)
         behind = tokenizer(text.partition(_SAID)[2], add_special_tokens=False).input_ids
-        if found := next((word for word in behind if word in end_ids), None):
-            return found
+        if end_id := next((word for word in behind if word in end_ids), None):
+            return end_id
     return tokenizer.eos_token_id if tokenizer.eos_token_id in end_ids else end_ids[0]
 
 
 def longest_input(tokenizer: Any, model: Any) -> int | float:
-    """Tokens that a model reads at most, special ones included; infinity where nothing limits them."""
-    # A tokenizer that was saved without a limit has one of 10^30.
+    """Return the most tokens that a model reads, special ones included; infinity without a limit."""
+    # A tokenizer saved without a limit has one of 10^30.
     return min(_limit(tokenizer.model_max_length), num_positions(model))
 
 
 def num_positions(model: Any) -> int | float:
-    """Return the positions of a model, of its language part where it has several; infinity where nothing limits them."""
+    """Return the positions of a model, or of its language part; infinity without a limit."""
     for name, layer in model.named_modules():
         # RoBERTa and its kin count positions from behind their padding index.
         if name.endswith("position_embeddings") and getattr(layer, "padding_idx", None) is not None:
@@ -354,12 +350,12 @@ def num_positions(model: Any) -> int | float:
 
 
 def _limit(value: Any) -> int | float:
-    """Return a number of tokens as it stands in a configuration; infinity for one that cannot be meant."""
+    """Return a number of tokens of a configuration; infinity for an absurd one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _ABSURD else math.inf
 
 
 def reply_room(longest: int | float) -> int:
-    """Tokens that are kept for a reply behind a context that is too long: 128, or a quarter of what a model reads.
+    """Return the tokens kept for a reply behind a context that is too long: 128, or a quarter of the model's input.
 
     Args:
         longest: tokens that the model reads at most.
@@ -375,7 +371,7 @@ def readable_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:
-    """The words of a text that no tokens stand for: those that become the unknown token, another special one, or nothing.
+    """Return the words of a text that become the unknown token, another special one, or nothing.
 
     Args:
         tokenizer: of the model.
@@ -396,32 +392,34 @@ def unknown_words(tokenizer: Any, text: str) -> tuple[str, ...]:
 
 
 def searchable(tokenizer: Any, num_tokens: int, rules: InputRules = ANY) -> Tensor:
-    """Which tokens (V,) are text on their own: no special ones, no single bytes of characters, no control characters.
+    """Return which tokens (V,) are text on their own: no special ones, single bytes or control characters.
 
     Args:
         tokenizer: it may know fewer tokens than the model has embeddings; the rest was never trained.
         num_tokens: V.
-        rules: which tokens are left out beside these.
+        rules: further tokens to leave out.
     """
     banned, pattern = [text.lower() for text in rules.forbidden], alphabets.alphabet_pattern(rules.alphabet)
-    known = min(len(tokenizer), num_tokens)
+    num_known = min(len(tokenizer), num_tokens)
     marks = _special_ids(tokenizer)
     allowed_V = torch.zeros(num_tokens, dtype=torch.bool)
-    names, texts = tokenizer.convert_ids_to_tokens(range(known)), tokenizer.batch_decode([[i] for i in range(known)])
+    names, texts = tokenizer.convert_ids_to_tokens(range(num_known)), tokenizer.batch_decode([[i] for i in range(num_known)])
     for i, (name, text) in enumerate(zip(names, texts, strict=True)):
         typed = i not in marks and not _BYTE.fullmatch(name) and _is_text(text)
-        allowed_V[i] = typed and bool(pattern.fullmatch(text)) and not any(each in text.lower() for each in banned)
+        allowed_V[i] = (
+            typed and bool(pattern.fullmatch(text)) and not any(banned_text in text.lower() for banned_text in banned)
+        )
     return allowed_V
 
 
 def start_of(tokenizer: Any, text: str, length: int, searchable_V: Tensor) -> list[int] | None:
-    """The tokens (N,) that a search starts from; None of an empty text, where they are drawn.
+    """Return the tokens (N,) that a search starts from; None for an empty text, where they are drawn.
 
     Args:
         tokenizer: of the model.
         text: as it was asked for.
         length: N.
-        searchable_V: which tokens an input may hold.
+        searchable_V: true at tokens that an input may hold.
 
     Raises:
         ConfigError: the text has more or fewer tokens than are searched, or some that no input may hold.
@@ -439,7 +437,7 @@ def start_of(tokenizer: Any, text: str, length: int, searchable_V: Tensor) -> li
 
 
 def decode_marked(tokenizer: Any, ids: Sequence[int], **how: Any) -> str:
-    """Return the text of a reply's tokens, without special ones but with those that mark what a model thinks.
+    """Return the text of a reply's tokens, without special ones except the marks of thinking.
 
     Args:
         tokenizer: of the model.
@@ -462,14 +460,14 @@ def _special_ids(tokenizer: Any) -> set[int]:
 
 
 def _is_text(text: str) -> bool:
-    """Whether somebody could type it: not empty, no half characters, no control characters."""
+    """Return whether a person could type it: not empty, no half characters, no control characters."""
     return (
         bool(text) and "\N{REPLACEMENT CHARACTER}" not in text and not any(unicodedata.category(c) in _CONTROLS for c in text)
     )
 
 
 def marks_around(tokenizer: Any, **sample: str) -> tuple[list[int], list[int]]:
-    """What the tokenizer puts before and after a text."""
+    """Return the tokens that the tokenizer puts before and after a text."""
     marked = tokenizer(**sample).input_ids
     plain = tokenizer(**sample, add_special_tokens=False).input_ids
     start = next(i for i in range(len(marked)) if marked[i : i + len(plain)] == plain)
@@ -477,11 +475,11 @@ def marks_around(tokenizer: Any, **sample: str) -> tuple[list[int], list[int]]:
 
 
 def require_finite(model: Any, name: object = None) -> None:
-    """Checks the weights of a model that are in memory.
+    """Check that the weights of a model in memory are finite.
 
     Args:
         model: of Hugging Face.
-        name: what the message calls it; by its class when None.
+        name: its name in the message; its class when None.
 
     Raises:
         CheckpointError: some are no numbers.

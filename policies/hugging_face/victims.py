@@ -1,22 +1,20 @@
-"""Hugging Face models as what a trigger search works on: what both kinds share, and causal ones.
+"""Hugging Face models as victims of a trigger search: the shared part, causal models, and prompts with slots.
 
-Those of an encoder and a decoder: `hugging_face_seq2seq.py`.
+Models of an encoder and a decoder are in `models.py`. A victim holds the model, its tokenizer, and the text around the searched
+words: the tokenizer's own marks around a source, or the prompt around the slots of a chat. It maps embeddings to logits as
+`TextVictim` of `engine/triggers/scorers/scorer.py`, so any search that a `PlainScorer` can serve works on it.
 
-An adapter holds the model, its tokenizer, and what surrounds the searched words: the tokenizer's own marks around a source, or
-the prompt around the slots of a chat. It answers as `TextVictim` of `engine/triggers/scorers/scorer.py` does, from embeddings
-to logits, so any search that a `PlainScorer` can serve works on it.
+An input is a sequence of tokens. Its text, tokenised again in its slot, may give other tokens: `allows` tells which inputs
+can be typed, `slot_texts` the texts to type, `typed` the tokens that the model then reads, and `say` its reply.
 
-An input is a sequence of tokens. Its text, tokenised again where it stands, may give other tokens: `allows` finds out which
-inputs can be typed, `slot_texts` says what to type, `typed` what the model then reads, and `say` what it replies.
-
-    B inputs, R inputs, N searched positions, P positions around them, S tokens of a prompt, T of a reply, V tokens, E embedding
-
-Prompts with slots: messages, or a prompt as it is written out, in which searched words stand at one place or several.
+A prompt with slots is a list of messages, or a prompt written out:
 
     [{"role": "system", "content": "You are a help desk."}, {"role": "user", "content": "{prompt} {}"}]
 
 `{}` is a slot, `{prompt}` the request that a target comes with. The searched tokens fill the slots in order. A last message of
-the assistant is the beginning of the answer, which the model goes on with; blanks at its end stay.
+the assistant is the beginning of the answer, which the model continues; blanks at its end stay.
+
+    B inputs, R inputs, N searched positions, P positions around them, S tokens of a prompt, T of a reply, V tokens, E embedding
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ from parley.policies.hugging_face.tokens import (
 )
 
 SLOT, PROMPT = "{}", "{prompt}"
-"""Where the searched tokens stand in a template, and where the request of a target does."""
+"""Marks in a template: of the searched tokens, and of the request of a target."""
 USER, PREFIX, SUFFIX, SYSTEM = PLACEMENTS = ("user", "prefix", "suffix", "system")
 """Templates by name: the user says the searched words alone, before or behind the request, or the system says them."""
 _NAMED: Mapping[str, Chat] = {
@@ -72,7 +70,7 @@ _SENTINEL = "\ue000"
 
 
 class SlottedPrompt:
-    """A prompt whose slots can be filled.
+    """A prompt with slots.
 
     Args:
         tokenizer: of the model; its chat template writes messages.
@@ -108,7 +106,7 @@ class SlottedPrompt:
             raise ConfigError(what, where=tokenizer.name_or_path or None, got=repr(shown), fix=fix)
 
     def chat(self, slots: Sequence[str]) -> Chat:
-        """The messages with the slots filled; of a prompt that is written out, one of the user.
+        """Return the messages with the slots filled; a prompt that is written out is one message of the user.
 
         Args:
             slots: a text for each.
@@ -117,7 +115,7 @@ class SlottedPrompt:
         return filled_chat(messages, self._prompt, slots)
 
     def text(self, slots: Sequence[str]) -> str:
-        """What the tokenizer is given, its special tokens written out.
+        """Return the filled prompt as text for the tokenizer, its special tokens written out.
 
         Args:
             slots: a text for each.
@@ -129,7 +127,7 @@ class SlottedPrompt:
 
 
 def filled_chat(template: Chat, prompt: str | None, slots: Sequence[str]) -> Chat:
-    """Messages with their slots filled.
+    """Return messages with their slots filled.
 
     Args:
         template: messages with slots.
@@ -146,17 +144,17 @@ def filled_chat(template: Chat, prompt: str | None, slots: Sequence[str]) -> Cha
 
 
 def num_slots(template: Chat) -> int:
-    """How many slots messages have."""
+    """Return how many slots messages have."""
     return sum(_PARTS.findall(message.content).count(SLOT) for message in template)
 
 
 def default_template(tokenizer: Any) -> str:
-    """The prompt of a causal model, `{}` in the user's turn: its chat template, else the turn and an end, as DialoGPT's."""
+    """Return a causal model's prompt, `{}` in the user's turn: its chat template, or the turn and an end, as DialoGPT's."""
     return write_prompt(tokenizer, (Message("user", SLOT),))
 
 
 def template_of(name: str | None, *, has_prompts: bool) -> str | Chat | None:
-    """The template that a setting names.
+    """Return the template that a setting names.
 
     Args:
         name: one of `PLACEMENTS`, a JSON file of messages, or a prompt written out; None for the usual one.
@@ -180,7 +178,7 @@ def template_of(name: str | None, *, has_prompts: bool) -> str | Chat | None:
 
 
 def read_messages(path: Path) -> Chat:
-    """The messages of a JSON file: a list of objects with "role" and "content".
+    """Return the messages of a JSON file: a list of objects with "role" and "content".
 
     Raises:
         DataError: it cannot be read, or holds something else.
@@ -201,23 +199,23 @@ def read_messages(path: Path) -> Chat:
 
 
 def token_embeddings(layer: Any) -> Tensor:
-    """What a layer looks up for each token (V, E); of a plain one its weights, and no copy of them."""
+    """Return the embedding of each token (V, E); a plain layer's own weights, not a copy."""
     if type(layer) is torch.nn.Embedding and layer.max_norm is None and not layer.weight.is_meta:
         return layer.weight.detach()
-    # Some models scale what they look up; weights that a device map keeps elsewhere come when they are asked for.
-    found: Tensor = layer(torch.arange(layer.num_embeddings, device="cpu" if layer.weight.is_meta else layer.weight.device))
-    return found.detach()
+    # Some models scale their embeddings; weights of a device map are loaded on request.
+    table: Tensor = layer(torch.arange(layer.num_embeddings, device="cpu" if layer.weight.is_meta else layer.weight.device))
+    return table.detach()
 
 
 class HuggingFaceVictim:
-    """What both kinds of models share; `reply_logits` is theirs.
+    """The shared part of both kinds of models; `reply_logits` is theirs.
 
     Args:
         model: a Hugging Face model with a language-modelling head; its parameters are frozen.
         tokenizer: of the model.
         length: N, tokens of an input.
-        end: whether a reply ends behind a target; otherwise targets are what a reply begins with.
-        rules: which inputs are searched among.
+        end: whether a reply ends behind a target; otherwise targets are beginnings of replies.
+        rules: rules of allowed inputs.
 
     Attributes:
         embedding_VE: embeddings of all tokens as the model's layers read them.
@@ -247,16 +245,16 @@ class HuggingFaceVictim:
         self.searchable_V = allowed_V.to(self.embedding_VE.device)
 
     def to(self, device: str) -> Self:
-        """Itself, moved to a device; not for one that a device map has spread."""
+        """Move it to a device and return it; not for a model that a device map has spread."""
         self.model.to(device)
         self.embedding_VE, self.searchable_V = self.embedding_VE.to(device), self.searchable_V.to(device)
         return self
 
     def target(self, text: str) -> Tensor:
-        """The tokens (T,) int64 of a reply as a search takes them, its end included where a reply ends behind a target.
+        """Return the tokens (T,) int64 of a reply as a search takes them, with its end if a reply ends behind a target.
 
         Args:
-            text: what the model shall say.
+            text: the target text.
 
         Raises:
             DataError: no tokens stand for some of it.
@@ -269,26 +267,26 @@ class HuggingFaceVictim:
 
     @property
     def longest_reply(self) -> int | None:
-        """Tokens of the longest reply that the model has positions for, its end included; None where nothing limits it."""
+        """Most tokens of a reply by the model's positions, its end included; None without a limit."""
         positions = num_positions(self.model)
         # Nothing is read after the last token.
         return None if math.isinf(positions) else int(positions) - self._num_before_reply + 1
 
     @property
     def _num_before_reply(self) -> int:
-        """Positions that stand before a reply where it is predicted."""
+        """Number of positions before a reply where it is predicted."""
         raise NotImplementedError
 
     def words(self, ids: Sequence[int]) -> list[str]:
-        """Return what each token reads, as people write it; a part of a character stays as the tokenizer spells it."""
+        """Return the text of each token, as people write it; a part of a character stays as the tokenizer spells it."""
         return readable_tokens(self.tokenizer, ids)
 
     def text(self, ids: Sequence[int]) -> str:
-        """What the tokens of an input read; slots are told apart by lines."""
+        """Return the text of an input's tokens; a line for each slot."""
         return "\n".join(self.slot_texts(ids))
 
     def slot_texts(self, ids: Sequence[int]) -> list[str]:
-        """What to type into each slot.
+        """Return the text to type into each slot.
 
         Args:
             ids: of an input.
@@ -296,7 +294,7 @@ class HuggingFaceVictim:
         return [self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)]
 
     def allows(self, words_RN: Tensor) -> Tensor:
-        """Which inputs (R,) the rules allow as a whole: those that can be typed, and hold no forbidden text.
+        """Return which inputs (R,) the rules allow: those that can be typed and hold no forbidden text.
 
         Args:
             words_RN: inputs of allowed tokens.
@@ -312,27 +310,31 @@ class HuggingFaceVictim:
         return torch.tensor(allowed, dtype=torch.bool, device=words_RN.device)
 
     def retokenises(self, ids: Sequence[int]) -> bool:
-        """Whether the text of an input, typed into its place, gives its tokens again."""
+        """Return whether the text of an input, typed into its slot, gives its tokens again."""
         return self.typed(ids) == self._read(ids)
 
     def reply_text(self, ids: Sequence[int]) -> str:
-        """What the tokens of a reply read."""
+        """Return the text of a reply's tokens."""
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
     @property
     def start_ids(self) -> list[int] | None:
-        """The tokens (N,) that a search starts from, as the rules say; None where they are drawn. See `start_of`.
+        """The tokens (N,) that a search starts from, by the rules; None if they are drawn. See `start_of`.
 
-        A blank leads the text where its place asks for one: where words behind a blank, or at the beginning, have other tokens.
+        A blank leads the text if its slot needs one: where words behind a blank, or at the beginning, have other tokens.
         """
         text = self.rules.start
-        tried = [(each, self.tokenizer(each, add_special_tokens=False).input_ids) for each in (text, f" {text}") if text]
-        stands = (each for each, ids in tried if self._read_texts([each]) == self._in_first_slot(ids))
+        candidates = [
+            (candidate, self.tokenizer(candidate, add_special_tokens=False).input_ids)
+            for candidate in (text, f" {text}")
+            if text
+        ]
+        stands = (candidate for candidate, ids in candidates if self._read_texts([candidate]) == self._in_first_slot(ids))
         return start_of(self.tokenizer, next(stands, text), self.input_length, self.searchable_V)
 
     def typed(self, ids: Sequence[int]) -> list[int]:
-        """The tokens that the model reads where an input's text is typed into its place: of a whole prompt, or source."""
+        """Return the tokens that the model reads, of the whole prompt or source, with an input's text typed into its slot."""
         return self._typed([ids])[0]
 
     def say(
@@ -344,7 +346,7 @@ class HuggingFaceVictim:
         seed: int = 0,
         min_log_probability: float = -math.inf,
     ) -> tuple[list[int], bool]:
-        """What the model replies, and whether it came to an end.
+        """Return the model's reply, and whether it came to an end.
 
         Args:
             read: the tokens of a prompt, or a source.
@@ -377,42 +379,40 @@ class HuggingFaceVictim:
         return reply, False
 
     def read_text(self, text: str) -> list[int] | None:
-        """The tokens that the model reads of a text in the first slot, the others empty; None where they are too many."""
+        """Return the tokens that the model reads with a text in the first slot, the others empty; None if too many."""
         read = self._read_texts([text])
         longest = longest_input(self.tokenizer, self.model)
         return read if 0 < len(read) < longest else None
 
     def _read_texts(self, texts: Sequence[str]) -> list[int]:
-        """The tokens that the model reads of texts in slots; slots without a text are empty."""
+        """Return the tokens that the model reads with texts in slots; slots without a text are empty."""
         raise NotImplementedError
 
     def _read(self, ids: Sequence[int]) -> list[int]:
-        """The tokens that the model reads of an input."""
         raise NotImplementedError
 
     def _in_first_slot(self, ids: Sequence[int]) -> list[int]:
-        """The tokens that the model reads of an input of any length in the first slot, the others empty."""
+        """Return the tokens that the model reads with an input of any length in the first slot, the others empty."""
         return self._read(ids)
 
     def _typed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        """`typed` of many inputs."""
         raise NotImplementedError
 
     def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
-        """From the beginning of a reply to the logits (V,) of its next token, float32; each call has one token more."""
+        """Return a function from the reply so far to the logits (V,) of its next token, float32; each call adds one token."""
         raise NotImplementedError
 
     def room(self, read: Sequence[int]) -> int | float:
-        """Tokens of a reply that fit behind what is read of a prompt."""
+        """Return how many tokens of a reply fit behind a prompt."""
         return math.inf if self.longest_reply is None else self.longest_reply
 
     def _embedded(self, ids: list[int], like_BNE: Tensor) -> Tensor:
-        """Fixed tokens beside every input: (B, P, E)."""
+        """Return the embeddings (B, P, E) of fixed tokens beside every input."""
         return self.embedding_VE[ids].expand(len(like_BNE), -1, -1)
 
 
 class HuggingFaceCausal(HuggingFaceVictim):
-    """A decoder alone, such as GPT-2, DialoGPT or Llama; slots of a prompt are searched.
+    """A decoder alone, such as GPT-2, DialoGPT or Llama; the slots of a prompt are searched.
 
     Args:
         model: as for all.
@@ -448,18 +448,18 @@ class HuggingFaceCausal(HuggingFaceVictim):
         self._fill_in(prompt)
 
     def behind(self, prompt: str) -> Self:
-        """The same model with another request in its prompt."""
+        """Return the same model with another request in its prompt."""
         other = copy.copy(self)
         other._fill_in(prompt)
         return other
 
     def asked(self, template: Chat, *, end: bool, rules: InputRules) -> Self:
-        """The same model with other messages; which tokens may stand in an input stays.
+        """Return the same model with other messages; the tokens allowed in an input stay.
 
         Args:
             template: messages with slots.
             end: whether a reply ends behind a target.
-            rules: which inputs are searched among.
+            rules: rules of allowed inputs.
         """
         other = copy.copy(self)
         other._asked, other.end, other.rules = template, end, rules
@@ -482,29 +482,29 @@ class HuggingFaceCausal(HuggingFaceVictim):
         return sum(map(len, self._pieces)) + self.input_length
 
     def prompt(self, target_T: Tensor) -> tuple[Sequence[int], Sequence[int]]:
-        """What is read before a reply: all tokens (S,), any in the searched places, and these places (N,) in rising order.
+        """Return the tokens before a reply (S,), any at searched positions, and these positions (N,) in rising order.
 
         Args:
             target_T: the reply's tokens.
         """
         read = self._read([-1] * self.input_length)
-        places = [place for place, word in enumerate(read) if word == -1]
-        return [self.end_id if word == -1 else word for word in read], places
+        positions = [position for position, word in enumerate(read) if word == -1]
+        return [self.end_id if word == -1 else word for word in read], positions
 
     @torch.no_grad()
     def next_logits(self, words_Bt: Tensor) -> Tensor:
-        """Logits (B, V) of the token behind the first t tokens of inputs; equal ones where nothing stands before it."""
+        """Return logits (B, V) of the token behind the first t tokens of inputs; equal ones if nothing stands before it."""
         ids, places = self.prompt(words_Bt)
         num = words_Bt.shape[1]
         read_BS = words_Bt.new_tensor(ids[: places[num]]).repeat(len(words_Bt), 1)
         if not read_BS.shape[1]:
             return torch.zeros(len(words_Bt), len(self.searchable_V), device=words_Bt.device)
         read_BS[:, places[:num]] = words_Bt
-        # One by one: whole logits of long prompts are much.
+        # One by one: whole logits of long prompts need much memory.
         return torch.stack([self.steps(read)([]) for read in read_BS.tolist()])
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of each token of the replies given those before it; differentiable in the embeddings."""
+        """Return logits (B, T, V) of each token of the replies given those before it, differentiable in the embeddings."""
         prompt = [self._embedded(self._pieces[0], embedded_BNE)]
         for slot, piece in enumerate(self._pieces[1:]):
             prompt += [embedded_BNE[:, self._ends[slot] : self._ends[slot + 1]], self._embedded(piece, embedded_BNE)]
@@ -513,7 +513,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
         return logits_BTV
 
     def slot_texts(self, ids: Sequence[int]) -> list[str]:
-        """What to type into each slot, as it is written down there."""
+        """Return the text to type into each slot, as it is recorded."""
         texts = self._tokens.texts([ids[start:end] for start, end in pairwise(self._ends)])
         return texts if self.rules.written is None else [self.rules.written(text) for text in texts]
 
@@ -537,7 +537,7 @@ class HuggingFaceCausal(HuggingFaceVictim):
         return typed
 
     def room(self, read: Sequence[int]) -> int | float:
-        # What is said last is not read.
+        # The last token is not read.
         return longest_input(self.tokenizer, self.model) - len(read) + 1
 
     def steps(self, read: Sequence[int]) -> Callable[[list[int]], Tensor]:
@@ -547,9 +547,9 @@ class HuggingFaceCausal(HuggingFaceVictim):
             if not continues_reading(self.model):
                 return next_logits(self.model, torch.tensor([[*read, *reply]], device=self.embedding_VE.device))[0].float()
             given = torch.tensor([reply[-1:] or list(read)], device=self.embedding_VE.device)
-            found = self.model(input_ids=given, past_key_values=past[0], use_cache=True)
-            past[0] = found.past_key_values
-            logits_V: Tensor = found.logits[0, -1].float()
+            output = self.model(input_ids=given, past_key_values=past[0], use_cache=True)
+            past[0] = output.past_key_values
+            logits_V: Tensor = output.logits[0, -1].float()
             return logits_V
 
         return step

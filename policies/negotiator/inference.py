@@ -1,36 +1,27 @@
-"""A negotiator in the form that plays: it reads word after word, and decides over whole dialogues, rows in any order.
+"""A negotiator in its form for play: words one after another, decisions over whole dialogues, and endings of shared prefixes.
 
-Products of words are tables, and decoder and tied output embedding fold into one map (`cells.py`). Figures equal those of
-`model.py` up to rounding (tested).
+`Tables` reads with the networks of play in `model.py`: products of words are tables, and decoder and tied output embedding fold
+into one map. Figures equal those of `Negotiator` up to rounding (tested).
 
-The selection network, which costs most, also decides with its products in bfloat16: that tells which choices are plain and
-which need float32 (`screening.py`).
+The selection network, which costs most, can decide with its products in bfloat16. `Screening` decides whether it first does
+so: then bfloat16 tells which choices are plain and which need float32. The gain depends on two things. The speed of bfloat16
+on this machine is measured at first need: the network reads the same made-up dialogues in both precisions by turns, a tenth
+of a second long (`policies/core/layers.py`). The number of choices left to float32 is counted on the way: a hastily fitted
+network, whose selections lie near each other, leaves nearly all of them, so that screening costs more than it saves on any
+processor.
 
-Shapes: n rows, T tokens, N tokens of all rows, M language states, V words, H language state.
+A choice is float32's own if bfloat16 moved no selection further against the best than `MARGIN`. That is measured and not
+proved: a bound carried through the steps of a recurrence soon exceeds every distance between selections. Each choice that
+float32 makes again is compared, and a network that leaves the margin is decided in float32 alone from then on. So
+measurements change time and not rows, on one machine or on many, as far as the margin holds.
 
-Whether choices are told roughly first: the selection network in bfloat16, and in float32 only where that does not tell.
+`Prefixes` reads many endings of shared beginnings, for searches over thousands of dialogues that differ in a few words near the
+end. Language states and the forward half of the selection network depend on earlier tokens alone, so they are kept for every
+position of a prefix. The backward half sees the whole dialogue; its inputs from a prefix (input products, the forward share of
+the attention) are kept too. Figures equal those of `Negotiator` on whole dialogues up to rounding (tested).
 
-What it gains depends on two things, and neither is the name of a processor. How much faster a machine reads a network of
-these sizes in bfloat16 is measured when it is first needed: the network reads the same made-up dialogues in both precisions by
-turns, a tenth of a second long (`policies/core/layers.py`). How many choices are left to float32 is counted as
-they are made: a hastily fitted network, whose selections lie near each other, leaves nearly all of them, so that screening
-costs more than it saves on any processor.
-
-What holds: a choice is float32's own if bfloat16 moved no selection further against the best than `MARGIN`. That is measured
-and not proved: a bound carried through the steps of a recurrence soon exceeds every distance between selections. Whatever
-float32 decides again is compared, and a network that is seen to leave the margin is decided in float32 alone from then on.
-So what was measured changes time and not rows, on one machine or on many, as far as the margin holds; who measured what first,
-and what a worker chose before, change nothing else.
-
-Dialogues that share a beginning: what a negotiator makes of many endings, without reading the beginning again.
-
-A search for adversarial sentences asks the same network about thousands of dialogues that differ in a few words near the
-end. Language states and the forward half of the selection network depend on what came before alone, so they are kept for
-every position of a prefix and an ending continues from them. The backward half sees the whole dialogue; what it needs of a
-prefix besides its own recurrence (input products, the forward share of the attention) is kept too. Figures equal those of
-`model.py` on whole dialogues up to rounding (tested).
-
-Shapes: n prefixes, P longest prefix, r endings, T longest ending, H language state, S selection state, A attention, V words.
+Shapes: n rows or prefixes, T tokens or longest ending, N tokens of all rows, M language states, V words, H language state, P
+longest prefix, r endings, S selection state, A attention.
 """
 
 from __future__ import annotations
@@ -59,18 +50,18 @@ from parley.policies.negotiator.model import ROWS, Attended, Cell, Negotiator, P
 from parley.policies.negotiator.settings import NegotiatorSizes
 
 MARGIN = 0.005
-"""How far bfloat16 may move a selection against the best, as a share of the distance from best to worst. The most that was
-seen: 0.005 anywhere and 0.0038 among selections near the best, in 20,000 dialogues of each of four networks, supervised and
-reinforced; 0.0041 near the best in 74,000 candidates of two. It changed a choice only where the second was behind by less than
-0.0012."""
+"""Largest move of a selection against the best by bfloat16, as a share of the distance from best to worst. Observed: 0.005
+at most anywhere and 0.0038 among selections near the best, in 20,000 dialogues of each of four networks, supervised and
+reinforced; 0.0041 near the best in 74,000 candidates of two. It changed a choice only where the second was behind by
+less than 0.0012."""
 LEAST_ROWS = 256
-"""From as many choices at a time on screening can pay."""
+"""Least number of choices at a time for which screening can pay."""
 FIRST = 1000
-"""Choices after which it counts how many were left to float32."""
+"""Choices after which the number left to float32 counts."""
 
 
 class Screening:
-    """Whether the next choices of a network are screened.
+    """A decision on whether the next choices of a network are screened.
 
     Args:
         cost: tells the time of a reading in bfloat16 as a share of float32's; asked once, when first needed.
@@ -93,29 +84,29 @@ class Screening:
         return self._num_left / max(1, self._num_screened)
 
     def pays(self, rows: int) -> bool:
-        """Whether so many choices are better screened than all made in float32."""
+        """Return whether so many choices are better screened than all made in float32."""
         if rows < self._least_rows or not self._trusted:
             return False
         return self.cost + (self.share_left if self._num_screened >= FIRST else 0.0) < ENOUGH
 
     @property
     def facts(self) -> dict[str, float]:
-        """For benchmarks to print."""
+        """Return figures for benchmarks to print."""
         return {"cost": self.cost, "share_left": self.share_left, "pays": float(self.pays(self._least_rows))}
 
     def note(self, screened: int, left: int, moved_too_far: bool) -> None:
-        """Counts what was screened and what of it was left to float32, and whether bfloat16 was seen to leave the margin."""
+        """Count screened choices, those left to float32, and whether bfloat16 left the margin."""
         self._num_screened += screened
         self._num_left += left
         self._trusted &= not moved_too_far
 
 
 def of_machine(sizes: NegotiatorSizes, device: torch.device, measure: Callable[[], float]) -> Screening:
-    """Screening where it pays on this machine, for as many threads as torch has when it is first asked.
+    """Return a screening that measures this machine, for torch's number of threads at first use.
 
     Args:
         sizes: of the network.
-        device: where it runs.
+        device: its device.
         measure: as `cost_of_bfloat16` takes it.
     """
     by_onednn = has_onednn() and not is_mkl_whole()
@@ -127,7 +118,7 @@ MADE_UP = 2, 256
 
 
 class Tables:
-    """Frozen inference form of a negotiator.
+    """A negotiator's frozen form for inference.
 
     Args:
         model: its weights are read now; after further training, make new tables.
@@ -140,24 +131,24 @@ class Tables:
         self.word_weight_HV = decoder.t().contiguous()
         self._language = Cell(model.language, model.word_embedding.weight, 0, "", Products(torch.float32, self.device))
         self._selections = {torch.float32: Selection(model, torch.float32)}
-        # A training makes tables at each update: in a circle of references they would stay until Python looks for circles.
+        # Training makes new tables at each update; a reference cycle would keep the old ones until the garbage collector runs.
         self.screening = of_machine(model.sizes, self.device, partial(Tables._cost_of_bfloat16, proxy(self)))
 
     @torch.no_grad()
     def selection(self, dtype: torch.dtype) -> Selection:
-        """The selection network with its products in a precision; few ask for it in bfloat16."""
+        """Return the selection network with its products in a precision; few callers use bfloat16."""
         if dtype not in self._selections:
             self._selections[dtype] = Selection(self.model, dtype)
         return self._selections[dtype]
 
     @torch.no_grad()
     def encode(self, contexts_n6: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The scenario's encoding (n, C) and its constant share of the language gates (n, 3H)."""
+        """Return the scenario's encoding (n, C) and its constant share of the language gates (n, 3H)."""
         context_nC = self.model.encode_context(torch.from_numpy(contexts_n6).to(self.device))
         return context_nC, context_nC @ self._language.read_weight
 
     def advance(self, tokens_n: Tensor, context_gates_n3H: Tensor, states_nH: Tensor, out_nH: Tensor | None = None) -> Tensor:
-        """Language states after one more token in each row, written to `out_nH` where given."""
+        """Return language states after one more token in each row, written to `out_nH` if given."""
         out = torch.empty_like(states_nH) if out_nH is None else out_nH
         self._language.step(self._language.sums(tokens_n, context_gates_n3H), states_nH, out)
         return out
@@ -165,14 +156,14 @@ class Tables:
     def listen(
         self, tokens_N: Tensor, places: TokenPlaces, context_gates_n3H: Tensor, states_nH: Tensor, out_NH: Tensor
     ) -> None:
-        """Language states after many more tokens in each row, the longest first.
+        """Write language states after many more tokens in each row, the longest first.
 
         Args:
             tokens_N: the tokens.
-            places: where they stand.
+            places: positions of the tokens.
             context_gates_n3H: the scenarios' share of the language gates.
             states_nH: before the first.
-            out_NH: where the states after each token are written.
+            out_NH: receives the states after each token.
         """
 
         def begin(here: slice) -> Tensor:
@@ -190,15 +181,15 @@ class Tables:
         at_nT: np.ndarray,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """The final choice of whole dialogues; rows in any order.
+        """Return item logits of the final choice of whole dialogues; rows in any order.
 
         Args:
             contexts_n6: count and own value of each item in turn.
             tokens_nT: dialogues from this side's perspective.
-            lengths_n: how many tokens count, at least 1.
+            lengths_n: number of tokens that count, at least 1.
             states_MH: language states, in any order.
-            at_nT: which of them follows each token.
-            dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
+            at_nT: index of the state after each token.
+            dtype: of products; `MARGIN` bounds the error of bfloat16.
 
         Returns:
             Item logits (n, 6, 18), float32.
@@ -218,7 +209,7 @@ class Tables:
         return logits
 
     def heads(self, attended: Attended, context_rC: Tensor) -> Tensor:
-        """Item logits (r, 6, 18) from what was attended to in whole dialogues."""
+        """Return item logits (r, 6, 18) from the attention over whole dialogues."""
         return self.model.choice(torch.cat([attended.forward, attended.backward, context_rC], dim=1))
 
     def _cost_of_bfloat16(self) -> float:
@@ -227,7 +218,7 @@ class Tables:
 
     @torch.no_grad()
     def _read_made_up(self, dtype: torch.dtype) -> Tensor:
-        """The selection network over dialogues that say nothing; on the CPU, so that it waits for the device."""
+        """Read empty dialogues with the selection network; return on the CPU, so that it waits for the device."""
         steps, rows = MADE_UP
         places, tokens_N = (
             TokenPlaces.of(np.full(rows, steps), self.device),
@@ -240,13 +231,13 @@ class Tables:
 
 @dataclass(frozen=True)
 class Endings:
-    """r endings: each keeps the first tokens of a prefix and goes on with its own.
+    """r endings: each keeps the first tokens of a prefix and continues with its own.
 
     Args:
         prefixes: index (r,) of the prefix that each continues.
         keeps: tokens (r,) kept of it, from none to all.
         tokens: token ids (r, T) that follow, padded.
-        lengths: how many of `tokens` count (r,), at least 1.
+        lengths: number of `tokens` that count (r,), at least 1.
     """
 
     prefixes: np.ndarray
@@ -261,7 +252,7 @@ class Endings:
         return Endings(self.prefixes[rows], self.keeps[rows], self.tokens[rows], self.lengths[rows])
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """One row (u,) of each kind of equal endings, and which of these each ending equals (r,)."""
+        """Return one row (u,) of each kind of equal endings, and the index of the kind of each ending (r,)."""
         read = np.where(np.arange(self.tokens.shape[1]) < self.lengths[:, None], self.tokens, -1)
         whole = np.ascontiguousarray(np.column_stack([self.prefixes, self.keeps, read]))
         alike = whole.view(np.dtype((np.void, whole.dtype.itemsize * whole.shape[1]))).ravel()
@@ -276,7 +267,7 @@ class Prefixes:
         tables: the negotiator that reads them.
         contexts_n6: count and own value of each item in turn.
         tokens_nP: the dialogues from its perspective, padded.
-        lengths_n: how many tokens count, at least 1.
+        lengths_n: number of tokens that count, at least 1.
     """
 
     @torch.no_grad()
@@ -286,12 +277,12 @@ class Prefixes:
         sizes = self._model.sizes
         rows, places = len(lengths_n), int(lengths_n.max())
         tokens_Pn = torch.from_numpy(np.ascontiguousarray(tokens_nP[:, :places].T)).to(tables.device)
-        # What follows a row's last token is read as well and never used: no ending keeps more than the row has.
+        # Padding behind a row's last token is read too but never used: no ending keeps more than the row has.
         language = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_language)
         for t in range(places):
             tables.advance(tokens_Pn[t], self.context_gates_n3H, language[t], out_nH=language[t + 1])
         self._tokens_Pn = tokens_Pn
-        # Kept by prefix, then position, so that one number addresses a place of a prefix.
+        # Stored by prefix, then position, so that one number addresses a position of a prefix.
         self._places, self._language = places, language.transpose(0, 1).contiguous()
         self._in_precision: dict[torch.dtype, list[Tensor]] = {}
 
@@ -307,7 +298,7 @@ class Prefixes:
 
     @cached_property
     def _shares(self) -> list[Tensor]:
-        """What each place of a prefix gives to the steps of the backward half and to the attention (n * P, .)."""
+        """The share of each position of a prefix in the steps of the backward half and in the attention (n * P, .)."""
         selection = self._tables.selection(torch.float32)
         inputs = selection.backward.inputs(self._tokens_Pn.t().flatten(), self._language[:, 1:].flatten(0, 1))
         return [inputs, selection.hidden(self._forward[:, 1:].flatten(0, 1))]
@@ -319,7 +310,7 @@ class Prefixes:
 
     @torch.no_grad()
     def states(self, endings: Endings) -> Tensor:
-        """Language states (r, H) after each ending."""
+        """Return language states (r, H) after each ending."""
         states_rH = self._language.new_empty(len(endings), self._language.shape[2])
         for rows in _chunks(_by_length(endings), ROWS[torch.float32]):
             tokens_N, places, prefixes, state = self._begin(endings[rows])
@@ -332,11 +323,11 @@ class Prefixes:
 
     @torch.no_grad()
     def decide(self, endings: Endings, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Item logits (r, 6, 18) of the final choice after dialogues with those endings, the last token included.
+        """Return item logits (r, 6, 18) of the final choice after dialogues with those endings, the last token included.
 
         Args:
-            endings: how they go on.
-            dtype: of products; how far bfloat16 is off, `screening.MARGIN` tells.
+            endings: their endings.
+            dtype: of products; `MARGIN` bounds the error of bfloat16.
         """
         device = self._language.device
         states_rS = torch.empty(len(endings), self._model.sizes.hidden_selection, device=device)
@@ -353,7 +344,7 @@ class Prefixes:
         return self._tables.heads(attended, self.context_nC[torch.from_numpy(endings.prefixes).to(device)])
 
     def _begin(self, endings: Endings) -> tuple[Tensor, TokenPlaces, Tensor, Tensor]:
-        """Tokens (N,) and where they stand, the prefix (r,) and the language state (r, H) that each goes on from."""
+        """Return tokens (N,) and their positions, and the prefix (r,) and language state (r, H) that each continues."""
         places = TokenPlaces.of(endings.lengths, self._language.device)
         tokens_rT, prefixes, keeps = (
             torch.from_numpy(part).to(self._language.device) for part in (endings.tokens, endings.prefixes, endings.keeps)
@@ -361,7 +352,7 @@ class Prefixes:
         return tokens_rT[places.rows_N, places.steps_N], places, prefixes, self._language[prefixes, keeps]
 
     def _over_ending(self, endings: Endings, dtype: torch.dtype) -> tuple[Tensor, Attended]:
-        """The endings' own tokens, longest first: the backward states (r, S) before them, and what is attended to."""
+        """Return the backward states (r, S) before the endings' own tokens, longest first, and their attention."""
         tokens_N, places, prefixes, state = self._begin(endings)
         gates = self.context_gates_n3H.index_select(0, prefixes)
         language_NH = state.new_empty(len(tokens_N), state.shape[1])
@@ -372,7 +363,7 @@ class Prefixes:
         return self._tables.selection(dtype).read(tokens_N, language_NH, places, before_rS)
 
     def _over_prefix(self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, dtype: torch.dtype) -> Attended:
-        """What is attended to in the kept tokens; most kept first. The backward half moves `state_rS` on to the start."""
+        """Return the attention over kept tokens, most kept first; `state_rS` moves on to the start."""
         selection, (inputs, hidden) = self._tables.selection(dtype), self._shares_in(dtype)
         last, steps = torch.from_numpy(prefixes * self._places + keeps - 1).to(state_rS.device), running(keeps)
         attended = Attended.to_nothing(state_rS)
@@ -394,13 +385,12 @@ class Prefixes:
 
 
 def _groups(labels_k: np.ndarray) -> Iterator[slice]:
-    """Runs of equal labels."""
     stops = [*(np.flatnonzero(np.diff(labels_k)) + 1).tolist(), len(labels_k)]
     yield from (slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False))
 
 
 def _by_length(endings: Endings) -> np.ndarray:
-    """Longest endings first, neighbours much alike."""
+    """Return an order of endings, longest first, like ones beside each other."""
     return np.lexsort((endings.prefixes, -endings.keeps, -endings.lengths))
 
 

@@ -1,11 +1,8 @@
-"""The target agent's networks: context encoder, GRU language model, selection module (Lewis et al. 2017, section 4).
+"""The target agent's networks (Lewis et al. 2017, section 4), their batches, losses and figures, and their form for play.
 
-Sizes, weight tying, dropout places and losses follow the authors' released code for the 2017 model; its word
-perplexity and selection perplexity are the figures to match. 1,631,277 parameters at the published sizes.
-
-Shapes: B dialogues, T tokens, N tokens of all dialogues without padding, V words, H language state, E word embedding, C context
-state, S selection state. 6 stands for the numbers of a context and for the heads of a selection, and 18 for their tokens, as in
-Deal or No Deal; other games have others.
+`Negotiator` has a context encoder, a GRU language model and a selection module. Sizes, weight tying, dropout positions and
+losses follow the authors' released code for the 2017 model; its word perplexity and selection perplexity are the figures to
+match. 1,631,277 parameters at the published sizes.
 
 Departures:
   * # Released: the attention of the selection module is not masked, and the backward GRU starts on padding.
@@ -13,9 +10,7 @@ Departures:
   * # Released: the last token is cut off before selecting, so that in training the longest dialogues of a batch are
     selected on without `<selection>`. Ours: always with it, as in play.
 
-Batches of negotiation dialogues: sorted by length, cut, and padded only to their own longest member.
-
-How well a negotiator predicts recorded dialogues: perplexities by two stated formulas, and its choices.
+Batches are sorted by length, cut, and padded only to their own longest dialogue. Figures:
 
 Reference formula (released code, batches of 16 dialogues sorted by length and padded to the longest of each):
     exp( sum over batches (targets incl. padding * mean cross-entropy incl. padding) / sum of dialogue lengths )
@@ -23,20 +18,16 @@ Reference formula (released code, batches of 16 dialogues sorted by length and p
 Per-token formula: exp(mean cross-entropy over predicted tokens, padding left out).
 Reference selection perplexity: exp(mean over batches of the weighted mean cross-entropy of the six heads).
 
-How likely a model finds what was said: the negative log-likelihood of each side's words in finished dialogues.
+`Products`, `Cell` and `Selection` are the networks of play: many dialogues at once, products in float32 or bfloat16, no
+gradients. `inference.py` reads whole dialogues, and dialogues that share a beginning, by them. Products of words with weights
+are tables, one row a word. Figures equal those of `Negotiator` up to rounding (tested). Rows are handled longest first, so
+that the running dialogues are always the first k: no step computes on padding, and no row depends on the batch. States, gates
+and sums that outlive a step are float32 in any case: near 1, where an update gate keeps a state, bfloat16 has steps of 1/256,
+and gates rounded so moved selections three times as far as all else that bfloat16 rounds.
 
-The recurrent networks that play, many dialogues at once, their products in float32 or bfloat16, nothing differentiated.
-
-Every reading of a dialogue is made of what stands here: `inference.py` reads whole dialogues, `prefix.py` dialogues that share
-a beginning. Products of words with weights are tables, one row a word. Figures equal those of `model.py` up to rounding
-(tested). Rows are handled longest first, so that the dialogues still running are always the first k: no step computes on
-padding, and no row depends on what else is in the batch.
-
-States, gates and sums that outlive a step are float32 whatever the products are: near 1, where an update gate keeps a state,
-bfloat16 has steps of 1/256, and gates rounded so moved selections three times as far as all else that bfloat16 rounds.
-
-Shapes: T steps, r rows, k of them still running, N tokens of all rows, V words, E word embedding, I what is read beside a word,
-S states of a cell, H language state, A attention.
+Shapes: B dialogues, T tokens or steps, N tokens of all dialogues without padding, V words, H language state, E word embedding,
+C context state, S selection state, r rows, k of them still running, I inputs beside a word, A attention. 6 is the number of a
+context's numbers and of a selection's heads, and 18 of their tokens, as in Deal or No Deal; other games have others.
 """
 
 from __future__ import annotations
@@ -75,7 +66,7 @@ class NegotiationBatch(Tensors):
 
 
 def make_batch(dialogues: Split, indices: np.ndarray) -> NegotiationBatch:
-    """The dialogues at `indices` (B,), padded to the longest of them."""
+    """Return the dialogues at `indices` (B,), padded to the longest of them."""
     lengths = dialogues.lengths[indices]
     tokens = np.full((len(indices), int(lengths.max())), PAD_ID, dtype=np.int64)
     for row, index in enumerate(indices):
@@ -89,23 +80,23 @@ def make_batch(dialogues: Split, indices: np.ndarray) -> NegotiationBatch:
 
 
 def by_length(dialogues: Split, batch_size: int) -> list[np.ndarray]:
-    """Indices of batches of dialogues of like length, shortest first; the last may be smaller."""
+    """Return indices of batches of dialogues of like length, shortest first; the last may be smaller."""
     order = np.argsort(dialogues.lengths, kind="stable")
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 
 def shuffled(dialogues: Split, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
-    """Indices of the batches of one epoch: dialogues of like length, the batches in random order."""
+    """Return indices of the batches of one epoch: dialogues of like length, the batches in random order."""
     groups = by_length(dialogues, batch_size)
     return [groups[index] for index in generator.permutation(len(groups))]
 
 
 UNREWARDED = tuple(REFUSALS.index(token) - len(REFUSALS) for token in (DISAGREE, DISCONNECT))
-"""Tokens, counted from the last, of outcomes that nobody can predict and no loss rewards."""
+"""Tokens, counted from the last, of outcomes that cannot be predicted and that no loss rewards."""
 
 
 class Negotiator(nn.Module):
-    """One negotiation agent's parameters.
+    """The parameters of one negotiation agent.
 
     Args:
         vocabulary: the words it knows, of the game that it plays.
@@ -131,7 +122,7 @@ class Negotiator(nn.Module):
         self.dropout = Dropout(s.dropout)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draws the published initial weights: uniform, biases zero, the selection GRU at torch's own range."""
+        """Draw the published initial weights: uniform, biases zero, the selection GRU at torch's own range."""
         selection_range = self.sizes.hidden_selection**-0.5
         for name, parameter in self.named_parameters():
             if name.startswith("selection."):
@@ -142,12 +133,12 @@ class Negotiator(nn.Module):
                 parameter.data.uniform_(-self.sizes.init_range, self.sizes.init_range, generator=generator)
 
     def encode_context(self, contexts_B6: Tensor) -> Tensor:
-        """The scenario as one side sees it: (B, 6) int64 to (B, C)."""
+        """Return the encoded scenario of one side: (B, 6) int64 to (B, C)."""
         product = self.count_embedding(contexts_B6[:, 0::2]) * self.value_embedding(contexts_B6[:, 1::2])
         return self.context_encoder(torch.tanh(product.flatten(1)))
 
     def read(self, tokens_BT: Tensor, context_BC: Tensor) -> Tensor:
-        """Language states (B, T, H) after each token of whole dialogues."""
+        """Return language states (B, T, H) after each token of whole dialogues."""
         words_TBE = self.word_embedding(tokens_BT.t())
         context_TBC = context_BC.expand(words_TBE.shape[0], *context_BC.shape)
         inputs = self.dropout(torch.cat([words_TBE, context_TBC], dim=-1))
@@ -157,7 +148,7 @@ class Negotiator(nn.Module):
         return recur(gates, gru.weight_hh_l0, gru.bias_hh_l0, start).transpose(0, 1)
 
     def read_spoken(self, tokens_BT: Tensor, places: TokenPlaces, context_BC: Tensor) -> Tensor:
-        """Language states (N, H) after the tokens at `places`, without dropout: products of words are looked up."""
+        """Return language states (N, H) after the tokens at `places`, without dropout, from tables of products."""
         gru, width = self.language, self.sizes.embed_word
         of_word, of_context = gru.weight_ih_l0.split([width, self.sizes.hidden_context], 1)
         words_V3H = F.linear(self.word_embedding.weight, of_word, gru.bias_ih_l0)
@@ -167,15 +158,15 @@ class Negotiator(nn.Module):
         return recur_packed(gates, gru.weight_hh_l0, gru.bias_hh_l0, start, places.counts)
 
     def folded_decoder(self) -> tuple[Tensor, Tensor]:
-        """The decoder and the tied output embedding as one map: weight (V, H) and bias (V,)."""
+        """Return the decoder and the tied output embedding as one map: weight (V, H) and bias (V,)."""
         return self.word_embedding.weight @ self.decoder.weight, self.word_embedding.weight @ self.decoder.bias
 
     def word_logits(self, states: Tensor) -> Tensor:
-        """Logits (..., V) of the next word from language states (..., H)."""
+        """Return logits (..., V) of the next word from language states (..., H)."""
         return dense_of_new_sizes(states, *self.folded_decoder())
 
     def selection_logits(self, tokens_BT: Tensor, states_BTH: Tensor, lengths_B: Tensor, context_BC: Tensor) -> Tensor:
-        """Item logits (B, 6, 18) of the final choice, from whole dialogues that end in `<selection>`."""
+        """Return item logits (B, 6, 18) of the final choice, from whole dialogues that end in `<selection>`."""
         places, size = TokenPlaces.of(lengths_B.cpu().numpy(), lengths_B.device), len(tokens_BT)
         words_TBE = self.word_embedding(tokens_BT.t())
         inputs_TBI = self.dropout(torch.cat([states_BTH.transpose(0, 1), words_TBE], dim=-1))
@@ -191,17 +182,17 @@ class Negotiator(nn.Module):
         hidden_N2S = torch.cat([forward_NS, F.embedding(places.mirrored_N, mirrored_NS)], dim=-1)
         attention = dense_of_new_sizes(hidden_N2S, self.attention_hidden.weight, self.attention_hidden.bias)
         scores_N = self.attention_score(torch.tanh(attention)).squeeze(-1)
-        own = places.rows_N, torch.arange(len(scores_N), device=scores_N.device)
-        scores_BN = scores_N.new_full((size, len(scores_N)), -torch.inf).index_put(own, scores_N)
+        indices = places.rows_N, torch.arange(len(scores_N), device=scores_N.device)
+        scores_BN = scores_N.new_full((size, len(scores_N)), -torch.inf).index_put(indices, scores_N)
         return self.choice(torch.cat([scores_BN.softmax(1) @ hidden_N2S, context_BC], dim=-1))
 
     def choice(self, attended_BX: Tensor) -> Tensor:
-        """Item logits (B, 6, 18) from what was attended to and the encoded scenario side by side (B, 2S + C)."""
+        """Return item logits (B, 6, 18) from attended states and the encoded scenario side by side (B, 2S + C)."""
         encoded = torch.tanh(self.selection_encoder(self.dropout(attended_BX)))
         return self.selection_heads(encoded).unflatten(-1, (self.domain.num_heads, len(self.domain.tokens)))
 
     def forward(self, contexts_B6: Tensor, tokens_BT: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Teacher-forced pass over whole dialogues.
+        """Return word and item logits of a teacher-forced pass over whole dialogues.
 
         Args:
             contexts_B6: count and own value of each item in turn, int64.
@@ -218,12 +209,12 @@ class Negotiator(nn.Module):
 
 
 def word_nll(logits_BTV: Tensor, tokens_BT: Tensor) -> Tensor:
-    """Negative log-likelihood (B, T - 1) in nats of tokens 1..T-1."""
+    """Return negative log-likelihoods (B, T - 1) in nats of tokens 1..T-1."""
     return F.cross_entropy(logits_BTV.flatten(0, 1), tokens_BT[:, 1:].flatten(), reduction="none").view(tokens_BT.shape[0], -1)
 
 
 def selection_loss(choice_B6K: Tensor, outputs_B6: Tensor) -> Tensor:
-    """Mean cross-entropy over the six heads; `<disagree>` and `<disconnect>` weigh nothing (released loss)."""
+    """Return the mean cross-entropy over the six heads; `<disagree>` and `<disconnect>` weigh nothing (released loss)."""
     weights = choice_B6K.new_ones(choice_B6K.shape[-1])
     weights[list(UNREWARDED)] = 0
     targets = outputs_B6.flatten()
@@ -233,7 +224,7 @@ def selection_loss(choice_B6K: Tensor, outputs_B6: Tensor) -> Tensor:
 
 
 def num_weighing(outputs_B6: Tensor, num_tokens: int) -> int:
-    """How many heads weigh in `selection_loss`, of a game with so many item tokens."""
+    """Return how many heads weigh in `selection_loss`, of a game with so many item tokens."""
     unrewarded = torch.tensor([num_tokens + token for token in UNREWARDED], device=outputs_B6.device)
     return int((~torch.isin(outputs_B6, unrewarded)).sum())
 
@@ -241,7 +232,7 @@ def num_weighing(outputs_B6: Tensor, num_tokens: int) -> int:
 def supervised_loss(
     choice_B6K: Tensor, nll_BT: Tensor, outputs_B6: Tensor, selection_weight: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Released training loss: mean word cross-entropy (padding targets included) + weight * selection loss.
+    """Return the released training loss: mean word cross-entropy (padding included) + weight * selection loss.
 
     Returns:
         (total, words, selection), scalars in nats.
@@ -275,7 +266,7 @@ class NegotiatorFitness:
 
 @torch.no_grad()
 def evaluate(model: Negotiator, dialogues: Split) -> NegotiatorFitness:
-    """Scores a model on a split; dropout is off while it runs."""
+    """Return a model's figures on a split, without dropout."""
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
@@ -312,7 +303,7 @@ def evaluate(model: Negotiator, dialogues: Split) -> NegotiatorFitness:
 
 
 def _perplexity(nats: float) -> float:
-    """exp(nats), infinite where no float holds it: a model that has diverged has more than 709 nats."""
+    """Return exp(nats), or infinity if no float holds it: a diverged model has more than 709 nats."""
     return math.exp(nats) if not nats > math.log(sys.float_info.max) else math.inf
 
 
@@ -321,13 +312,13 @@ ROWS_PER_PASS = 128
 
 @torch.no_grad()
 def token_nll(model: Negotiator, contexts_n6: np.ndarray, tokens_nT: np.ndarray, lengths_n: np.ndarray) -> np.ndarray:
-    """Negative log-likelihood of every token of dialogues, at temperature 1 with all words allowed.
+    """Return the negative log-likelihood of every token of dialogues, at temperature 1 with all words allowed.
 
     Args:
         model: the judge, such as the supervised agent.
         contexts_n6: count and own value of each item in turn.
         tokens_nT: dialogues in the model's vocabulary from one side's perspective, padded.
-        lengths_n: how many tokens count.
+        lengths_n: number of tokens that count.
 
     Returns:
         (n, T) float64 nats; 0 for the first token, which nothing predicts, and for padding.
@@ -349,12 +340,12 @@ def token_nll(model: Negotiator, contexts_n6: np.ndarray, tokens_nT: np.ndarray,
 
 
 def utterance_nll(model: Negotiator, game: NegotiationGame, side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Negative log-likelihood of the words one side wrote, as that side's speaker.
+    """Return the negative log-likelihood of the words one side wrote, as that side's speaker.
 
     Args:
         model: the judge, such as the supervised agent.
         game: finished dialogues; words that the model does not know count as `<unk>`.
-        side: whose words are scored, seen from its own perspective.
+        side: side whose words are scored, from its own perspective.
 
     Returns:
         (nats (B,), words (B,)): summed over the words of each dialogue, `<eos>` and `<selection>` included, markers
@@ -368,7 +359,7 @@ def utterance_nll(model: Negotiator, game: NegotiationGame, side: int) -> tuple[
 def sentence_nll(
     model: Negotiator, game: NegotiationGame, rows: np.ndarray, starts: np.ndarray, sentences: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Negative log-likelihood of sentences as side 0 would have said them.
+    """Return the negative log-likelihood of sentences as side 0 would have said them.
 
     Args:
         model: the judge.
@@ -385,53 +376,53 @@ def sentence_nll(
     heard = game.tokens_in(model.vocabulary, 0)
     for i, (row, start, end) in enumerate(zip(rows.tolist(), starts.tolist(), lengths.tolist(), strict=True)):
         tokens[i, :start] = heard[row, :start]
-        tokens[i, start:end] = _known(sentences[i], game, model.vocabulary)
+        tokens[i, start:end] = _encoded(sentences[i], game, model.vocabulary)
     nats = token_nll(model, game.contexts[0, rows], tokens, lengths)
     return [nats[i, start:end] for i, (start, end) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True))]
 
 
-def _known(sentence: np.ndarray, game: NegotiationGame, vocabulary: Vocabulary) -> np.ndarray:
-    """A sentence of side 0 in ids of a vocabulary; a word that was searched, or another's, may lack there."""
-    own = game.vocabularies[0]
-    if vocabulary.digest == own.digest:
-        return np.where(sentence < len(own), sentence, UNK_ID)
+def _encoded(sentence: np.ndarray, game: NegotiationGame, vocabulary: Vocabulary) -> np.ndarray:
+    """Return a sentence of side 0 in ids of a vocabulary; searched words, or another's, may lack there."""
+    game_vocabulary = game.vocabularies[0]
+    if vocabulary.digest == game_vocabulary.digest:
+        return np.where(sentence < len(game_vocabulary), sentence, UNK_ID)
     return vocabulary.encode([EOS if word == EOS_ID else game.written(0, [word])[0] for word in sentence.tolist()])
 
 
 SHAPE_ROWS = 32
-"""What the rows of products in bfloat16 are a multiple of, at least: for each new shape a kernel is made, which takes
-milliseconds. Larger products have a multiple of more, so that there are few shapes of all sizes."""
+"""Least divisor of the rows of products in bfloat16: a kernel for a new shape takes milliseconds to make. Larger products have
+larger divisors, so that there are few shapes of all sizes."""
 ROWS = {torch.float32: 512, torch.bfloat16: 2048}
 """Dialogues read together: enough for full-speed products, few enough to stay near the processor."""
 CELL_ROWS = 128
-"""Rows whose gates are moved on together: few enough for those to stay in a near cache."""
+"""Rows whose gates are computed together: few enough to stay in a near cache."""
 
 
 class Products:
-    """Forms products of rows with weights in one precision.
+    """Products of rows with weights in one precision.
 
     Args:
         dtype: float32 or bfloat16.
-        device: where.
+        device: torch device.
     """
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self._rounds = dtype != torch.float32
         self.together = 0 if self._rounds else SUMS_ROWS
         """Rows of steps whose sums are begun together; of each step alone where its rows are padded."""
-        # Kept between calls: so much fresh memory would cost more than what is done in it.
+        # Kept between calls: allocating so much memory would cost more than the work in it.
         self._memory = torch.zeros(0, dtype=dtype, device=device)
 
     def weight(self, weight: Tensor) -> Tensor:
-        """A right side, or a sum to begin from."""
+        """Return a right factor, or a sum to begin from, in the precision of the products."""
         return weight.to(self._memory.dtype).contiguous()
 
     def adder(self, weight_JI: Tensor) -> Adder:
-        """Adds products with a right side."""
+        """Return an in-place sum of products with a right factor."""
         return Adder(weight_JI.to(self._memory.dtype), self._memory.dtype)
 
     def left(self, values_kI: Tensor) -> Tensor:
-        """A left side: in bfloat16 with rows of anything finite past those given (k', I), until the next call."""
+        """Return a left factor; in bfloat16 with finite rows past those given (k', I), until the next call."""
         if not self._rounds:
             return values_kI
         rows, width = padded(len(values_kI)), values_kI.shape[1]
@@ -442,7 +433,7 @@ class Products:
         return left
 
     def begin(self, table_NJ: Tensor, index_k: Tensor) -> Tensor:
-        """Rows of a table to which products are added (k', J), of the table's precision."""
+        """Return rows of a table to which products are added (k', J), of the table's precision."""
         if not self._rounds:
             return table_NJ.index_select(0, index_k)
         sums = table_NJ.new_empty(padded(len(index_k)), table_NJ.shape[1])
@@ -453,8 +444,8 @@ class Products:
 class Cell:
     """The language GRU, or one direction of the selection GRU.
 
-    What a step adds up stands side by side: candidate, reset gate, update gate, hidden product (4S). What is read gives the
-    first three, the own state the last three, so that either is one product.
+    The sums of a step are side by side: candidate, reset gate, update gate, hidden product (4S). Inputs give the first three,
+    the cell's state the last three, so that either is one product.
 
     Args:
         gru: its weights.
@@ -481,24 +472,24 @@ class Cell:
         self._exact = words.new_empty(CELL_ROWS, 4 * self._width)
 
     def sums(self, tokens_k: Tensor, shares_k3S: Tensor) -> Tensor:
-        """What words, biases, and shares formed already give to a step (k', 4S)."""
+        """Return the sums of a step (k', 4S) from words, biases, and given shares."""
         sums = self._products.begin(self._words, tokens_k)
         sums[: tokens_k.shape[0], : 3 * self._width].add_(shares_k3S)
         return sums
 
     def inputs(self, tokens_k: Tensor, read_kI: Tensor) -> Tensor:
-        """What words, biases, and what is read beside them give to a step (k', 4S)."""
+        """Return the sums of a step (k', 4S) from words, biases, and inputs beside them."""
         sums = self._products.begin(self._words, tokens_k)
         self._add_read(sums[:, : 3 * self._width], self._products.left(read_kI))
         return sums
 
     def step(self, sums_k4S: Tensor, state_kS: Tensor, out_kS: Tensor) -> None:
-        """Moves states on.
+        """Move states on by one step.
 
         Args:
             sums_k4S: from `sums` or `inputs`; overwritten.
             state_kS: before the step, float32.
-            out_kS: where they are written after it; may be `state_kS`.
+            out_kS: receives the states after it; may be `state_kS`.
         """
         width, rows = self._width, state_kS.shape[0]
         self._add_hidden(sums_k4S[:, width:], self._products.left(state_kS))
@@ -513,13 +504,13 @@ class Cell:
             torch.lerp(tanh_(new.addcmul_(reset, inner)), state, update, out=out)
 
     def read(self, begin: Callable[[slice], Tensor], counts: list[int], state_rS: Tensor, out_NS: Tensor) -> None:
-        """Moves states on over many steps.
+        """Move states on over many steps.
 
         Args:
             begin: gives the sums of some steps, from `sums` or `inputs`.
             counts: rows of each step, none more than the one before it.
             state_rS: before the first step.
-            out_NS: where the states after each step are written.
+            out_NS: receives the states after each step.
         """
         stop = 0
         for steps in runs(counts, self._products.together):
@@ -533,7 +524,7 @@ class Cell:
 
 
 class Selection:
-    """The selection network, its products in one precision."""
+    """The selection network with products in one precision."""
 
     def __init__(self, model: Negotiator, dtype: torch.dtype) -> None:
         self._score, self.products = model.attention_score, Products(dtype, model.word_embedding.weight.device)
@@ -545,16 +536,16 @@ class Selection:
         self._bias = self.products.weight(model.attention_hidden.bias)
 
     def read(self, tokens_N: Tensor, language_NH: Tensor, places: TokenPlaces, before_rS: Tensor) -> tuple[Tensor, Attended]:
-        """Both halves over some tokens of r dialogues, the longest first.
+        """Return the readings of both halves over some tokens of r dialogues, the longest first.
 
         Args:
             tokens_N: the tokens.
             language_NH: language states after each.
-            places: where they stand.
+            places: positions of the tokens.
             before_rS: states of the forward half before the first token.
 
         Returns:
-            States of the backward half (r, S) after the first token, and what is attended to.
+            States of the backward half (r, S) after the first token, and the attention.
         """
         counts = places.counts
         forward_NS, mirrored_NS = before_rS.new_empty(2, len(tokens_N), before_rS.shape[1])
@@ -580,24 +571,24 @@ class Selection:
         return cell.inputs(tokens_N[here], language_NH[here])
 
     def hidden(self, forward_kS: Tensor) -> Tensor:
-        """What the forward half gives to the hidden layer of the attention (k', A)."""
+        """Return the forward half's share in the hidden layer of the attention (k', A)."""
         left = self.products.left(forward_kS)
         hidden = self._bias.repeat(len(left), 1)
         self._add_forward(hidden, left)
         return hidden
 
     def scores(self, hidden_kA: Tensor, backward_kS: Tensor) -> Tensor:
-        """Attention scores (k,) from what the forward half gives, which is overwritten, and the backward half's states."""
+        """Return attention scores (k,) from the forward half's share, which is overwritten, and the backward half's states."""
         self._add_backward(hidden_kA, self.products.left(backward_kS))
         return self._score(tanh_(hidden_kA[: len(backward_kS)].float())).squeeze(1)
 
 
 @dataclass(frozen=True)
 class Attended:
-    """What attention makes of some tokens of r dialogues.
+    """The attention over some tokens of r dialogues.
 
     Args:
-        weights: logarithm of what they weigh together (r,).
+        weights: logarithm of their total weight (r,).
         forward: weighted mean of the forward half's outputs (r, S).
         backward: of the backward half's.
     """
@@ -608,25 +599,25 @@ class Attended:
 
     @classmethod
     def to_nothing(cls, states_rS: Tensor) -> Attended:
-        """Before the first token of rows of such states."""
+        """Return the attention before the first token, for rows of such states."""
         return cls(states_rS.new_full((len(states_rS),), -torch.inf), *states_rS.new_zeros(2, *states_rS.shape))
 
     def outweigh(self, scores_k: Tensor) -> Tensor:
-        """Adds one token's weight in each of the first rows, and returns its share (k, 1) of what has been weighed so far."""
+        """Add one token's weight in each of the first rows, and return its share (k, 1) of the weight so far."""
         weights = self.weights[: len(scores_k)]
         torch.logaddexp(weights, scores_k, out=weights)
         return (scores_k - weights).exp_().unsqueeze(1)
 
     def include(self, rows: Tensor, more: Attended) -> None:
-        """Adds other tokens of some of the dialogues."""
+        """Add other tokens of some of the dialogues."""
         weights = torch.logaddexp(self.weights[rows], more.weights)
         share = (more.weights - weights).exp_().unsqueeze(1)
-        for means, others in ((self.forward, more.forward), (self.backward, more.backward)):
-            means[rows] = means[rows].lerp_(others, share)
+        for means, more_means in ((self.forward, more.forward), (self.backward, more.backward)):
+            means[rows] = means[rows].lerp_(more_means, share)
         self.weights[rows] = weights
 
 
 def padded(rows: int) -> int:
-    """As many rows as a product in bfloat16 of this many has: at most a quarter more, above a few."""
+    """Return how many rows a product of so many has in bfloat16: at most a quarter more, above a few."""
     grain = max(SHAPE_ROWS, 1 << max(0, rows.bit_length() - 3))
     return -(-rows // grain) * grain

@@ -1,4 +1,4 @@
-"""The negotiator's settings: widths of its layers and the recipe that fits it. Torch-free, so that help starts fast."""
+"""Settings of the negotiator, without torch: widths of its layers and the recipe that fits it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from parley.envs.core.config import (
 )
 
 KIND = "negotiator"
-"""Of checkpoints that play."""
+"""Kind of the checkpoints of agents that play."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class NegotiatorSizes(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class NegotiatorFitConfig(Configuration):
-    """How a negotiator is fitted to a corpus."""
+    """The recipe by which a negotiator is fitted to a corpus."""
 
     sizes: NegotiatorSizes = field(default_factory=NegotiatorSizes)
     """Widths of the layers."""
@@ -69,8 +69,9 @@ class NegotiatorFitConfig(Configuration):
     anneal_floor: PositiveShare = 0.01
     """Annealing ends when the rate falls below this share of the full rate."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    """Of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine, and a resumed
-    run keeps what was chosen. Another machine may choose otherwise, which changes digits; float32 is the same everywhere."""
+    """Precision of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine,
+    and a resumed run keeps the first choice. Another machine may choose otherwise, which changes digits; float32 is the
+    same everywhere."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,11 +79,11 @@ class NegotiatorFitConfig(Configuration):
 
     @property
     def anneal_epochs(self) -> int:
-        """How often the rate can be divided before it falls below its floor."""
+        """Number of times the rate can be divided before it falls below its floor."""
         # A floor that is a power of the divisor is reached, whatever the rounding.
         return int(math.log(self.anneal_floor) / -math.log(self.anneal_divisor) + 1e-9)
 
     @property
     def full_epochs(self) -> int:
-        """Epochs at the full rate, at most."""
+        """Largest number of epochs at the full rate."""
         return max(1, self.max_epochs - self.anneal_epochs)

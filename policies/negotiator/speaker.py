@@ -1,19 +1,15 @@
-"""A negotiator at the table: samples utterances and makes the final choice, hundreds of dialogues at a time.
+"""A negotiator as an agent that plays hundreds of dialogues at a time, its storage, and its supervised training.
 
-Decoding follows the published self-play: words are drawn at a temperature from the distribution without `<unk>`, `<pad>`
-and the speaker markers, until `<eos>` or `<selection>`; the choice is the legal selection with the largest sum of its six
-head logits. Each word is decided by one uniform number that belongs to its dialogue and position, so results do not
-depend on how dialogues are batched.
+Decoding follows the published self-play: words are drawn at a temperature from the distribution without `<unk>`, `<pad>` and
+the speaker markers, until `<eos>` or `<selection>`; the choice is the legal selection with the largest sum of its six head
+logits. One uniform number per dialogue and position decides each word, so results do not depend on the batch. Choices are
+made from the language states of speaking and listening. If it pays, they are screened in bfloat16, and those that are not
+plain are made again in float32 (`inference.Screening`).
 
-Choices are made from the language states that speaking and listening have left behind. Where it pays, they are screened in
-bfloat16, and those that are not plain are made again in float32: what of that holds, `screening.py` says.
-
-Negotiators on disk: a checkpoint folder (`policies/core/checkpoint.py`), or a run folder that holds one.
-
-Supervised training of the negotiation agent, by the released recipe or a faster one.
+A negotiator is stored in a checkpoint folder (`policies/core/checkpoint.py`), or in a run folder that holds one.
 
 Released recipe (Lewis et al. 2017, their read-me command): SGD at rate 1 with Nesterov momentum 0.1, batches of 16,
-clip 0.5, 30 epochs at a constant rate; the model of least validation selection loss is taken back and annealed with
+clip 0.5, 30 epochs at a constant rate; the model of least validation selection loss is restored and annealed with
 plain SGD, the rate divided by 5 before each epoch while it stays at or above 0.01; the last annealed model is kept.
 
 Fast recipe (ours): Adam, larger batches, the same criterion and the same annealing.
@@ -65,7 +61,7 @@ save_model, load_model, provenance = NEGOTIATOR.save, NEGOTIATOR.load, NEGOTIATO
 
 @dataclass(frozen=True)
 class NegotiatorEpoch:
-    """What one epoch did."""
+    """The results of one epoch."""
 
     number: int
     stage: str
@@ -76,16 +72,16 @@ class NegotiatorEpoch:
     validation: NegotiatorFitness
     seconds: float
     best: bool
-    """Whether it is the best model so far by validation selection loss."""
+    """True if it is the best model so far by validation selection loss."""
 
     def as_row(self) -> dict[str, Any]:
-        """Flat JSON types for event logs and plots."""
+        """Return flat JSON types for event logs and plots."""
         row = asdict(self)
         return {**{k: v for k, v in row.items() if k != "validation"}, **row["validation"]}
 
 
 class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitness, NegotiatorEpoch]):
-    """One supervised training of a negotiator.
+    """A supervised training of a negotiator.
 
     Args:
         model: freshly built; its weights are initialised here unless a saved state exists.
@@ -93,7 +89,7 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         validation: dialogues that decide which model is best.
         config: the recipe.
         seed: master seed.
-        state_path: where the exact training state is kept after every epoch; an existing one is resumed.
+        state_path: file of the exact training state after every epoch; an existing one is resumed.
     """
 
     falling = "anneal"
@@ -102,29 +98,29 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         self, model: Negotiator, train: Split, validation: Split, config: NegotiatorFitConfig, seed: int, state_path: Path
     ) -> None:
         self.train, self.validation = train, validation
-        # Dropout is seeded once an epoch, so that one goes on from its beginning alone.
+        # Dropout is seeded once an epoch, so a training resumes at the beginning of an epoch only.
         super().__init__(model, config, seed, state_path, save_every_s=math.inf)
 
     def initialise(self, generator: torch.Generator) -> None:
         self.model.initialise(generator)
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
-        """A fresh optimiser; the released code anneals with plain SGD: no momentum."""
+        """Return a new optimiser; the released code anneals with plain SGD: no momentum."""
         if self.config.optimiser == "adam":
             return torch.optim.Adam(self.model.parameters(), lr=rate)
         momentum = self.config.momentum if self._stage == FULL else 0.0
         return torch.optim.SGD(self.model.parameters(), lr=rate, momentum=momentum, nesterov=momentum > 0)
 
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
-        """Batches of like length in random order."""
+        """Return batches of like length in random order."""
         return shuffled(self.train, self.config.batch_size, generator)
 
     def dropout_seed(self, epoch: int, batch: int) -> int | None:
-        """A seed before the first batch of an epoch alone."""
+        """Return a seed before the first batch of an epoch alone."""
         return derive_seed(self.seed, "dropout", epoch) if batch == 1 else None
 
     def step(self, group: np.ndarray) -> StepLoss:
-        """One update; what an epoch reports is the words' share of the loss, padding targets included."""
+        """Make one update; its loss is the words' share, padding targets included."""
         batch = make_batch(self.train, group).to(next(self.model.parameters()).device)
         with autocast(batch.tokens_BT.device, self.precision):
             logits_BTV, choice_B6K = self.model(batch.contexts_B6, batch.tokens_BT, batch.lengths_B)
@@ -149,14 +145,14 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         return self.config.anneal_epochs
 
     def fall(self, epochs: int) -> float:
-        """The rate divided once more, and an optimiser that remembers nothing."""
+        """Return the rate divided once more, with a new optimiser."""
         rate = self._rate / self.config.anneal_divisor
         self._optimiser = self.new_optimiser(rate)
         return rate
 
     @property
     def takes_best(self) -> bool:
-        """Annealing begins at the best model of the full rate, and its last one is kept."""
+        """True at the full rate: annealing begins at its best model, and the last annealed one is kept."""
         return self._stage == FULL
 
     def take_back(self, *, at_end: bool) -> None:
@@ -165,9 +161,9 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
 
 
 LOOK_EVERY = 8
-"""Words that a GPU says between two looks at who has ended, for which this process waits for it; a CPU looks at each."""
+"""Words that a GPU says between two checks for ended rows, for which this process waits; a CPU checks at each."""
 KEPT_TOKENS = 64
-"""Language states for which a session has room at first, a dialogue."""
+"""Language states per dialogue for which a session has room at first."""
 
 
 class NegotiatorAgent:
@@ -177,7 +173,7 @@ class NegotiatorAgent:
         model: the networks; read once, now.
         name: shown in reports.
         temperature: of the word distribution, 0.5 in the published self-play; 0 takes the likeliest word.
-        unsaid: words that it never says, besides those that nobody may say.
+        unsaid: words that it never says, besides those forbidden to all.
     """
 
     def __init__(self, model: Negotiator, name: str, temperature: float = 0.5, unsaid: Sequence[int] = ()) -> None:
@@ -197,10 +193,10 @@ class NegotiatorAgent:
         return f"NegotiatorAgent({self.name!r}, temperature={self.temperature:g})"
 
     def join(self, view: SideView) -> NegotiatorSession:
-        """Takes a seat; the vocabulary of the game must be the model's own.
+        """Return a session on one side; the vocabulary of the game must be the model's own.
 
         Raises:
-            CheckpointError: the vocabularies differ, or what is negotiated about.
+            CheckpointError: the vocabularies or the games differ.
         """
         if view.vocabulary.game != self.vocabulary.game:
             raise CheckpointError(
@@ -221,25 +217,25 @@ class NegotiatorAgent:
     def sample(
         self, states_nH: Tensor, context_gates_n3H: Tensor, draws_nL: np.ndarray | Tensor, trace: list[Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Samples an utterance for each of n speakers, one word per draw at most.
+        """Return an utterance for each of n speakers, one word per draw at most.
 
         Args:
             states_nH: language states after `YOU:` has been read.
             context_gates_n3H: the scenarios' share of the language gates, from `Tables.encode`.
             draws_nL: uniform numbers in [0, 1), one per place of the utterance.
             trace: is given, place by place, the language states of the rows that said a word there (k, H), and of those that
-                have ended since it was last looked; `_said` tells them apart.
+                have ended since it was last looked; `_states_of_words` tells them apart.
 
         Returns:
             Token ids (n, L) int64 padded with `<eos>`, and how many of them were said (n,) int64 with the ending one counted.
         """
         device, (count, width) = states_nH.device, draws_nL.shape
-        # The largest number below 1 in float32, where a draw would round up to 1 and fall off the end.
+        # At most the largest float32 below 1: a draw rounded up to 1 would fall off the end.
         draws_Ln1 = torch.as_tensor(draws_nL).clamp(max=1 - 2.0**-24).to(device, torch.float32).t().contiguous().unsqueeze(2)
         tokens_Ln = torch.full((width, count), EOS_ID, device=device)
         active, states, gates = torch.arange(count, device=device), states_nH, context_gates_n3H
         going_on: Tensor | None = None
-        for place, (draws_n1, tokens_n) in enumerate(zip(draws_Ln1, tokens_Ln, strict=True), start=1):
+        for position, (draws_n1, tokens_n) in enumerate(zip(draws_Ln1, tokens_Ln, strict=True), start=1):
             words = self._words(states, draws_n1.index_select(0, active))
             if going_on is not None:
                 words = words.masked_fill(~going_on, EOS_ID)
@@ -249,7 +245,7 @@ class NegotiatorAgent:
                 trace.append(states)
             speaking = self.goes_on_V.index_select(0, words)
             speaking = speaking if going_on is None else speaking & going_on
-            if place % self.look_every:
+            if position % self.look_every:
                 going_on = speaking
                 continue
             going, going_on = speaking.nonzero().squeeze(1), None
@@ -259,11 +255,11 @@ class NegotiatorAgent:
                 if not active.shape[0]:
                     break
         ends_Ln = (tokens_Ln == EOS_ID) | (tokens_Ln == SELECTION_ID)
-        # A row that has no end among its words counts as many as there are.
+        # A row without an end counts all its words.
         return tokens_Ln.t(), (ends_Ln.cumsum(0) == 0).sum(0).add_(1).clamp_(max=width)
 
     def logits(self, states_nH: Tensor) -> Tensor:
-        """Logits (n, V) of the next word over the temperature, minus infinity where it is never said."""
+        """Return logits (n, V) of the next word over the temperature, minus infinity for words that are never said."""
         return torch.addmm(self.word_bias_V, states_nH, self.word_weight_HV)
 
     def _words(self, states_nH: Tensor, draws_n1: Tensor) -> Tensor:
@@ -275,7 +271,7 @@ class NegotiatorAgent:
 
 
 class NegotiatorSession:
-    """One negotiator's part in a batch of dialogues: its language states and how far it has read."""
+    """One negotiator's part in a batch of dialogues: its language states and its reading positions."""
 
     @torch.inference_mode()
     def __init__(self, agent: NegotiatorAgent, view: SideView) -> None:
@@ -291,7 +287,7 @@ class NegotiatorSession:
 
     @torch.inference_mode()
     def speak(self, rows: np.ndarray) -> Utterances:
-        """Reads what is new in the dialogues `rows`, then samples an utterance for each."""
+        """Read what is new in the dialogues `rows`, then return an utterance for each."""
         self._catch_up(rows)
         view, start = self._view, self._view.num_tokens[rows]
         gates, states = self._at(rows)
@@ -301,13 +297,17 @@ class NegotiatorSession:
         tokens_nL, lengths_n = self._agent.sample(states, gates, draws_nL, trace)
         spoken = lengths_n.cpu().numpy()
         if self._agent.look_every > 1:
-            trace = [torch.cat(trace).index_select(0, _said(spoken, len(trace) - 1, self._agent.look_every).to(states.device))]
+            trace = [
+                torch.cat(trace).index_select(
+                    0, _states_of_words(spoken, len(trace) - 1, self._agent.look_every).to(states.device)
+                )
+            ]
         torch.cat(trace, out=self._keep(rows, start, 1 + spoken))
         return Utterances(tokens_nL.cpu().numpy(), spoken)
 
     @torch.inference_mode()
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """The legal selection with the largest sum of head logits in each of the ended dialogues `rows`."""
+        """Return the legal selection with the largest sum of head logits in each of the ended dialogues `rows`."""
         view, domain = self._view, self._agent.model.domain
         contexts, tokens, lengths = view.contexts[rows], view.tokens[rows], view.num_tokens[rows]
         self._catch_up(rows)
@@ -319,7 +319,7 @@ class NegotiatorSession:
         nearly = shortfalls(selection_scores(logits_n6K, contexts, domain))
         chosen = nearly.argmin(1).cpu().numpy()
         second = nearly.topk(2, largest=False).values[:, 1]
-        # Either may have been moved. What is not a number is behind nothing, so that float32 decides on it too.
+        # Either may have moved. A NaN is behind nothing, so float32 decides on it too.
         doubtful = ~(second > 2 * MARGIN)
         left = np.flatnonzero(doubtful.cpu().numpy())
         exactly_n6K = self._tables.decide(contexts[left], tokens[left], lengths[left], self._kept, kept_at[left])
@@ -344,13 +344,13 @@ class NegotiatorSession:
         self._tables.listen(tokens_N, places, gates, states, into)
 
     def _at(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The context's gates (n, 3H) and the language states (n, H) that the reading of `rows` has come to."""
+        """Return the context's gates (n, 3H) and the language states (n, H) at the reading positions of `rows`."""
         places = torch.from_numpy(self._kept_at[rows, self._num_read[rows]]).to(self._kept.device)
         index = torch.from_numpy(rows).to(places.device)
         return self._context_gates.index_select(0, index), self._kept.index_select(0, places)
 
     def _keep(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> Tensor:
-        """Notes that `counts` more tokens have been read in each of `rows`; the states after them go into what it gives."""
+        """Note `counts` more tokens as read in each of `rows`; return the room for the states after them."""
         self._num_read[rows] = starts + counts
         time, row = by_step(counts)
         first, self._num_kept = self._num_kept, self._num_kept + len(time)
@@ -360,24 +360,24 @@ class NegotiatorSession:
         return self._kept[first : self._num_kept]
 
 
-def _said(lengths_n: np.ndarray, num_places: int, look_every: int) -> Tensor:
-    """The states of those that said a word, in a trace that begins with one of each of n rows and goes on over places."""
-    found, first = [np.arange(len(lengths_n))], len(lengths_n)
-    for place in range(num_places):
-        # Who had not ended when it was last looked has a state; of those, who had not ended since has said a word.
-        there = lengths_n[lengths_n > place - place % look_every]
-        found.append(first + np.flatnonzero(there > place))
+def _states_of_words(lengths_n: np.ndarray, num_positions: int, look_every: int) -> Tensor:
+    """Return the indices of states of rows that said a word, in a trace that begins with one state of each row."""
+    indices, first = [np.arange(len(lengths_n))], len(lengths_n)
+    for position in range(num_positions):
+        # Rows that had not ended at the last check have a state; those that have not ended since have said a word.
+        there = lengths_n[lengths_n > position - position % look_every]
+        indices.append(first + np.flatnonzero(there > position))
         first += len(there)
-    return torch.from_numpy(np.concatenate(found))
+    return torch.from_numpy(np.concatenate(indices))
 
 
 def best_selection(logits_n6K: Tensor, contexts_n6: np.ndarray, domain: Domain) -> np.ndarray:
-    """The legal selection (n,) with the largest sum of its six head logits, as an index into the legal ones."""
+    """Return the legal selection (n,) with the largest sum of its six head logits, as an index into the legal ones."""
     return selection_scores(logits_n6K, contexts_n6, domain).argmax(1).cpu().numpy()
 
 
 def selection_scores(logits_n6K: Tensor, contexts_n6: np.ndarray, domain: Domain) -> Tensor:
-    """Sum of head logits (n, M) of every legal selection; minus infinity past the legal ones."""
+    """Return the sum of head logits (n, M) of every legal selection; minus infinity past the legal ones."""
     table, legal = domain.legal_selections(contexts_n6[:, 0::2])
     table_n6M = torch.from_numpy(np.ascontiguousarray(table.transpose(0, 2, 1))).to(logits_n6K.device)
     scores = logits_n6K.gather(2, table_n6M).sum(1)
@@ -385,14 +385,14 @@ def selection_scores(logits_n6K: Tensor, contexts_n6: np.ndarray, domain: Domain
 
 
 def shortfalls(scores_nM: Tensor) -> Tensor:
-    """How far each selection is behind the best: 0 for it, 1 for the worst legal one, infinity for illegal ones."""
+    """Return how far each selection is behind the best: 0 for it, 1 for the worst legal one, infinity for illegal ones."""
     best = scores_nM.amax(1, keepdim=True)
     worst = scores_nM.masked_fill(scores_nM == -torch.inf, torch.inf).amin(1, keepdim=True)
     return (best - scores_nM) / (best - worst)
 
 
 def load_agent(folder: str | Path, name: str | None = None, temperature: float = 0.5, device: str = "cpu") -> NegotiatorAgent:
-    """An agent from a run or checkpoint folder, or a URI of one; raises as `checkpoints.load_model` does.
+    """Return an agent from a run or checkpoint folder, or a URI of one; raises as `ModelFormat.load` does.
 
     Args:
         folder: such as "runs/negotiator".

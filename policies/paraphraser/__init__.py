@@ -1,4 +1,4 @@
 """A paraphraser: the pointer-generator network of See et al. 2017, which writes a sentence anew or copies words of it.
 
-Read `model.py` (the network), then `decoding.py` (what it says), `fit.py` (supervised training).
+Read `model.py`: the network, its supervised training, and beam search.
 """

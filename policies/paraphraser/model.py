@@ -1,4 +1,4 @@
-"""The pointer-generator network of See, Liu & Manning 2017 (arXiv 1704.04368, sections 2.1 to 2.3).
+"""The pointer-generator network of See, Liu & Manning 2017 (arXiv 1704.04368): network, training and beam search.
 
 A bidirectional LSTM reads a sentence to states h_i; an LSTM writes another, its state s_t = (hidden, cell), input x_t:
     x_t       = W_x [E y_{t-1}; h*_{t-1}]
@@ -12,49 +12,27 @@ A bidirectional LSTM reads a sentence to states h_i; an LSTM writes another, its
 The writer starts from ReLU layers of the reader's two last states (released code). Until the last phase of training there is
 no coverage, neither in the attention nor in the loss; `covers` says which phase it is.
 
-Departures:
   * # Released: embeddings start normal (deviation 1e-4), LSTMs uniform in +-0.02. Ours: as all of Parley's models
     (`Predictor.initialise`); w_c starts from zero, so that the last phase begins with the attention that there was.
   * # Paper: P(w) is formed over a batch's extended vocabulary. Ours, in training: only the target's, from which words of
     the source it is equal to; it is the same number.
   * # Released: a target that is neither known nor in its source is <unk>, and so is ours; it is never said.
 
-Shapes: B rows, N source words, T target words, M targets, V words, E embedding, H hidden, A = 2H attention and reader.
-
-What the pointer-generator network is fed: pairs cut to length, in ids that tell every word from every other.
-
-Ids are those of a corpus opened with every word. The network knows the first V of them, which are the most frequent; to the
-others it is blind (`<unk>`), but it can point at them, because equal ids are equal words. No list of a batch's unknown words
-is kept: in training it is enough to know which words of the source a target is equal to.
-
-A source is its first N - 1 words and `</s>`; a target is `<s>`, its first T - 1 words and `</s>`.
-
-Departures:
+Batches. Ids are those of a corpus opened with every word. The network knows the first V of them, the most frequent; the others
+are `<unk>` to it, but it can point at them, because equal ids are equal words. No list of a batch's unknown words is kept: in
+training it is enough to know which words of the source a target is equal to. A source is its first N - 1 words and `</s>`; a
+target is `<s>`, its first T - 1 words and `</s>`.
   * # Released: a source has no end mark. Ours: `</s>`, which is copied like a word, so that a network fitted to few pairs
     learns where to stop as it learns to copy.
 
-Shapes: B rows, N source words, T target words, V words that the network knows.
-
-Pointer-generator networks on disk: a checkpoint folder (`policies/core/checkpoint.py`), or a run folder that holds one.
-
-Supervised training of a pointer-generator network: as any other (`policies/core/fitting/loop.py`), in two phases.
-
-Source: See et al. 2017, section 5: Adagrad, and coverage only in a short last phase. That phase is the decay epochs; the
-network that is kept comes from it.
-
-Departures:
+Training (section 5 of the paper) is `Fit` with Adagrad, and with coverage only in a short last phase: the decay epochs, from
+which the kept network comes.
   * # Released: the loss of a batch is the mean over pairs of the mean over their words. Ours: `Fit`'s, in which every word
     weighs the same.
 
-What a pointer-generator network says in the place of a sentence: beam search over words that it writes or copies.
-
-Source: See et al. 2017, section 5, and the released code: hypotheses are ranked by their mean log-probability a word; those
-that end are put aside until there are as many as the beam is wide. `<unk>` is never said, for a word of the sentence that the
-network does not know can be copied.
-
-Many sentences are decoded side by side, each with its own beam and its own bounds of length.
-
-Departures:
+Decoding (section 5 and the released code) is beam search over words that are written or copied. Hypotheses are ranked by mean
+log-probability a word; those that end are put aside until there are as many as the beam is wide. `<unk>` is never said, for an
+unknown word of the sentence can be copied. Many sentences are decoded side by side, each with its own beam and bounds.
   * # Released: 35 to 100 words. Ours: bounds that follow the sentence (`BeamConfig`).
   * # Released: the search for a sentence ends as soon as the beam's number of hypotheses have ended or the length is
     reached, whichever is first. So does ours, but where none has ended the sentence has no paraphrase, because one that
@@ -62,8 +40,9 @@ Departures:
   * # Released: nothing but coverage keeps from repetition. Ours: a pair of neighbouring words is not said twice, nor a word
     twice in a row, unless the sentence does so, because networks fitted to few pairs repeat in spite of coverage.
 
-Shapes: B sentences, K hypotheses of each, R = B K rows, N source words, V words that the network knows, X words of the
-sentences beyond them, W = V + X, C continuations.
+Shapes: B rows or sentences, N source words, T target words, M targets, V words that the network knows, E embedding, H hidden,
+A = 2H attention and reader; in decoding K hypotheses of a sentence, R = B K rows, X words of the sentences beyond V, W = V +
+X, C continuations.
 """
 
 from __future__ import annotations
@@ -97,7 +76,7 @@ class RewriteExamples(PairExamples):
 
     Args:
         split: of a corpus opened with every word.
-        sizes: how long sources and targets may be.
+        sizes: longest sources and targets.
     """
 
     def __init__(self, split: PairSplit, sizes: PointerSizes) -> None:
@@ -105,7 +84,7 @@ class RewriteExamples(PairExamples):
 
 
 def known(ids: Tensor, size: int) -> Tensor:
-    """The ids as a network that knows the first `size` words reads them: the others are `<unk>`."""
+    """Return the ids as a network that knows the first `size` words reads them: the others are `<unk>`."""
     return ids.masked_fill(ids >= size, UNK_ID)
 
 
@@ -119,30 +98,30 @@ class PointerSource(NamedTuple):
     """True at words, `</s>` included."""
 
     def rows(self, rows_R: Tensor) -> PointerSource:
-        """The sentences of those rows."""
-        return PointerSource(*(each[rows_R] for each in self))
+        """Return the sentences of those rows."""
+        return PointerSource(*(part[rows_R] for part in self))
 
 
 class Writer(NamedTuple):
-    """The writer between two words."""
+    """The state of the writer between two words."""
 
     hidden_BH: Tensor
     cell_BH: Tensor
     context_BA: Tensor
     """h* of the step before."""
     covered_BN: Tensor
-    """Attention that each place has had so far."""
+    """Sum of the attention to each position so far."""
 
     def rows(self, rows_R: Tensor) -> Writer:
-        """The writers of those rows."""
-        return Writer(*(each[rows_R] for each in self))
+        """Return the writers of those rows."""
+        return Writer(*(part[rows_R] for part in self))
 
 
 class PointerStep(NamedTuple):
-    """What the writer decides at one word."""
+    """The writer's results at one word."""
 
     features_BH: Tensor
-    """What `output` reads."""
+    """Inputs of `output`."""
     gate_B: Tensor
     """The logit of p_gen."""
     attention_BN: Tensor
@@ -179,16 +158,16 @@ class PointerGenerator(Predictor[Exchanges]):
         self.register_buffer("covers", torch.tensor(False))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draws initial weights; those of coverage are zero."""
+        """Draw initial weights; those of coverage are zero."""
         super().initialise(generator)
         nn.init.zeros_(self.coverage.weight)
 
     def cover(self, covers: bool) -> None:
-        """Enters the last phase, or leaves it."""
+        """Enter the last phase, or leave it."""
         self.covers.fill_(covers)
 
     def read(self, source_BN: Tensor, lengths_B: Tensor) -> tuple[PointerSource, Writer]:
-        """Reads sentences.
+        """Return the reading of sentences and the writer before its first word.
 
         Args:
             source_BN: ids of any size, padded on the right.
@@ -208,7 +187,7 @@ class PointerGenerator(Predictor[Exchanges]):
         return source, Writer(hidden_BH, cell_BH, torch.zeros_like(states_BNA[:, 0]), covered_BN)
 
     def write(self, source: PointerSource, words_B: Tensor, writer: Writer, covers: bool) -> tuple[PointerStep, Writer]:
-        """Reads one word of each target; `covers` is the buffer of that name, which the caller reads once."""
+        """Read one word of each target; `covers` is the buffer of that name, which the caller reads once."""
         return self._advance(source, self.dropout(self.embedding(known(words_B, len(self.vocabulary)))), writer, covers)
 
     def _advance(self, source: PointerSource, embedded_BE: Tensor, writer: Writer, covers: bool) -> tuple[PointerStep, Writer]:
@@ -227,17 +206,17 @@ class PointerGenerator(Predictor[Exchanges]):
         return PointerStep(features_BH, gate_B, attention_BN), after
 
     def nll(self, batch: Exchanges) -> Tensor:
-        """Negative log-likelihoods of the targets (M,): generated, copied, or both; see `Predictor.nll`."""
+        """Return negative log-likelihoods of the targets (M,): generated, copied, or both; see `Predictor.nll`."""
         return self._losses(batch)[0]
 
     def loss(self, batch: Exchanges, output_loss: OutputLoss) -> Loss:
-        """The likelihoods and, in the last phase, coverage; `output_loss` knows no copying and is not asked."""
+        """Return the likelihoods plus, in the last phase, coverage; `output_loss` knows no copying and is not used."""
         nll_M, coverage = self._losses(batch)
         nll = nll_M.sum()
         return Loss(nll + self.sizes.coverage * coverage, nll)
 
     def _losses(self, batch: Exchanges) -> tuple[Tensor, Tensor]:
-        """Negative log-likelihoods of the targets (M,), and the sum of the coverage losses."""
+        """Return negative log-likelihoods of the targets (M,), and the sum of the coverage losses."""
         covers, real_BT = bool(self.covers), batch.real_BT
         source, writer = self.read(batch.source_BN, batch.lengths_B)
         embedded_BTE = self.dropout(self.embedding(known(batch.reply.words_in_BT, len(self.vocabulary))))
@@ -248,13 +227,13 @@ class PointerGenerator(Predictor[Exchanges]):
             steps.append(step)
             if covers:
                 repeated.append(torch.minimum(step.attention_BN, covered_BN).sum(1))
-        features_MH, gate_M, attention_MN = (torch.stack(each, dim=1)[real_BT] for each in zip(*steps, strict=True))
+        features_MH, gate_M, attention_MN = (torch.stack(parts, dim=1)[real_BT] for parts in zip(*steps, strict=True))
         coverage = torch.stack(repeated, dim=1)[real_BT].sum() if covers else gate_M.new_zeros(())
         targets_M = batch.targets_BT[real_BT]
         equal_MN = (batch.source_BN.unsqueeze(1) == batch.targets_BT.unsqueeze(2))[real_BT]
         size = len(self.vocabulary)
         generated_M = -F.cross_entropy(self.output(self.dropout(features_MH)), known(targets_M, size), reduction="none")
-        # A word that the network cannot write is copied or, where it is nowhere to be copied from, counts as <unk>.
+        # A word that the network cannot write is copied; if the source lacks it, it counts as <unk>.
         generated_M = generated_M.masked_fill((targets_M >= size) & equal_MN.any(1), -torch.inf)
         copied_M = (attention_MN * equal_MN).sum(1)
         tiny = torch.finfo(copied_M.dtype).tiny
@@ -267,7 +246,7 @@ save_pointer_generator, load_pointer_generator = FORMAT.save, FORMAT.load
 
 
 class PointerFit(Fit[Exchanges]):
-    """One supervised training of a pointer-generator network; the arguments are those of `Fit`."""
+    """A supervised training of a pointer-generator network; the arguments are those of `Fit`."""
 
     model: PointerGenerator
     config: PointerFitConfig
@@ -278,12 +257,12 @@ class PointerFit(Fit[Exchanges]):
         if goes_on and self._stage == "decay" and covers:
             self.model.cover(True)
             if before == "full":
-                # Coverage costs likelihood and is there against repetition: networks of the two phases do not compete.
+                # Coverage costs likelihood to avoid repetition: networks of the two phases do not compete.
                 self.best_loss = math.inf
         return goes_on
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
-        """Adagrad where the recipe asks for it."""
+        """Return Adagrad if the recipe asks for it, else the optimiser of `Fit`."""
         if not self.config.adagrad:
             return super().new_optimiser(rate)
         start, decay = self.config.adagrad, self.config.weight_decay
@@ -294,28 +273,28 @@ Words = Sequence[str]
 
 _NEVER_SAID = (PAD_ID, BOS_ID, EOU_ID, UNK_ID)
 _ROWS = 64
-"""Sentences decoded together."""
+"""Number of sentences decoded together."""
 
 
 @dataclass(frozen=True, eq=False)
 class _BeamSearch:
-    """One sentence at work."""
+    """The beam search of one sentence."""
 
     ids: tuple[int, ...]
     """Its words."""
     unknown: tuple[str, ...]
-    """Those of its words that the network does not know; number j has the id V + j."""
+    """Words of the sentence that the network does not know; number j has the id V + j."""
     shortest: int
     longest: int
     pairs: Counter[tuple[int, int]]
-    """How often it has each pair of neighbouring words."""
+    """Counts of each pair of neighbouring words in the sentence."""
     ended: list[tuple[float, tuple[int, ...]]] = field(default_factory=list)
     """Mean log-probability a word, `</s>` counted, and the ids without it."""
 
 
 @torch.no_grad()
 def paraphrases(model: PointerGenerator, sentences: Sequence[Words], config: BeamConfig) -> list[list[tuple[str, ...]]]:
-    """What the network says in the place of sentences; what it says for one does not depend on the others.
+    """Return paraphrases of sentences; those of one do not depend on the others.
 
     Args:
         model: in evaluation mode.
@@ -326,15 +305,15 @@ def paraphrases(model: PointerGenerator, sentences: Sequence[Words], config: Bea
         For each sentence its paraphrases that ended, the likeliest a word first, at most `width` of them; the sentence itself
         may be among them.
     """
-    found: list[list[tuple[str, ...]]] = [[] for _ in sentences]
+    results: list[list[tuple[str, ...]]] = [[] for _ in sentences]
     # Sentences of like length end together.
     short = (index for index, words in enumerate(sentences) if 0 < len(words) < model.sizes.max_source)
     order = sorted(short, key=lambda index: len(sentences[index]))
     for start in range(0, len(order), _ROWS):
         rows = order[start : start + _ROWS]
-        for index, said in zip(rows, _decode(model, [sentences[index] for index in rows], config), strict=True):
-            found[index] = said
-    return found
+        for index, rewrites in zip(rows, _decode(model, [sentences[index] for index in rows], config), strict=True):
+            results[index] = rewrites
+    return results
 
 
 def _decode(model: PointerGenerator, sentences: Sequence[Words], config: BeamConfig) -> list[list[tuple[str, ...]]]:
@@ -347,18 +326,18 @@ def _decode(model: PointerGenerator, sentences: Sequence[Words], config: BeamCon
     rows_R = torch.arange(len(searches), device=device).repeat_interleave(width)
     source, writer, source_RN = source.rows(rows_R), writer.rows(rows_R), source_BN[rows_R]
     score_BK = torch.full((len(searches), width), -torch.inf, dtype=torch.float64, device=device)
-    # Before the first word all hypotheses of a sentence are one.
+    # Before the first word a sentence has one hypothesis.
     score_BK[:, 0] = 0.0
     words_R = torch.full((len(searches) * width,), BOS_ID, dtype=torch.int64, device=device)
-    said: list[list[tuple[int, ...]]] = [[()] * width for _ in searches]
+    hypotheses: list[list[tuple[int, ...]]] = [[()] * width for _ in searches]
     alive = list(range(len(searches)))
-    for place in range(max(search.longest for search in searches) + 1):
+    for num_said in range(max(search.longest for search in searches) + 1):
         step, writer = model.write(source, words_R, writer, covers)
         p_RW = _probabilities(model, step, source_RN, num_words)
         p_RW[:, _NEVER_SAID] = 0.0
-        early = torch.tensor([place < searches[row].shortest for row in alive], device=device)
+        early = torch.tensor([num_said < searches[row].shortest for row in alive], device=device)
         p_RW[early.repeat_interleave(width), EOS_ID] = 0.0
-        # One continuation of each hypothesis may be its end, so twice the beam is enough to fill it, and to choose from.
+        # One continuation of each hypothesis may be its end, so twice the beam is enough to fill it.
         p_RC, word_RC = p_RW.topk(min(2 * width, num_words), dim=1)
         ranked_BC = (score_BK.view(-1, 1) + p_RC.double().log()).view(len(alive), -1)
         best_BC, place_BC = ranked_BC.topk(2 * width, dim=1)
@@ -369,11 +348,11 @@ def _decode(model: PointerGenerator, sentences: Sequence[Words], config: BeamCon
         next_scores: list[list[float]] = []
         still: list[int] = []
         for at, (row, *choices) in enumerate(zip(alive, *map(Tensor.tolist, (best_BC, hypothesis_BC, word_BC)), strict=True)):
-            kept = _continue(searches[row], said[row], zip(*choices, strict=True), place, width)
+            kept = _continue(searches[row], hypotheses[row], zip(*choices, strict=True), num_said, width)
             if not kept:
                 continue
             still.append(row)
-            said[row] = [(*said[row][hypothesis], word) for _, hypothesis, word in kept]
+            hypotheses[row] = [(*hypotheses[row][hypothesis], word) for _, hypothesis, word in kept]
             next_rows += [at * width + hypothesis for _, hypothesis, _ in kept]
             next_words += [word for *_, word in kept]
             next_scores.append([score for score, *_ in kept])
@@ -388,15 +367,19 @@ def _decode(model: PointerGenerator, sentences: Sequence[Words], config: BeamCon
 
 
 def _continue(
-    search: _BeamSearch, said: Sequence[tuple[int, ...]], choices: Iterable[tuple[float, int, int]], place: int, width: int
+    search: _BeamSearch,
+    hypotheses: Sequence[tuple[int, ...]],
+    choices: Iterable[tuple[float, int, int]],
+    num_said: int,
+    width: int,
 ) -> list[tuple[float, int, int]]:
-    """What follows from the likeliest continuations of a sentence's hypotheses; those that end are put aside.
+    """Return the continuations of a sentence's hypotheses that go on; those that end are put aside.
 
     Args:
         search: of the sentence.
-        said: ids of each hypothesis so far.
+        hypotheses: ids of each hypothesis so far.
         choices: log-probability, hypothesis and word, the likeliest first.
-        place: words said so far.
+        num_said: words said so far.
         width: of the beam.
 
     Returns:
@@ -407,22 +390,22 @@ def _continue(
         if score == -math.inf or len(kept) == width or len(search.ended) == width:
             break
         if word == EOS_ID:
-            search.ended.append((score / (place + 1), said[hypothesis]))
-        elif not _repeats(search, said[hypothesis], word):
+            search.ended.append((score / (num_said + 1), hypotheses[hypothesis]))
+        elif not _repeats(search, hypotheses[hypothesis], word):
             kept.append((score, hypothesis, word))
-    if not kept or len(search.ended) == width or place == search.longest:
+    if not kept or len(search.ended) == width or num_said == search.longest:
         return []
-    # Where fewer go on than the beam holds, one of them is repeated without a chance.
+    # If fewer continue than the beam holds, one is repeated at minus infinity.
     return kept + [(-math.inf, *kept[0][1:])] * (width - len(kept))
 
 
-def _repeats(search: _BeamSearch, said: tuple[int, ...], word: int) -> bool:
-    """Whether a word would say itself, or a pair of neighbours, more often in a row than the sentence and once do."""
-    if not said:
+def _repeats(search: _BeamSearch, hypothesis: tuple[int, ...], word: int) -> bool:
+    """Return whether a word would repeat itself, or a pair of neighbours, more often in a row than the sentence does."""
+    if not hypothesis:
         return False
-    pair = said[-1], word
-    most = search.pairs[pair] if said[-1] == word else max(1, search.pairs[pair])
-    return sum(each == pair for each in pairwise(said)) >= most
+    pair = hypothesis[-1], word
+    most = search.pairs[pair] if hypothesis[-1] == word else max(1, search.pairs[pair])
+    return sum(neighbours == pair for neighbours in pairwise(hypothesis)) >= most
 
 
 def _begin(model: PointerGenerator, words: Words, config: BeamConfig) -> _BeamSearch:
@@ -436,13 +419,12 @@ def _begin(model: PointerGenerator, words: Words, config: BeamConfig) -> _BeamSe
 
 
 def _padded(searches: Sequence[_BeamSearch]) -> tuple[Tensor, Tensor]:
-    """Ids (B, N) of the sentences with `</s>`, and lengths (B,)."""
     rows = [torch.tensor([*search.ids, EOS_ID]) for search in searches]
     return pad_sequence(rows, batch_first=True, padding_value=PAD_ID), torch.tensor([len(row) for row in rows])
 
 
 def _probabilities(model: PointerGenerator, step: PointerStep, source_RN: Tensor, num_words: int) -> Tensor:
-    """P(w) of every word (R, W): equation 9."""
+    """Return P(w) of every word (R, W): equation 9."""
     p_gen_R1 = step.gate_B.sigmoid().unsqueeze(1)
     p_RW = F.pad(p_gen_R1 * model.output(step.features_BH).softmax(1), (0, num_words - len(model.vocabulary)))
     return p_RW.scatter_add_(1, source_RN, (-step.gate_B).sigmoid().unsqueeze(1) * step.attention_BN)

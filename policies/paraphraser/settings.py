@@ -1,4 +1,4 @@
-"""Settings of the pointer-generator network: widths, lengths, recipes. Torch-free, so that help starts fast.
+"""Settings of the pointer-generator network, without torch: widths, lengths, recipes.
 
 Source: See, Liu & Manning 2017 (arXiv 1704.04368), sections 2 and 5, and the code that the authors released. Niu & Bansal 2018
 (arXiv 1809.02079) trained such a network to paraphrase and do not state their settings.
@@ -41,7 +41,7 @@ class PointerSizes(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class PointerFitConfig(FitConfig):
-    """How a pointer-generator network is fitted to pairs of paraphrases."""
+    """The recipe by which a pointer-generator network is fitted to pairs of paraphrases."""
 
     adagrad: NonNegativeFloat = 0.0
     """Above 0: Adagrad, whose sums of squares start here (published: 0.1), in the place of `optimiser`."""
@@ -49,7 +49,7 @@ class PointerFitConfig(FitConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class BeamConfig(Configuration):
-    """How paraphrases are searched for; lengths follow the sentence, which the published bounds (35 to 100 words) do not."""
+    """Settings of the search for paraphrases; lengths follow the sentence, unlike the published bounds (35 to 100 words)."""
 
     width: PositiveInt = 4
     """Hypotheses kept (published)."""
@@ -66,7 +66,7 @@ class BeamConfig(Configuration):
 
 
 def see2017() -> PointerFitConfig:
-    """The published recipe: Adagrad at rate 0.15, batches of 16, clip 2, a last phase with coverage at the same rate.
+    """Return the published recipe: Adagrad at rate 0.15, batches of 16, clip 2, a last phase with coverage at the same rate.
 
     The number of epochs is ours: the published one counts steps on a corpus of 287,000 articles.
     """
@@ -86,12 +86,12 @@ def see2017() -> PointerFitConfig:
 
 
 def fast() -> PointerFitConfig:
-    """Ours: Adam, an end when the validation loss stops falling, then epochs with coverage at a falling rate."""
+    """Return our recipe: Adam, an end when the validation loss stops falling, then epochs with coverage at a falling rate."""
     return PointerFitConfig(learning_rate=2e-3, batch_size=64, clip=2.0, max_epochs=14, patience=2, decay_epochs=2)
 
 
 def demo() -> PointerFitConfig:
-    """For the built-in paraphrases: the fast recipe at a high rate, so that seconds of one core are enough."""
+    """Return the recipe of the built-in paraphrases: the fast one at a high rate; seconds of one core are enough."""
     return PointerFitConfig(
         learning_rate=1e-2, batch_size=64, clip=2.0, max_epochs=6, patience=2, decay_epochs=1, precision="float32"
     )

@@ -1,8 +1,8 @@
-"""A policy that edits replies: it scores every replacement of a word by what it sees of it, and learns by reinforcement.
+"""A policy that edits replies: it scores every replacement of a word by features of it, and learns by reinforcement.
 
 It plays `parley/ResponseRanking-v1` (`engine/ranking/rl.py` trains it) and is a method of attacks on rankers
-(`engine/ranking/attacks/editing.py`). Of a ranker it sees scores alone: how the margin stands, and what erasing each word of
-the original does to it, which costs a query a word. Shapes: B examples, A actions, F features.
+(`engine/ranking/attacks/editing.py`). It sees a ranker's scores alone: the margin, and the effect of erasing each word of the
+original, which costs a query a word. Shapes: B examples, A actions, F features.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ FEATURES = (
     "edits left",
     "whether it stops",
 )
-"""What is seen of an action, each from -1 to 1; rarity is the IDF as a share of the largest."""
+"""Features of an action, each from -1 to 1; rarity is the IDF as a share of the largest."""
 _TIMES = 3
 
 
 class Editor(ActionScorer):
-    """Scores edits.
+    """A policy that scores edits.
 
     Args:
         vocabulary: words whose rarity is known; others are the rarest.
@@ -57,12 +57,12 @@ class Editor(ActionScorer):
         self.register_buffer("rarity", torch.zeros(len(vocabulary)))
 
     def sight(self) -> EditorSight:
-        """What it sees of an example."""
+        """Return the features of an example for its actions."""
         return EditorSight(dict(zip(self.vocabulary.words, self.rarity.tolist(), strict=True)))
 
 
 class EditorSight:
-    """Shows `FEATURES` of each action.
+    """A computation of the `FEATURES` of each action.
 
     Args:
         rarity: of words.
@@ -74,52 +74,52 @@ class EditorSight:
         self._rarity = rarity
 
     def __call__(self, game: EditGame, rows: Sequence[int]) -> np.ndarray:
-        """See `parley.envs.ranking.ranking_env.Sight`; the original without each word is a query."""
+        """Return the features of actions, see `parley.envs.ranking.ranking_env.Sight`; each erased word is a query."""
         erased = game.margins(rows, [[] if game.replies[row].is_over else without_each(game.replies[row]) for row in rows])
         return np.stack([self.seen(game.replies[row], margins, game.rules) for row, margins in zip(rows, erased, strict=True)])
 
     def seen(self, reply: EditedReply, erased: Sequence[float] | np.ndarray, rules: EditRules) -> np.ndarray:
-        """What is seen of an example (A, F) float32; nothing once it is over.
+        """Return the features of an example (A, F) float32; zeros once it is over.
 
         Args:
             reply: as it is now.
             erased: the margin without each word of the original, as `without_each` lists them.
             rules: of the game.
         """
-        found = np.zeros((rules.stop + 1, self.size), dtype=np.float32)
+        features = np.zeros((rules.stop + 1, self.size), dtype=np.float32)
         if reply.is_over:
-            return found
-        said, newest = Counter(chain.from_iterable(reply.group.context)), set(reply.group.context[-1])
-        others = [set(words) for words in reply.group.candidates if words != reply.original]
+            return features
+        context_counts, newest = Counter(chain.from_iterable(reply.group.context)), set(reply.group.context[-1])
+        rival_words = [set(words) for words in reply.group.candidates if words != reply.original]
         before = erased[-1]
-        found[:, 8] = reply.margin / reply.distance
-        found[:, 9] = 1 - reply.num_steps / rules.edits
-        found[rules.stop, 10] = 1
-        for place, (old, words) in enumerate(zip(reply.original, reply.proposals, strict=False)):
-            own = place / len(reply.original), self._rarity.get(old, 1.0)
-            lost = (before - erased[place]) / reply.distance
+        features[:, 8] = reply.margin / reply.distance
+        features[:, 9] = 1 - reply.num_steps / rules.edits
+        features[rules.stop, 10] = 1
+        for position, (old, words) in enumerate(zip(reply.original, reply.proposals, strict=False)):
+            of_word = position / len(reply.original), self._rarity.get(old, 1.0)
+            lost = (before - erased[position]) / reply.distance
             for number, new in enumerate(words):
-                held = sum(new in other for other in others) / max(len(others), 1)
-                found[place * rules.num_proposals + number, :8] = (
-                    *own,
+                held = sum(new in other for other in rival_words) / max(len(rival_words), 1)
+                features[position * rules.num_proposals + number, :8] = (
+                    *of_word,
                     self._rarity.get(new, 1.0),
-                    min(said[new] / _TIMES, 1.0),
+                    min(context_counts[new] / _TIMES, 1.0),
                     new in newest,
-                    old in said,
+                    old in context_counts,
                     held,
                     lost,
                 )
-        return found.clip(-1.0, 1.0)
+        return features.clip(-1.0, 1.0)
 
 
 def without_each(reply: EditedReply) -> list[Utterance]:
-    """The original without each of the words that may be replaced, then the original itself."""
+    """Return the original without each of the words that may be replaced, then the original itself."""
     words = reply.original
-    return [*(words[:place] + words[place + 1 :] for place in range(len(reply.proposals))), words]
+    return [*(words[:position] + words[position + 1 :] for position in range(len(reply.proposals))), words]
 
 
 def new_editor(contexts: Iterable[Context], sizes: ChoiceSizes, seed: int) -> Editor:
-    """A policy that has learned nothing yet.
+    """Return an untrained policy.
 
     Args:
         contexts: of the training split; rarity is counted in them.
@@ -140,9 +140,9 @@ def new_editor(contexts: Iterable[Context], sizes: ChoiceSizes, seed: int) -> Ed
 
 
 FORMAT = ModelFormat("editor", WordList, ChoiceSizes, Editor)
-"""How it is stored."""
+"""Storage format of the policy."""
 
 
 def load_editor(folder: Path) -> Editor:
-    """The policy of a run or checkpoint folder; errors as those of `ModelFormat.load`."""
+    """Return the policy of a run or checkpoint folder; errors as of `ModelFormat.load`."""
     return FORMAT.load(folder)

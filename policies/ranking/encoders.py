@@ -1,22 +1,19 @@
 """Hugging Face encoders as rankers: cross-encoders read context and reply together, bi-encoders each alone.
 
-The context is its turns as people write them, one a line. Of one that is longer than a model reads the oldest turns are left
-out, whole ones, and by a cross-encoder as many as leave room for a reply of usual length, so that the candidates of a context
-are read behind the same turns. Encoders are trained on texts that are cut: a newest turn that is too long alone loses its
-beginning, and a reply its end. Nothing is ever padded: texts are read side by side only if they have equally many tokens, and
-on a CPU one by one, which costs nothing there and makes a score the same to the last digit in any company.
+The context is its turns as people write them, one a line. A context longer than a model reads loses its oldest turns, whole
+ones; a cross-encoder leaves room for a reply of usual length, so that the candidates of a context are read behind the same
+turns. Encoders are trained on cut texts: a newest turn that is too long alone loses its beginning, and a reply its end.
+Nothing is padded: texts are read side by side only if they have equally many tokens, and on a CPU one by one, which costs
+nothing there and makes a score the same to the last digit in any batch.
 
-How a cross-encoder's tokenizer writes a pair of context and reply: with marks between, or in a chat template.
+Tokenizers of decoders often put nothing between two texts, so that a model reads them as one. Rerankers of that kind come
+with a chat template whose roles are `query` and `document`, as sentence-transformers 6.2 reads them; without one they are
+refused.
 
-Tokenizers of decoders often put nothing between two texts, so that a model reads them as one. Rerankers of that kind come with
-a chat template whose roles are `query` and `document`, as sentence-transformers 6.2 reads them; without one they are refused.
-
-What a Hugging Face folder ranks with: a cross-encoder, or a bi-encoder in the layout of sentence-transformers.
-
-That layout is read here, with transformers alone: `modules.json` lists a transformer and what stands behind it
-(`sentence_modules.py`), each with a folder and a configuration of its own; `config_sentence_transformers.json` says how vectors
-are compared and what is put before texts. A list of one transformer is a cross-encoder. What a folder asks for is done as
-sentence-transformers 6.2 does it, or the folder is refused by the name of what is not known.
+A bi-encoder's folder has the layout of sentence-transformers, read here with transformers alone: `modules.json` lists a
+transformer and the modules behind it (`sentence_modules.py`), each with a folder and a configuration;
+`config_sentence_transformers.json` sets the comparison of vectors and the prompts before texts. A list of one transformer is a
+cross-encoder. All is done as in sentence-transformers 6.2, or the folder is refused with the name of the unknown part.
 """
 
 from __future__ import annotations
@@ -56,17 +53,19 @@ from parley.policies.ranking.sentence_modules import (
     read_weights,
 )
 
+logger = logging.getLogger(__name__)
+
 Read = dict[str, list[int]]
-"""A text as a tokenizer gives it: token ids and what goes with them."""
+"""A tokenizer's result for one text: token ids and their companions."""
 _PROBES = ("alpha", "bravo", "charlie")
 
 
 class PairTemplate:
-    """Write pairs as the chat template of a tokenizer does.
+    """A writer of pairs in the chat template of a tokenizer.
 
     Args:
         tokenizer: with a chat template.
-        prompt: what the system says before the pair; nothing where it is empty.
+        prompt: message of the system before the pair; empty for none.
 
     Raises:
         CheckpointError: the template does not write both texts.
@@ -95,7 +94,7 @@ class PairTemplate:
         return dict(self._tokenizer(self.text(context, reply), add_special_tokens=False, verbose=False))
 
     def read(self, context: str, reply: str, longest: float) -> Read:
-        """Return the tokens of a pair, of whose context the beginning is cut where there are too many."""
+        """Return the tokens of a pair; the context loses its beginning if there are too many."""
         read = self.tokens(context, reply)
         while (excess := len(read["input_ids"]) - longest) > 0 and context:
             context = without_first_tokens(self._tokenizer, context, int(excess))
@@ -106,14 +105,14 @@ class PairTemplate:
         first, second, third = _PROBES
         try:
             written = [self.text(first, second), self.text(third, second), self.text(first, third)]
-        # A template raises whatever it likes.
+        # A template may raise any error.
         except Exception:
             return False
         return written[0] != written[1] and written[0] != written[2]
 
 
 def require_separator(tokenizer: Any) -> None:
-    """Check that a tokenizer marks where a context ends and a reply begins.
+    """Check that a tokenizer marks the end of a context and the beginning of a reply.
 
     Raises:
         CheckpointError: it puts nothing between two texts.
@@ -132,26 +131,26 @@ def require_separator(tokenizer: Any) -> None:
 
 
 def without_first_tokens(tokenizer: Any, text: str, num: int) -> str:
-    """Return a text without what its first tokens stand for, so many and at least one character."""
+    """Return a text without its first tokens, so many and at least one character."""
     spans = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)["offset_mapping"]
     return text[max(1, *(end for _, end in spans[:num])) if len(spans) > num else len(text) :]
 
 
 def _stand_together(pair: list[int], first: list[int], second: list[int]) -> bool:
-    """Return whether the tokens of two texts stand behind one another in a pair."""
+    """Return whether the tokens of two texts follow each other directly in a pair."""
     both = [*first, *second]
     return any(pair[start : start + len(both)] == both for start in range(len(pair) - len(both) + 1))
 
 
 _SIDE_BY_SIDE = 64
-"""Texts on a device that is no CPU."""
+"""Number of texts read at once on a device that is no CPU."""
 _NO_LIMIT = 10**9
 _NUM_KEPT = 4096
-"""Vectors of contexts that a bi-encoder keeps: those that are attacked are asked about again and again."""
+"""Number of context vectors that a bi-encoder keeps, because an attack asks about its contexts again and again."""
 
 
 class _Cut(NamedTuple):
-    """What a cross-encoder reads of a pair.
+    """The part of a pair that a cross-encoder reads.
 
     Args:
         context: the newest turns, of which the tokenizer may have to cut the beginning.
@@ -165,14 +164,14 @@ class _Cut(NamedTuple):
 
 
 class CrossEncoder(LimitedRanker):
-    """A model that classifies pairs of context and reply.
+    """A classifier of pairs of context and reply.
 
     Args:
         model: with a head for sequence classification: one logit, or two, of which the second stands for a right reply.
         tokenizer: of the model.
         activation: of the logits; None for none.
-        longest: tokens read at most, special ones included; by default what model and tokenizer can take.
-        prompt: what is put before a context, or what the system says where a template is read.
+        longest: most tokens that are read, special ones included; by default the limit of model and tokenizer.
+        prompt: text before a context, or message of the system in a template.
         by_template: whether pairs are read as the tokenizer's chat template writes a query and a document.
 
     Raises:
@@ -199,7 +198,7 @@ class CrossEncoder(LimitedRanker):
                 got=f"{model.config.num_labels} logits",
                 fix="name a model that was trained to rank or to tell right from wrong",
             )
-        # What is cut off is the beginning.
+        # The beginning is cut off.
         tokenizer.truncation_side = "left"
         self._longest = _most_tokens(tokenizer, model, longest)
         if self._template is None:
@@ -211,23 +210,23 @@ class CrossEncoder(LimitedRanker):
 
     @torch.inference_mode()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """The logit of a right reply behind the activation; of two, how far it is above the other."""
+        """Return the logit of a right reply behind the activation; of two logits, the difference."""
         rows = [self._read(context, reply) for context, candidates in pairs for reply in candidates]
-        found = np.empty(len(rows))
+        scores = np.empty(len(rows))
         for block, read in _alike(rows, self._model.device):
             logits_BK = self._activation(self._model(**read).logits.double())
-            found[block] = (logits_BK[:, -1] - logits_BK[:, 0] if logits_BK.shape[1] == 2 else logits_BK[:, 0]).cpu()
+            scores[block] = (logits_BK[:, -1] - logits_BK[:, 0] if logits_BK.shape[1] == 2 else logits_BK[:, 0]).cpu()
         edges = np.cumsum([0, *(len(candidates) for _, candidates in pairs)])
-        return [found[start:end] for start, end in pairwise(edges)]
+        return [scores[start:end] for start, end in pairwise(edges)]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Turns that are left out, or lose their beginning, for some candidate; replies that lose their end."""
+        """Return how many turns are left out or cut for some candidate, and how many replies lose their end."""
         cuts = [self._cut(context, reply) for reply in candidates]
         shortened = sum(len(cut.reply) < len(reply) for cut, reply in zip(cuts, candidates, strict=True))
         return Unread(max((cut.num_unread for cut in cuts), default=0), shortened)
 
     def _read(self, context: Context, reply: Utterance) -> Read:
-        """The tokens of a pair."""
+        """Return the tokens of a pair."""
         cut = self._cut(context, reply)
         text, answer = context_text(cut.context), detokenise(cut.reply)
         if self._template is not None:
@@ -235,7 +234,7 @@ class CrossEncoder(LimitedRanker):
         if not self._prompt or not cut.num_unread:
             limit = {"truncation": "only_first", "max_length": int(self._longest)} if cut.num_unread else {}
             return self._pair(text, answer, **limit)
-        # What is cut off is the beginning of the context, not the prompt.
+        # The beginning of the context is cut off, not the prompt.
         read = self._pair(text, answer)
         while (excess := len(read["input_ids"]) - self._longest) > 0 and text:
             text = without_first_tokens(self._tokenizer, text, int(excess))
@@ -248,18 +247,18 @@ class CrossEncoder(LimitedRanker):
         return {name: rows[0] for name, rows in read.items()}
 
     def _cut(self, context: Context, reply: Utterance) -> _Cut:
-        """What is read of a pair; either side may take half, and what the other leaves."""
+        """Return the part of a pair that is read; either side may take half, and the rest of the other."""
         if self._longest == math.inf:
             return _Cut(context, reply, 0)
         size, half = self._count(detokenise(reply)), self._room // 2
-        start, said = self._newest(context, max(reply_room(self._longest), min(size, half)))
-        if size > (left := max(self._room - said, half)):
+        start, context_size = self._newest(context, max(reply_room(self._longest), min(size, half)))
+        if size > (left := max(self._room - context_size, half)):
             words = bisect.bisect_right(range(1, len(reply) + 1), left, key=lambda n: self._count(detokenise(reply[:n])))
             reply, size = reply[:words], self._count(detokenise(reply[:words]))
-        return _Cut(context[start:], reply, start + (said + size > self._room))
+        return _Cut(context[start:], reply, start + (context_size + size > self._room))
 
     def _first_read(self, context: Context, room: int) -> tuple[int, int]:
-        """The place of the oldest turn that is read where a reply takes so much room, and the tokens from there on."""
+        """Return the index of the oldest turn read beside a reply of so much room, and the number of tokens from there on."""
         start = first_read(context, lambda turns: self._count(context_text(turns)) + room <= self._room)
         return start, self._count(context_text(context[start:]))
 
@@ -267,8 +266,8 @@ class CrossEncoder(LimitedRanker):
         return len(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-class _Said(NamedTuple):
-    """What a bi-encoder reads of a context.
+class _ContextText(NamedTuple):
+    """The part of a context that a bi-encoder reads.
 
     Args:
         text: of the newest turns, which the tokenizer may have to cut.
@@ -287,9 +286,9 @@ class BiEncoder(LimitedRanker):
         tokenizer: of the model.
         modules: make a vector of a text's token states.
         cosine: whether vectors are brought to length 1.
-        longest: tokens read at most, special ones included; by default what model and tokenizer can take.
-        prompts: what is put before a context, and before a reply.
-        default_prompt: what is put before texts that are neither.
+        longest: most tokens that are read, special ones included; by default the limit of model and tokenizer.
+        prompts: texts before a context, and before a reply.
+        default_prompt: text before texts that are neither.
         truncate: entries of a vector that are kept, its first ones; by default all.
     """
 
@@ -316,35 +315,35 @@ class BiEncoder(LimitedRanker):
         self._words: tuple[str, ...] = ()
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """Products of the context's and the candidates' vectors, or cosines; a text that comes twice is read once."""
-        said = [self._said(context).text for context, _ in pairs]
-        self._keep(said)
+        """Return products of the context's and the candidates' vectors, or cosines; a text that comes twice is read once."""
+        context_texts = [self._said(context).text for context, _ in pairs]
+        self._keep(context_texts)
         replied = [[self._prompts[1] + detokenise(reply) for reply in candidates] for _, candidates in pairs]
         of_replies = self._vectors(list(dict.fromkeys(chain.from_iterable(replied))), "right", self._prompts[1])
         return [
             np.array([float(self._kept[text] @ of_replies[reply]) for reply in replies])
-            for text, replies in zip(said, replied, strict=True)
+            for text, replies in zip(context_texts, replied, strict=True)
         ]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Turns that are left out, or lose their beginning; replies that lose their end."""
+        """Return how many turns are left out or cut, and how many replies lose their end."""
         shortened = sum(self._size(self._prompts[1] + detokenise(reply)) > self._longest for reply in candidates)
         return Unread(self._said(context).num_unread, shortened)
 
     def cosines(self, text: str, others: Sequence[str]) -> list[float]:
-        """How alike a text and each of some others are, whatever the model compares by."""
+        """Return the cosines of a text and each of some others, whatever the model compares by."""
         first, *rest = (f"{self._default_prompt}{string}" for string in (text, *others))
         vectors = self._vectors(list(dict.fromkeys([first, *rest])), "right", self._default_prompt)
         return [float(F.cosine_similarity(vectors[first], vectors[other], dim=0)) for other in rest]
 
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
-        """How much the score rises, to first order, if words of a reply become others (T, W); 0 where a reply is cut.
+        """Return the first-order rise of the score if words of a reply become others (T, W); 0 where a reply is cut.
 
-        The gradient in the token embeddings, as GASLITE goes by it (Ben-Tov & Sharif 2024, arXiv 2412.20953). A word may be of
-        several tokens: one that enters is the mean of its tokens' embeddings, at every place of the word that leaves.
+        The gradient in the token embeddings, as in GASLITE (Ben-Tov & Sharif 2024, arXiv 2412.20953). A word may have several
+        tokens: the one that enters is the mean of its tokens' embeddings, at every position of the word that leaves.
         """
-        said, pieces = self._said(context).text, list(written(reply))
-        self._keep([said])
+        read_context, pieces = self._said(context).text, list(written(reply))
+        self._keep([read_context])
         layer, embedded = self._model.get_input_embeddings(), dict[str, Tensor]()
 
         def follow(layer: object, given: object, vectors_1LD: Tensor) -> Tensor:
@@ -356,20 +355,20 @@ class BiEncoder(LimitedRanker):
         spans_L: Any = row.pop("offset_mapping")
         read = {name: torch.tensor([ids], device=self._model.device) for name, ids in row.items()}
         with torch.enable_grad(), layer.register_forward_hook(follow):
-            score = (self._pooled(read, self._prompt_tokens(self._prompts[1]))[0] * self._kept[said].clone()).sum()
+            score = (self._pooled(read, self._prompt_tokens(self._prompts[1]))[0] * self._kept[read_context].clone()).sum()
             (gradient_1LD,) = torch.autograd.grad(score, embedded["vectors_1LD"])
         with torch.no_grad():
             entering_WD = self._embedded(words)
             leaving_L = (gradient_1LD * embedded["vectors_1LD"]).sum(-1)[0]
             slopes_LW = (gradient_1LD[0] @ entering_WD.T - leaving_L[:, None]).double().cpu().numpy()
         found_TW, end = np.zeros((len(reply), len(words))), len(self._prompts[1])
-        for place, (blank, word) in enumerate(pieces):
+        for index, (blank, word) in enumerate(pieces):
             start, end = end + len(blank), end + len(blank) + len(word)
-            found_TW[place] = slopes_LW[[a < end and b > start for a, b in spans_L]].sum(0)
+            found_TW[index] = slopes_LW[[a < end and b > start for a, b in spans_L]].sum(0)
         return found_TW
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Words that stand for one token each behind a blank; neither pieces of words nor special tokens."""
+        """Return words of one token each behind a blank; neither pieces of words nor special tokens."""
         if not self._words:
             special = set(self._tokenizer.all_special_ids)
             ids = [number for number in range(len(self._tokenizer)) if number not in special]
@@ -382,48 +381,46 @@ class BiEncoder(LimitedRanker):
         return self._words
 
     def reads(self, reply: Utterance, words: Utterance) -> bool:
-        """Whether a reply with words of the vocabulary behind it is read as its own tokens and one for each word, none cut."""
+        """Return whether a reply with vocabulary words behind it keeps its tokens, with one for each word, none cut."""
         self.vocabulary()
         alone, whole = (
-            self._tokenizer(self._prompts[1] + detokenise(each), add_special_tokens=False, verbose=False)["input_ids"]
-            for each in (reply, (*reply, *words))
+            self._tokenizer(self._prompts[1] + detokenise(utterance), add_special_tokens=False, verbose=False)["input_ids"]
+            for utterance in (reply, (*reply, *words))
         )
         return len(whole) + self._num_marks <= self._longest and whole == [*alone, *(self._ids[word] for word in words)]
 
     def _embedded(self, words: Sequence[str]) -> Tensor:
-        """Embeddings (W, D); of a word of several tokens the mean of theirs."""
+        """Return embeddings (W, D); a word of several tokens has the mean of theirs."""
         layer, device = self._model.get_input_embeddings(), self._model.device
         if self._words and words is self._words:
-            found: Tensor = layer(torch.tensor([self._ids[word] for word in words], device=device))
-            return found
+            rows_WD: Tensor = layer(torch.tensor([self._ids[word] for word in words], device=device))
+            return rows_WD
         read = self._tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
         return torch.stack([layer(torch.tensor(ids, device=device)).mean(0) for ids in read])
 
-    def _newest(self, context: Context) -> _Said:
-        """The text of as many of the newest turns as fit, and turns that are not read, or not whole."""
+    def _newest(self, context: Context) -> _ContextText:
+        """Return the text of as many of the newest turns as fit, and how many turns are not read whole."""
 
         def text(turns: Context) -> str:
             return self._prompts[0] + context_text(turns)
 
         start = first_read(context, lambda turns: self._size(text(turns)) <= self._longest)
-        found = text(context[start:])
-        return _Said(found, start + (self._size(found) > self._longest))
+        newest_text = text(context[start:])
+        return _ContextText(newest_text, start + (self._size(newest_text) > self._longest))
 
     def _size(self, text: str) -> int:
-        """Tokens of a text, special ones included."""
         if self._longest == math.inf:
             return 0
         return len(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) + self._num_marks
 
-    def _keep(self, said: Sequence[str]) -> None:
-        """Reads the texts of contexts that are not kept yet."""
-        new = [text for text in dict.fromkeys(said) if text not in self._kept]
+    def _keep(self, texts: Sequence[str]) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self._kept]
         if len(self._kept) + len(new) > _NUM_KEPT:
-            self._kept = {text: self._kept[text] for text in {*said} - {*new}}
+            self._kept = {text: self._kept[text] for text in {*texts} - {*new}}
         self._kept |= self._vectors(new, "left", self._prompts[0])
 
     def _read(self, text: str, cut: str, prompt: str, **also: bool) -> Read:
-        """A text's tokens; what is too long is cut on a side, but not its prompt."""
+        """Return a text's tokens, cut on a side if they are too many; its prompt stays."""
         self._tokenizer.truncation_side = cut
         limit = {"truncation": True, "max_length": int(self._longest)} if self._longest < math.inf else {}
         if cut == "right" or not prompt or self._size(text) <= self._longest:
@@ -434,14 +431,14 @@ class BiEncoder(LimitedRanker):
         return {name: [*ids[:start], *ids[end:]] for name, ids in row.items()}
 
     def _prompt_tokens(self, prompt: str) -> int:
-        """Tokens of a prompt and of the mark before it, without the mark behind a text."""
+        """Return the number of tokens of a prompt with the mark before it, without the mark behind a text."""
         if not prompt:
             return 0
         ids = self._tokenizer(prompt)["input_ids"]
         return len(ids) - (ids[-1] in self._tokenizer.all_special_ids)
 
     def _pooled(self, read: dict[str, Tensor], num_prompt: int) -> Tensor:
-        """The vectors (B, E) float64 of texts of equally long prompts, on the CPU."""
+        """Return the vectors (B, E) float64 of texts of equally long prompts, on the CPU."""
         out = self._model(**read)
         features: dict[str, Any] = {TOKENS: out.last_hidden_state.double()}
         if getattr(self._model.config, "output_hidden_states", False):
@@ -453,7 +450,7 @@ class BiEncoder(LimitedRanker):
 
     @torch.inference_mode()
     def _vectors(self, texts: Sequence[str], cut: str, prompt: str) -> dict[str, Tensor]:
-        """The vector (E,) float64 of each text; what is too long is cut on a side."""
+        """Return the vector (E,) float64 of each text, cut on a side if it is too long."""
         rows, num_prompt = [self._read(text, cut, prompt) for text in texts], self._prompt_tokens(prompt)
         vectors: dict[str, Tensor] = {}
         for block, read in _alike(rows, self._model.device):
@@ -462,19 +459,19 @@ class BiEncoder(LimitedRanker):
 
 
 def _most_tokens(tokenizer: Any, model: Any, longest: int | None) -> int | float:
-    """Return the tokens that are read at most; infinity where neither model, tokenizer nor folder says."""
+    """Return the most tokens that are read; infinity if neither model, tokenizer nor folder has a limit."""
     limit = longest_input(tokenizer, model)
-    # A tokenizer that was saved without a limit has one of 10^30.
+    # A tokenizer saved without a limit has one of 10^30.
     return min(limit if limit < _NO_LIMIT else math.inf, math.inf if longest is None else longest)
 
 
 def context_text(context: Context) -> str:
-    """The turns as people write them, one a line."""
+    """Return the turns as people write them, one a line."""
     return "\n".join(map(detokenise, context))
 
 
 def _alike(rows: Sequence[Read], device: torch.device) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-    """Texts of equally many tokens, side by side: which rows they are, and the model's arguments."""
+    """Yield texts of equally many tokens, side by side: their rows, and the model's arguments."""
     together = 1 if device.type == "cpu" else _SIDE_BY_SIDE
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
     for _, same in groupby(order, key=lambda i: len(rows[i]["input_ids"])):
@@ -491,7 +488,7 @@ _BEHIND = ("Pooling", "Dense", "Normalize", "LayerNorm", "WeightedLayerPooling",
 _TRANSFORMER, _STATIC = "Transformer", "StaticEmbedding"
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
 _OTHER_PROMPTS = ("passage", "corpus")
-"""Names of prompts that the library documents for documents, and that it never takes."""
+"""Names of prompts that the library documents for documents, but never uses."""
 _ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5EncoderModel"}
 """Models with a decoder whose encoder alone is read."""
 _TRANSFORMER_SETTINGS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -502,7 +499,6 @@ _HARMLESS_ARGUMENTS = {
     *("low_cpu_mem_usage", "device_map"),
 }
 _ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
-logger = logging.getLogger(__name__)
 _IDENTITY, _SIGMOID = "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Sigmoid"
 
 
@@ -512,7 +508,7 @@ class _Module(NamedTuple):
 
 
 def load_hugging_face_ranker(folder: Path, device: str = "cpu") -> CrossEncoder | BiEncoder:
-    """The ranker of a folder; nothing is downloaded, no code in it is run, weights are safetensors.
+    """Return the ranker of a folder; nothing is downloaded, no code in it is run, weights are safetensors.
 
     Args:
         folder: as `save_pretrained`, or sentence-transformers, wrote it.
@@ -544,7 +540,7 @@ def load_hugging_face_ranker(folder: Path, device: str = "cpu") -> CrossEncoder 
 
 
 def is_causal(folder: Path) -> bool:
-    """Whether a folder holds a causal model of language, which ranks by how likely it finds replies."""
+    """Return whether a folder holds a causal language model, which ranks replies by likelihood."""
     folder = model_inside(folder)
     if (folder / _MODULES).is_file() or not (folder / "config.json").is_file():
         return False
@@ -559,7 +555,7 @@ def _cross_encoder(
     reads = _transformer_settings(transformer, "sequence-classification")
     tokenizer, model = read_pretrained(transformer, lambda config: "AutoModelForSequenceClassification")
     _lower_case(tokenizer, reads, transformer)
-    # The library reads a template where nothing is said, and where the folder says so.
+    # The library reads a template by default, and if the folder asks for it.
     modalities = reads.get("modality_config", {} if is_listed else {"message": {}})
     template = bool(tokenizer.chat_template) and "message" in modalities
     labels = model.config.num_labels
@@ -597,7 +593,7 @@ def _bi_encoder(folder: Path, modules: Sequence[_Module], settings: Mapping[str,
             _refuse(first.folder, model.config.model_type, f"an encoder, or the encoder of {', '.join(_ENCODERS)}")
         _lower_case(tokenizer, reads, first.folder)
     default = prompts.get(settings.get("default_prompt_name")) or ""
-    # Queries and documents have prompts of their own, empty ones where the folder names none.
+    # Queries and documents have prompts of their own, empty ones if the folder names none.
     if unused := [name for name in _OTHER_PROMPTS if prompts.get(name) and not prompts.get("document")]:
         what = "%s: no prompt stands before replies, as in encode_document of sentence-transformers 6.2; call %r document"
         logger.warning(what, folder, unused[0])
@@ -614,7 +610,7 @@ def _bi_encoder(folder: Path, modules: Sequence[_Module], settings: Mapping[str,
 
 
 def _modules(folder: Path) -> list[_Module]:
-    """What `modules.json` lists; nothing where there is none."""
+    """Return the modules that `modules.json` lists; empty without the file."""
     with reading(folder):
         path = folder / _MODULES
         listed: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
@@ -637,7 +633,7 @@ def _require_model_type(folder: Path, settings: Mapping[str, Any], wanted: str) 
 
 
 def _transformer_settings(folder: Path, task: str) -> dict[str, Any]:
-    """Return what sentence-transformers keeps beside a transformer, where nothing in it is unknown here."""
+    """Return the settings of sentence-transformers beside a transformer; unknown ones are an error."""
     names = [f"sentence_{kind}_config.json" for kind in _TRANSFORMER_SETTINGS]
     with reading(folder):
         settings = next(filter(None, (read_settings(folder / name) for name in names)), {})
@@ -655,7 +651,7 @@ def _transformer_settings(folder: Path, task: str) -> dict[str, Any]:
 
 
 def _lower_case(tokenizer: Any, reads: Mapping[str, Any], folder: Path) -> None:
-    """Lower-case texts before a tokenizer reads them, where the folder says so."""
+    """Make a tokenizer lower-case texts first, if the folder asks for it."""
     if not reads.get("do_lower_case"):
         return
     from tokenizers.normalizers import Lowercase
@@ -682,6 +678,7 @@ def _static_tokenizer(folder: Path) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=inner, **limit)
 
 
-def _refuse(where: Path, got: str, known: str) -> None:
-    """Raise CheckpointError: a folder asks for what is not known here."""
-    raise CheckpointError("the folder asks for what is not known here", where=where, got=got, fix=f"name a model of {known}")
+def _refuse(where: Path, got: str, alternatives: str) -> None:
+    raise CheckpointError(
+        "the folder asks for what is not known here", where=where, got=got, fix=f"name a model of {alternatives}"
+    )

@@ -1,7 +1,7 @@
-"""Models of language as rankers: the mean log-probability of a reply's words, its end counted.
+"""Language and response models as rankers: the mean log-probability of a reply's words, its end counted.
 
-A response model reads the context, as many of its newest turns as it was made for; a language model does not, and tells how far
-fluent candidates are preferred whatever was said before.
+A response model reads the context, as many of its newest turns as it was made for. A language model reads none, and shows how
+far fluent candidates are preferred whatever the context.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROWS = 64
 
 
 class ReplyLikelihood(LimitedRanker):
-    """A response model that scores replies instead of giving them.
+    """A response model as a ranker, by the likelihood of replies.
 
     Args:
         responder: of Parley's own, in evaluation mode.
@@ -37,23 +37,23 @@ class ReplyLikelihood(LimitedRanker):
 
     @torch.inference_mode()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """Nats a word, negative."""
+        """Return nats per word, negative."""
         rows = [(context, reply) for context, candidates in pairs for reply in candidates]
         if not rows:
             return [np.zeros(0) for _ in pairs]
         contexts = [tuple((turn,) for turn in context) for context, _ in rows]
         examples = self._responder.examples(contexts, [(reply,) for _, reply in rows])
-        model, found = self._responder.model, np.empty(len(rows))
+        model, scores = self._responder.model, np.empty(len(rows))
         device = next(model.parameters()).device
         order = np.argsort(examples.num_targets, kind="stable")
         for start in range(0, len(rows), _ROWS):
             block = order[start : start + _ROWS]
             nats_B, words_B = example_nll(model, examples.batch(block).to(device))
-            found[block] = -(nats_B / words_B).cpu().numpy()
-        return _split(found, pairs)
+            scores[block] = -(nats_B / words_B).cpu().numpy()
+        return _split(scores, pairs)
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Turns and replies beyond the model's own number of turns, and of units of its vocabulary."""
+        """Return how many turns and replies exceed the model's number of turns, and of units of its vocabulary."""
         model: Any = self._responder.model
         sizes, units = model.sizes, model.vocabulary.encode
         lengths: np.ndarray = np.array([len(units(turn)) for turn in context[-self._responder.turns :]][::-1])
@@ -64,7 +64,7 @@ class ReplyLikelihood(LimitedRanker):
 
 
 class UtteranceLikelihood(BatchRanker):
-    """A language model that scores replies and reads no context.
+    """A language model as a ranker, which reads no context.
 
     Args:
         scores: of the model.
@@ -74,15 +74,15 @@ class UtteranceLikelihood(BatchRanker):
         self._scores = scores
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """Nats a word, negative; a text that comes twice is read once."""
+        """Return nats per word, negative; a text that comes twice is read once."""
         texts = dict.fromkeys(reply for _, candidates in pairs for reply in candidates)
         means = [float(nats.mean()) for nats in self._scores.log_probabilities(list(texts))]
-        known = dict(zip(texts, means, strict=True))
-        return [np.array([known[reply] for reply in candidates]) for _, candidates in pairs]
+        score_of = dict(zip(texts, means, strict=True))
+        return [np.array([score_of[reply] for reply in candidates]) for _, candidates in pairs]
 
 
 def load_reply_likelihood(name: str, device: str = "cpu") -> ReplyLikelihood:
-    """The ranker of a response model's run or checkpoint, by folder or URI, on a torch device.
+    """Return the ranker of a response model's run or checkpoint, by folder or URI, on a torch device.
 
     Raises:
         CheckpointError: nothing is there, it is damaged, or it is no response model whose likelihoods can be read.
@@ -97,10 +97,9 @@ def load_reply_likelihood(name: str, device: str = "cpu") -> ReplyLikelihood:
 
 
 def load_utterance_likelihood(name: str, device: str = "cpu") -> UtteranceLikelihood:
-    """The ranker of a language model: a run or checkpoint by folder or URI; raises as `load_language_model` does."""
+    """Return the ranker of a language model's run or checkpoint, by folder or URI; raises as `load_language_model`."""
     return UtteranceLikelihood(WordScores(load_language_model(fetched_model(name)).to(device)))
 
 
 def _split(scores: np.ndarray, pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """Scores of all candidates laid end to end, as the pairs have them."""
     return np.split(scores, np.cumsum([len(candidates) for _, candidates in pairs])[:-1])

@@ -1,24 +1,23 @@
-"""What ranks: any model that gives a score to each candidate reply of a context, asked in words.
+"""The protocol of rankers, which score each candidate reply of a context, and rankers that know no language.
 
-Evaluation, attacks and training against them know rankers by this protocol alone. `policies/ranking/rankers.py` finds them by
-name; a user's own is named as `path/file.py:Name` and needs `score` only.
+Evaluation, attacks and training against them know rankers by this protocol alone. `policies/ranking/rankers.py` loads them by
+name; a user's own is `path/file.py:Name` and needs `score` only.
 
     Ranker               the protocol
-    BatchRanker          what a ranker offers that reads many contexts side by side
-    SlopedRanker         what one offers that can be attacked by its gradient
-    VocabularyRanker     what one offers beside that if all of its vocabulary can be searched
-    LimitedRanker        one that reads no more than so much, and tells what it leaves out
-    outcomes_of          scores of many pairs, and of each that could not be scored the reason
-    scores_of            the same, where a pair without scores is an error
-    compared_outcomes    the first, on a scale on which differences mean as much anywhere
-    compared_scores      the second on that scale
+    BatchRanker          a ranker that reads many contexts side by side
+    SlopedRanker         a ranker that can be attacked by its gradient
+    VocabularyRanker     a SlopedRanker whose whole vocabulary can be searched
+    LimitedRanker        a ranker that reads a limited length, and tells what it leaves out
+    outcomes_of          scores of many pairs; of each pair without scores the reason
+    scores_of            the same, but a pair without scores is an error
+    compared_outcomes    `outcomes_of` on a scale on which differences mean as much anywhere
+    compared_scores      `scores_of` on that scale
 
-Rankers that know no language: what a model must beat before its figures say anything.
+Trivial rankers are baselines that a model must beat: longest and shortest because length alone tells many corpora's
+positives; overlap because accuracy follows it (Li et al. 2019, equation 1); a ranker without its context because wrong
+candidates may betray themselves.
 
-Longest and shortest are here because length alone tells many corpora's positives; overlap because accuracy follows it (Li et
-al. 2019, equation 1); a ranker without its context because wrong candidates may betray themselves.
-
-Cosines of weighted word counts, fitted on training contexts: how far a candidate uses the context's rare words.
+Cosines of weighted word counts, fitted on training contexts, measure how far a candidate uses the context's rare words:
 
     TF-IDF   weight = count x idf,  idf = log((1 + N) / (1 + n)) + 1
     BM25     weight = idf x count (k + 1) / (count + k (1 - b + b length / average)),  idf = log(1 + (N - n + 0.5) / (n + 0.5))
@@ -52,17 +51,17 @@ Pair = tuple[Context, Sequence[Utterance]]
 
 
 class UnscoredError(RankerError):
-    """Some candidates of a context have no score, for each reason of its own; others, asked alone, may have theirs."""
+    """An error for candidates of a context without a score, each for its own reason; others, asked alone, may have one."""
 
 
 class Ranker(Protocol):
-    """Scores candidates; what it gives to one does not depend on the others, on their order, or on earlier calls.
+    """A model that scores candidates; a score does not depend on other candidates, their order, or earlier calls.
 
     One whose scores are probabilities may say so by `gives_probabilities = True`, see `compared_outcomes`.
     """
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> Scores:
-        """Scores the candidates of one context.
+        """Return the scores of the candidates of one context.
 
         Args:
             context: turns, oldest first, each its words; a model reads as many of the newest as it was made for.
@@ -72,21 +71,21 @@ class Ranker(Protocol):
 
 @runtime_checkable
 class BatchRanker(Ranker, Protocol):
-    """A ranker that is faster when it reads many contexts side by side; those that inherit from it need `score_all` alone."""
+    """A ranker that is faster with many contexts side by side; subclasses need `score_all` alone."""
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> Scores:
-        """As one of many."""
+        """Return the scores of the candidates of one context, by `score_all`."""
         (scores,) = self.score_all([(context, candidates)])
         if isinstance(scores, RankerError):
             raise scores
         return scores
 
     def score_all(self, pairs: Sequence[Pair]) -> Sequence[Scores | RankerError]:
-        """Scores of each pair's candidates, as `score` gives them; or why there are none of that pair."""
+        """Return the scores of each pair's candidates, as `score` does; or the reason why a pair has none."""
 
 
 class Unread(NamedTuple):
-    """What a ranker leaves out of a context and its candidates.
+    """The numbers of turns and candidates that a ranker does not read whole.
 
     Args:
         turns: that are not read, or not whole; the oldest ones are left out first.
@@ -101,19 +100,19 @@ class Unread(NamedTuple):
 
 
 class LimitedRanker(BatchRanker):
-    """A ranker that reads no more than so much of a text; a class of a user's own may inherit from it."""
+    """A ranker that reads texts up to a limit; a class of a user's own may inherit from it."""
 
     @abstractmethod
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """What it left out of a context and of candidates, which it has scored."""
+        """Return what it left out of a context and of candidates that it has scored."""
 
 
 @runtime_checkable
 class SlopedRanker(Ranker, Protocol):
-    """A ranker that says, to first order, what words would do to a score: what a white-box attack goes by."""
+    """A ranker with first-order effects of words on a score, for white-box attacks."""
 
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
-        """How much the score of a reply rises if one of its words becomes another.
+        """Return how much the score of a reply rises if one of its words becomes another.
 
         Args:
             context: as in `score`.
@@ -128,22 +127,22 @@ class SlopedRanker(Ranker, Protocol):
 
 @runtime_checkable
 class VocabularyRanker(SlopedRanker, Protocol):
-    """A ranker that says which words it reads as one token each: what an attack searches that appends any of them."""
+    """A ranker with a list of the words that it reads as one token each, for attacks that append any of them."""
 
     def vocabulary(self) -> Sequence[str]:
-        """V words that are read as one token each, in a fixed order; the same object at every call."""
+        """Return V words that are read as one token each, in a fixed order; the same object at every call."""
 
     def reads(self, reply: Utterance, words: Utterance) -> bool:
-        """Whether a reply with words of the vocabulary behind it is read as its own tokens and one for each word, none cut."""
+        """Return whether a reply with vocabulary words behind it keeps its tokens, with one for each word, none cut."""
 
 
 def unread_of(ranker: Ranker, context: Context, candidates: Sequence[Utterance]) -> Unread:
-    """What a ranker left out of what it has scored; nothing where it does not say."""
+    """Return what a ranker left out of its scored texts; nothing if it does not say."""
     return ranker.unread(context, candidates) if isinstance(ranker, LimitedRanker) else Unread()
 
 
 def first_read(context: Context, fits: Callable[[Context], bool]) -> int:
-    """The place of the oldest turn that is read: that of the newest turn where no more fit.
+    """Return the index of the oldest turn that is read: that of the newest turn if no more fit.
 
     Args:
         context: a turn or more.
@@ -155,7 +154,7 @@ def first_read(context: Context, fits: Callable[[Context], bool]) -> int:
 
 
 def scores_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """Scores of many pairs, batched where the ranker can.
+    """Return the scores of many pairs, batched if the ranker can.
 
     Returns:
         Of each pair the scores of its candidates (C,) float64.
@@ -167,7 +166,7 @@ def scores_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:
 
 
 def outcomes_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
-    """Scores of many pairs; a pair that could not be scored costs no other pair its scores.
+    """Return the scores of many pairs; a pair that fails costs no other pair its scores.
 
     Returns:
         Of each pair the scores of its candidates (C,) float64, or why there are none.
@@ -178,69 +177,69 @@ def outcomes_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | Rank
     if not pairs:
         return []
     if isinstance(ranker, BatchRanker):
-        found = _batched(ranker, pairs)
-        # A batch that cannot be read does not say which pair is to blame.
-        return [_batched(ranker, [pair])[0] for pair in pairs] if len(pairs) > 1 and _all_failed(found) else found
+        outcomes = _batched(ranker, pairs)
+        # A failed batch does not tell which pair is to blame.
+        return [_batched(ranker, [pair])[0] for pair in pairs] if len(pairs) > 1 and _all_failed(outcomes) else outcomes
     return [_single(ranker, pair) for pair in pairs]
 
 
 def compared_outcomes(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
-    """As `outcomes_of`, with log-odds in the place of probabilities, which hardly move near 0 and 1; other scores as they are.
+    """Return `outcomes_of`, with log-odds instead of probabilities, which hardly move near 0 and 1.
 
     Args:
         ranker: any; one with `gives_probabilities = True` has its scores spread so.
         pairs: contexts with their candidates.
     """
-    found = outcomes_of(ranker, pairs)
+    outcomes = outcomes_of(ranker, pairs)
     if not getattr(ranker, "gives_probabilities", False):
-        return found
-    return [scores if isinstance(scores, RankerError) else _log_odds(scores) for scores in found]
+        return outcomes
+    return [scores if isinstance(scores, RankerError) else _log_odds(scores) for scores in outcomes]
 
 
 def compared_scores(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """As `compared_outcomes`, where a pair without scores is an error; errors as those of `scores_of`."""
+    """Return `compared_outcomes`, but a pair without scores is an error; errors as of `scores_of`."""
     return _all_scored(compared_outcomes(ranker, pairs))
 
 
 def _all_scored(outcomes: Sequence[np.ndarray | RankerError]) -> list[np.ndarray]:
-    found = []
+    all_scores = []
     for outcome in outcomes:
         if isinstance(outcome, RankerError):
             raise outcome
-        found.append(outcome)
-    return found
+        all_scores.append(outcome)
+    return all_scores
 
 
 def _log_odds(probabilities: np.ndarray) -> np.ndarray:
-    """Finite ones, of 0 and 1 too."""
+    """Return log-odds, finite ones of 0 and 1 too."""
     kept = np.clip(probabilities, np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
     return np.asarray(np.log(kept) - np.log1p(-kept))
 
 
 def _batched(ranker: BatchRanker, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
     try:
-        found = list(ranker.score_all(pairs))
+        results = list(ranker.score_all(pairs))
     except RefusedModelError:
         raise
     except (Exception, SystemExit) as error:
         return [_died(ranker, error)] * len(pairs)
-    if len(found) != len(pairs):
-        return [_wrong(ranker, "answers another number of contexts", f"{len(found)} for {len(pairs)}")] * len(pairs)
+    if len(results) != len(pairs):
+        return [_wrong(ranker, "answers another number of contexts", f"{len(results)} for {len(pairs)}")] * len(pairs)
     return [
         scores if isinstance(scores, RankerError) else _checked(ranker, scores, candidates)
-        for scores, (_, candidates) in zip(found, pairs, strict=True)
+        for scores, (_, candidates) in zip(results, pairs, strict=True)
     ]
 
 
 def _single(ranker: Ranker, pair: Pair) -> np.ndarray | RankerError:
     context, candidates = pair
     try:
-        found = ranker.score(context, candidates)
+        raw_scores = ranker.score(context, candidates)
     except RefusedModelError:
         raise
     except (Exception, SystemExit) as error:
         return _died(ranker, error)
-    return _checked(ranker, found, candidates)
+    return _checked(ranker, raw_scores, candidates)
 
 
 def _all_failed(outcomes: Sequence[np.ndarray | RankerError]) -> bool:
@@ -248,22 +247,22 @@ def _all_failed(outcomes: Sequence[np.ndarray | RankerError]) -> bool:
 
 
 def _checked(ranker: Ranker, scores: object, candidates: Sequence[Utterance]) -> np.ndarray | RankerError:
-    """The scores as an array, or what is wrong with them."""
+    """Return the scores as an array, or the error in them."""
     # A tuple is how a function returns several things: scores and something else.
     if isinstance(scores, tuple | str | bytes | dict | set):
         return _wrong(ranker, "returns no list of scores", f"a {type(scores).__name__}: {repr(scores)[:80]}")
     try:
-        found = np.asarray(scores, dtype=np.float64)
+        array = np.asarray(scores, dtype=np.float64)
     except Exception as error:
         return _wrong(ranker, "returns scores that are no numbers", f"{type(error).__name__}: {error}"[:200])
-    if found.shape != (len(candidates),):
-        got = f"shape {found.shape} for {len(candidates)} candidates"
+    if array.shape != (len(candidates),):
+        got = f"shape {array.shape} for {len(candidates)} candidates"
         return _wrong(ranker, "does not return one score for each candidate", got)
-    if not np.isfinite(found).all():
-        place = int(np.flatnonzero(~np.isfinite(found))[0])
-        got = f"{found[place]} for candidate {place + 1}: {' '.join(candidates[place])[:80]!r}"
+    if not np.isfinite(array).all():
+        index = int(np.flatnonzero(~np.isfinite(array))[0])
+        got = f"{array[index]} for candidate {index + 1}: {' '.join(candidates[index])[:80]!r}"
         return _wrong(ranker, "gives a score that is not finite", got)
-    return found
+    return array
 
 
 def _wrong(ranker: Ranker, what: str, got: str) -> RankerError:
@@ -282,49 +281,49 @@ def _died(ranker: Ranker, error: BaseException) -> RankerError:
 
 
 NO_CONTEXT: Context = ((),)
-"""One turn without a word."""
+"""A context of one turn without a word."""
 
 
 def overlap(context: Context, reply: Utterance) -> float:
-    """Distinct words that both hold, as a share of the fewer distinct words of the two; 0 where one has none."""
-    said, replied = set().union(*context), set(reply)
-    return len(said & replied) / max(min(len(said), len(replied)), 1)
+    """Return the distinct words that both hold, as a share of the fewer distinct words of the two; 0 if one has none."""
+    context_words, replied = set().union(*context), set(reply)
+    return len(context_words & replied) / max(min(len(context_words), len(replied)), 1)
 
 
 class Constant:
-    """Finds all candidates alike."""
+    """A ranker that finds all candidates alike."""
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
-        """Zeros."""
+        """Return zeros."""
         return [0.0] * len(candidates)
 
 
 class Longest:
-    """Prefers candidates of many words."""
+    """A ranker that prefers candidates of many words."""
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
-        """Numbers of words."""
+        """Return the numbers of words."""
         return [float(len(reply)) for reply in candidates]
 
 
 class Shortest:
-    """Prefers candidates of few words."""
+    """A ranker that prefers candidates of few words."""
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
-        """Numbers of words, negative."""
+        """Return the numbers of words, negative."""
         return [-float(len(reply)) for reply in candidates]
 
 
 class WordOverlap:
-    """Prefers candidates whose words the context holds."""
+    """A ranker that prefers candidates whose words the context holds."""
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
-        """Overlaps, from 0 to 1."""
+        """Return the overlaps, from 0 to 1."""
         return [overlap(context, reply) for reply in candidates]
 
 
 class ResponseOnly(LimitedRanker):
-    """A ranker that is shown candidates and no context.
+    """A ranker that reads candidates without their context.
 
     Args:
         ranker: the one that is asked.
@@ -335,16 +334,16 @@ class ResponseOnly(LimitedRanker):
         self.gives_probabilities = bool(getattr(ranker, "gives_probabilities", False))
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
-        """What the ranker says of candidates behind one turn without a word."""
+        """Return the scores of candidates behind one turn without a word."""
         return outcomes_of(self.ranker, [(NO_CONTEXT, candidates) for _, candidates in pairs])
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Of the candidates alone."""
+        """Return what is left out of the candidates alone."""
         return Unread(replies=unread_of(self.ranker, NO_CONTEXT, candidates).replies)
 
 
 class TermCosine(ABC):
-    """The cosine of a context's and a candidate's weighted counts.
+    """A ranker by the cosine of a context's and a candidate's weighted counts.
 
     Args:
         turns_with: of each word, the number of turns that hold it.
@@ -357,7 +356,7 @@ class TermCosine(ABC):
 
     @classmethod
     def fit(cls, contexts: Iterable[Context]) -> Self:
-        """Counts the words of contexts, each distinct turn once.
+        """Return a ranker with counts of the words of contexts, each distinct turn once.
 
         Args:
             contexts: of a training split.
@@ -373,27 +372,27 @@ class TermCosine(ABC):
         return cls(turns_with, len(turns), sum(map(len, turns)) / len(turns))
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
-        """Cosines, from 0 to 1; 0 for a candidate, or behind a context, without a word."""
-        said = self._weights(tuple(chain.from_iterable(context)))
-        return [_cosine(said, self._weights(reply)) for reply in candidates]
+        """Return cosines, from 0 to 1; 0 for a candidate, or behind a context, without a word."""
+        context_weights = self._weights(tuple(chain.from_iterable(context)))
+        return [_cosine(context_weights, self._weights(reply)) for reply in candidates]
 
     def _weights(self, words: Utterance) -> dict[str, float]:
         return {word: self._weight(count, len(words), self._turns_with.get(word, 0)) for word, count in Counter(words).items()}
 
     @abstractmethod
     def _weight(self, count: int, length: int, turns_with: int) -> float:
-        """Of a word in a text."""
+        """Return the weight of a word in a text."""
 
 
 class TfIdf(TermCosine):
-    """Counts, weighed by how rare words are."""
+    """A term cosine with counts weighted by how rare words are."""
 
     def _weight(self, count: int, length: int, turns_with: int) -> float:
         return count * (math.log((1 + self._num_turns) / (1 + turns_with)) + 1)
 
 
 class Bm25(TermCosine):
-    """The weights of BM25, under which repeating a word pays less and less."""
+    """A term cosine with the weights of BM25, under which repeating a word pays less and less."""
 
     def _weight(self, count: int, length: int, turns_with: int) -> float:
         rarity = math.log(1 + (self._num_turns - turns_with + 0.5) / (turns_with + 0.5))
@@ -401,8 +400,10 @@ class Bm25(TermCosine):
         return rarity * count * (SATURATION + 1) / (count + damping)
 
 
-def _cosine(said: Mapping[str, float], replied: Mapping[str, float]) -> float:
-    """Sums that do not depend on the order of words, so that shuffled candidates tie."""
-    product = math.fsum(weight * said[word] for word, weight in replied.items() if word in said)
-    norms = math.fsum(weight * weight for weight in said.values()) * math.fsum(weight * weight for weight in replied.values())
+def _cosine(context_weights: Mapping[str, float], reply_weights: Mapping[str, float]) -> float:
+    """Return a cosine whose sums do not depend on the order of words, so that shuffled candidates tie."""
+    product = math.fsum(weight * context_weights[word] for word, weight in reply_weights.items() if word in context_weights)
+    norms = math.fsum(weight * weight for weight in context_weights.values()) * math.fsum(
+        weight * weight for weight in reply_weights.values()
+    )
     return product / math.sqrt(norms) if norms else 0.0

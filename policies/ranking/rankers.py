@@ -1,7 +1,7 @@
-"""Rankers by name (see `policies/ranking/ranker.py`).
+"""Loads a ranker by its name (see `policies/ranking/ranker.py`).
 
-A name is a registered one, of which those that are fitted need training contexts, or of a form that `RANKER_KINDS` lists; a
-class or function of your own is called without arguments.
+A name is a registered one, of which the fitted ones need training contexts, or of a form in `RANKER_KINDS`; a user's own
+class or function is called without arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from parley.policies.ranking.ranker import Ranker
 LANGUAGE_MODEL, RESPONSE_MODEL, RESPONSE_ONLY = "lm:", "seq2seq:", "response-only:"
 
 rankers = Registry("ranker", "parley.rankers")
-"""Classes that are called without arguments; one with a class method `fit` is given training contexts by it instead."""
+"""Classes that are called without arguments; one with a class method `fit` gets training contexts by it instead."""
 rankers.register("constant", "all candidates alike", "parley.policies.ranking.ranker:Constant")
 rankers.register("longest", "many words", "parley.policies.ranking.ranker:Longest")
 rankers.register("shortest", "few words", "parley.policies.ranking.ranker:Shortest")
@@ -34,7 +34,7 @@ rankers.register("tfidf", "cosine of TF-IDF weights", "parley.policies.ranking.r
 rankers.register("bm25", "cosine of BM25 weights", "parley.policies.ranking.ranker:Bm25")
 
 kinds = Registry("kind of matching model", "parley.matchers")
-"""By the kind of their checkpoints; each makes a ranker of a run or checkpoint folder and a torch device."""
+"""Loaders by the kind of checkpoint; each makes a ranker of a run or checkpoint folder and a torch device."""
 kinds.register("smn", "sequential matching network, Wu et al. 2017", "parley.policies.ranking.matching.fit:load_matcher")
 kinds.register("dam", "deep attention matching network, Zhou et al. 2018", "parley.policies.ranking.matching.fit:load_matcher")
 kinds.register(
@@ -51,18 +51,18 @@ RANKER_KINDS = {
     f"{RESPONSE_ONLY}NAME": "any of these, which then sees no context",
     "path/file.py:Name": "a class or function of your own",
 }
-"""Names that are not registered, by their form, with what they stand for."""
+"""Forms of names that are not registered, with their meanings."""
 
 
 def load_ranker(
     name: str, contexts: Iterable[Context] | None = None, chat: ChatModelSettings = DEFAULT, *, answers: Path | None = None
 ) -> Ranker:
-    """Finds a ranker.
+    """Return the ranker of a name.
 
     Args:
         name: as above.
         contexts: of the training split, for rankers that are fitted; others do not look at them.
-        chat: where networks compute, one of your own apart, and how a chat model is loaded or asked.
+        chat: device of networks, one of your own apart, and settings of loading or asking a chat model.
         answers: folder of a run in which answers of chat models are kept; None keeps none.
 
     Returns:
@@ -106,7 +106,7 @@ def load_ranker(
 
 
 def is_chat_ranker(name: str) -> bool:
-    """Whether a name stands for a chat model, which ranks by how likely it finds replies, or how it rates them."""
+    """Return whether a name stands for a chat model, which ranks replies by likelihood or by rating."""
     from parley.policies.ranking.encoders import is_causal
 
     if name.startswith(HUGGING_FACE):
@@ -128,7 +128,7 @@ def _chat_ranker(name: str, chat: ChatModelSettings, answers: Path | None) -> Ra
 
 
 def is_fitted(maker: Any) -> bool:
-    """Whether what makes a ranker is a class that is fitted on contexts: it has a class method `fit`."""
+    """Return whether the maker of a ranker is a class with a class method `fit`, which fits it on contexts."""
     return inspect.isclass(maker) and inspect.ismethod(getattr(maker, "fit", None))
 
 

@@ -1,7 +1,7 @@
-"""Modules of sentence-transformers behind a transformer: from the states of tokens to one vector, as their folders say.
+"""Modules of sentence-transformers behind a transformer: from the states of tokens to one vector, as their folders define them.
 
-They compute what sentence-transformers 6.2 computes, in float64, of texts without padding. A module changes a dictionary of
-tensors, whose names are the library's: `token_embeddings` (B, T, E), `sentence_embedding` (B, E), and with hidden states of all
+They compute the same as sentence-transformers 6.2, in float64, of texts without padding. A module changes a dictionary of
+tensors, with the library's names: `token_embeddings` (B, T, E), `sentence_embedding` (B, E), and with hidden states of all
 layers `all_layer_embeddings`, each (B, T, E).
 
     Pooling                tokens to a vector: cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken, side by side
@@ -10,7 +10,7 @@ layers `all_layer_embeddings`, each (B, T, E).
     WeightedLayerPooling   states of tokens as a weighted mean over layers
     StaticWords            a table of word vectors in the place of a transformer (`StaticEmbedding`)
 
-Dropout does nothing here. Modules that are not in this list are refused by name in `hugging_face.py`.
+Dropout does nothing here. `encoders.py` refuses all other modules by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from parley.envs.core.errors import CheckpointError
 TOKENS, VECTOR, LAYERS = "token_embeddings", "sentence_embedding", "all_layer_embeddings"
 Features = dict[str, Any]
 SentenceModule = Callable[[Features, int], None]
-"""Changes the tensors of some texts, of which the first tokens, so many, are a prompt."""
+"""A function that changes the tensors of some texts; the first tokens, so many, are a prompt."""
 _TORCH = "torch."
 _TANH = "torch.nn.modules.activation.Tanh"
 _OLD_MODES = {
@@ -59,7 +59,7 @@ POOLING: dict[str, Callable[[Tensor, int], Tensor]] = {
     "weightedmean": _weighted_mean,
     "lasttoken": lambda states_BTE, num_before: states_BTE[:, -1],
 }
-"""From token states (B, T, E), of which none is padding and before which some tokens are left out, to vectors (B, E)."""
+"""Poolings from token states (B, T, E), without padding and after some left-out tokens, to vectors (B, E)."""
 
 
 class Pooling:
@@ -105,7 +105,7 @@ class Dense:
         self._target = config.get("module_output_name") or self._source
 
     def __call__(self, features: Features, num_prompt: int) -> None:
-        """Compute activation(W x + b), and x or its projection where there is a residual connection."""
+        """Compute activation(W x + b), plus x or its projection with a residual connection."""
         x = features[self._source]
         weights = {name: value.to(x.device) for name, value in self._weights.items()}
         out = self._activation(F.linear(x, weights["linear.weight"], weights.get("linear.bias")))
@@ -133,7 +133,7 @@ class WeightedLayerPooling:
         self._weights, self._start = weights["layer_weights"].double(), int(config.get("layer_start", 4))
 
     def __call__(self, features: Features, num_prompt: int) -> None:
-        """Take the weighted mean over layers; nothing changes where the transformer gives its last layer alone."""
+        """Compute the weighted mean over layers; without all layers nothing changes."""
         if LAYERS in features:
             layers_HBTE = torch.stack([layer.double() for layer in features[LAYERS]])[self._start :]
             weights_H = self._weights.to(layers_HBTE.device)
@@ -155,7 +155,7 @@ class StaticWords(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the table."""
         return self.table.weight.device
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -168,7 +168,7 @@ class StaticWords(nn.Module):
 
 
 def read_module(kind: str, folder: Path) -> SentenceModule | None:
-    """Read a module from its folder; None of one that does nothing when a model is used.
+    """Return the module of a folder; None for one without effect when a model is used.
 
     Raises:
         CheckpointError: it does something that is not known here, or its weights are missing.
@@ -205,7 +205,7 @@ def activation_named(name: str, folder: Path) -> nn.Module:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read a JSON object; an empty one where there is no such file."""
+    """Return a JSON object; an empty one without the file."""
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 

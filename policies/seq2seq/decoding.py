@@ -1,17 +1,12 @@
-"""What the models say: greedy and sampled replies, those that a beam finds, and sentences of a language model.
+"""Decoding of sequence-to-sequence and language models: greedy, sampled, beam and re-ranked replies; a responder.
 
 Source: He & Glass 2018, sections 3 and 5: greedy decoding; samples that keep only words with log p > T_out, with which the
 `normal` targets of Switchboard and OpenSubtitles are drawn; sentences of full length, with which io searches start.
-
-Every word is decided by one uniform number that belongs to its item and its place, so that results do not depend on which
-items are decoded together.
-
-Departures:
   * # Released: a step at which no word reaches T_out says so and draws from all words. Ours: it draws from all words.
 
-Shapes: B items, V words.
+One uniform number per item and position decides each word, so results do not depend on the batch.
 
-The decoders of `policies/core/responder.py` for a sequence-to-sequence model: one object that answers as its settings say.
+`ReplyDecoder` applies the decoders of `policies/core/responder.py`:
 
     mmi         (1 - weight) log p(t|s) / (|t| + 1) + weight log p(s|t) / (|s| + 1)       of the replies t that a beam ends
     mmi-antilm  log p(t|s) - weight sum_k<=words log p(t_k | t_<k)                        while a beam decodes
@@ -22,14 +17,11 @@ Li et al. 2016a (arXiv 1510.03055, section 4.5.1), which the paper calls MMI-p(t
   * Ours: `<pad>` and `<s>`, which neither model was trained to say, are never said: the less likely a language model finds
     a word, the more is paid for it.
 
-Replies depend on sources, seeds and settings alone, not on the batch.
+`Seq2SeqResponder` (protocol: `policies/core/responder.py`) reads a context as in training: the model's number of newest turns,
+words outside its vocabulary as `<unk>`, cut to its length. A reply is the model's words as they are, `<unk>` among them, split
+into utterances at `<eou>`.
 
-Shapes: R rows, V words, H hidden units.
-
-A sequence-to-sequence model that is asked in words: `policies/core/responder.py` has the protocol.
-
-A context is read as it was in training: the model's number of newest turns, words outside its vocabulary as `<unk>`, cut to
-its length. A reply is the model's words as they are, `<unk>` among them, parted into utterances at `<eou>`.
+Shapes: B items, R rows, V words, H hidden units.
 """
 
 from __future__ import annotations
@@ -68,13 +60,13 @@ Ids = Sequence[int] | np.ndarray
 
 
 def greedy(model: Seq2Seq, sources: Sequence[Ids], beyond: int = 0, charges: Charges = ()) -> list[list[int]]:
-    """The likeliest word at every step, for each source.
+    """Return the reply to each source by the likeliest word at every step.
 
     Args:
         model: in evaluation mode.
         sources: word ids without specials; cut to the model's length.
         beyond: words after which a reply is cut, in addition to the model's; with one, a reply that is cut shows by its length.
-        charges: what changes how likely words are.
+        charges: changes of the scores of words.
 
     Returns:
         Word ids of the replies without `</s>`, which ends them; at most `max_reply` - 1 words, and those beyond.
@@ -91,7 +83,7 @@ def sample(
     beyond: int = 0,
     charges: Charges = (),
 ) -> list[list[int]]:
-    """A reply to each source, drawn from the model; `<pad>`, which is no word of a reply, never is.
+    """Return a reply to each source, drawn from the model; `<pad>`, which is no word of a reply, never is.
 
     Args:
         model: in evaluation mode.
@@ -109,19 +101,19 @@ def sample(
     assert temperature > 0, "greedy takes the likeliest word"
     draws_RT = np.array([stream(seed, "reply").random(model.sizes.max_reply + beyond) for seed in seeds])
 
-    def choose(rows: slice, place: int, logits_BV: Tensor) -> Tensor:
+    def choose(rows: slice, position: int, logits_BV: Tensor) -> Tensor:
         if min_log_probability is not None:
             short_BV = logits_BV.log_softmax(1) <= min_log_probability
             short_BV[:, PAD_ID] = True
             logits_BV = logits_BV.masked_fill(short_BV & ~short_BV.all(1, keepdim=True), -torch.inf)
         logits_BV[:, PAD_ID] = -torch.inf
-        return drawn(logits_BV / temperature, torch.from_numpy(draws_RT[rows, place]).to(logits_BV.device))
+        return drawn(logits_BV / temperature, torch.from_numpy(draws_RT[rows, position]).to(logits_BV.device))
 
     return _decode(model, sources, lambda rows: partial(choose, rows), beyond, charges)
 
 
 def beam(model: Seq2Seq, sources: Sequence[Ids], width: int, length_penalty: float = 1.0) -> list[list[int]]:
-    """The best reply that a beam finds to each source (`policies/core/decoding.py`).
+    """Return the best reply of a beam to each source (`policies/core/decoding.py`).
 
     Args:
         model: in evaluation mode.
@@ -132,8 +124,8 @@ def beam(model: Seq2Seq, sources: Sequence[Ids], width: int, length_penalty: flo
     Returns:
         As `greedy`.
     """
-    found = hypotheses(model, sources, width, length_penalty=length_penalty, most=1)
-    return [best.words for (best,) in found]
+    replies = hypotheses(model, sources, width, length_penalty=length_penalty, most=1)
+    return [best.words for (best,) in replies]
 
 
 def hypotheses(model: Seq2Seq, sources: Sequence[Ids], width: int, **options: Any) -> list[list[Hypothesis]]:
@@ -147,7 +139,7 @@ def hypotheses(model: Seq2Seq, sources: Sequence[Ids], width: int, **options: An
 
 
 def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) -> np.ndarray:
-    """Sentences of full length, drawn from a language model without special tokens, `<unk>` and `<eot>` among them.
+    """Return sentences of full length from a language model, without special tokens, `<unk>` and `<eot>`.
 
     Args:
         model: in evaluation mode.
@@ -164,18 +156,18 @@ def sample_sentences(model: LanguageModel, seeds: Sequence[int], length: int) ->
     def decode(rows: slice) -> list[list[int]]:
         memory = None
         words_BT = torch.full((rows.stop - rows.start, length + 1), BOS_ID, device=device)
-        for place in range(length):
-            states_B1H, memory = model.lstm(model.embedding(words_BT[:, place : place + 1]), memory)
+        for position in range(length):
+            states_B1H, memory = model.lstm(model.embedding(words_BT[:, position : position + 1]), memory)
             logits_BV = model.output(states_B1H[:, 0])
             logits_BV[:, barred] = -torch.inf
-            words_BT[:, place + 1] = drawn(logits_BV, torch.from_numpy(draws_BT[rows, place]).to(device))
+            words_BT[:, position + 1] = drawn(logits_BV, torch.from_numpy(draws_BT[rows, position]).to(device))
         return words_BT[:, 1:].tolist()
 
     return np.array(in_blocks(len(seeds), decode))
 
 
 def read(model: Seq2Seq, sources: Sequence[Ids]) -> Memory:
-    """Encodes sources (B), cut to length as in training.
+    """Return the memory of sources (B), cut to length as in training.
 
     Args:
         model: in evaluation mode.
@@ -197,7 +189,7 @@ def _decode(
     beyond: int,
     charges: Charges,
 ) -> list[list[int]]:
-    """Replies word by word; `choice` says how the words of the rows at work are chosen."""
+    """Return replies word by word; `choice` returns how the words of some rows are chosen."""
 
     def decode(rows: slice) -> list[list[int]]:
         return word_by_word(model, read(model, sources[rows]), model.sizes.max_reply + beyond, choice(rows), charges)
@@ -206,7 +198,7 @@ def _decode(
 
 
 class AntiLanguageModel(Charge[State]):
-    """Takes a share of a language model's log-probability off the first words.
+    """A charge that takes a share of a language model's log-probability off the first words.
 
     Args:
         lm: in evaluation mode.
@@ -237,14 +229,14 @@ class AntiLanguageModel(Charge[State]):
 
 
 class Scored(NamedTuple):
-    """A reply and what a re-ranking makes of it."""
+    """A reply and its score by a re-ranking."""
 
     words: list[int]
     score: float
 
 
 class ReplyDecoder:
-    """Answers sources as settings say.
+    """A decoder of replies to sources, by settings.
 
     Args:
         model: in evaluation mode.
@@ -272,7 +264,7 @@ class ReplyDecoder:
             require_turns(model.sizes.turns, self._backward, settings.backward)
 
     def __call__(self, sources: Sequence[Ids], seeds: Sequence[int] = ()) -> list[list[int]]:
-        """The replies.
+        """Return the replies to sources.
 
         Args:
             sources: word ids without specials; cut to the model's length.
@@ -289,27 +281,32 @@ class ReplyDecoder:
             assert len(seeds) == len(sources), "a decoder that draws needs a seed for each source"
             return sample(self.model, sources, seeds, self.settings.temperature, charges=self.charges)
         if self._backward is not None:
-            return [found[0].words for found in self.reranked(sources)]
-        return [best.words for (best,) in self._found(sources, most=1)]
+            return [ranked[0].words for ranked in self.reranked(sources)]
+        return [best.words for (best,) in self._beams(sources, most=1)]
 
     def reranked(self, sources: Sequence[Ids]) -> list[list[Scored]]:
-        """The replies that the beam ends with their scores by both models, the best first, of equal ones the model's own."""
+        """Return the replies of the beam with their scores by both models, the best first, of equal ones the model's own."""
         assert self._backward is not None, "there is nothing to re-rank by"
-        found = self._found(sources)
+        beams = self._beams(sources)
         read = [framed_source(source, self.model.sizes)[:-1] for source in sources]
-        contexts = [self._words(source) for source, beam in zip(read, found, strict=True) for _ in beam]
-        told = iter(self._backward.nats_per_word(contexts, [self._words(each.words) for beam in found for each in beam]))
+        contexts = [self._words(source) for source, beam in zip(read, beams, strict=True) for _ in beam]
+        backward_nats = iter(
+            self._backward.nats_per_word(contexts, [self._words(scored_reply.words) for beam in beams for scored_reply in beam])
+        )
         weight = self.settings.weight
         scored = [
-            [Scored(words, (1 - weight) * nats / (len(words) + 1) + weight * float(next(told))) for words, nats in beam]
-            for beam in found
+            [
+                Scored(words, (1 - weight) * nats / (len(words) + 1) + weight * float(next(backward_nats)))
+                for words, nats in beam
+            ]
+            for beam in beams
         ]
-        return [sorted(beam, key=lambda each: -each.score) for beam in scored]
+        return [sorted(beam, key=lambda scored_reply: -scored_reply.score) for beam in scored]
 
-    def _found(self, sources: Sequence[Ids], most: int | None = None) -> list[list[Hypothesis]]:
-        own = self.settings
-        options = {"length_penalty": own.length, "rate": own.rate, "charges": self.charges, "most": most}
-        return hypotheses(self.model, sources, own.beam, **options)
+    def _beams(self, sources: Sequence[Ids], most: int | None = None) -> list[list[Hypothesis]]:
+        settings = self.settings
+        options = {"length_penalty": settings.length, "rate": settings.rate, "charges": self.charges, "most": most}
+        return hypotheses(self.model, sources, settings.beam, **options)
 
     def _words(self, ids: Sequence[int]) -> list[str]:
         return self.model.vocabulary.decode(ids)
@@ -327,22 +324,22 @@ def _require_units(model: Seq2Seq, lm: LanguageModel, name: str) -> None:
 
 
 def require_turns(turns: int, backward: BackwardModel, name: str) -> None:
-    """Makes sure that a backward model predicts contexts of as many turns as a model reads.
+    """Check that a backward model predicts contexts of as many turns as a model reads.
 
     Args:
         turns: that the model reads.
         backward: the backward model.
-        name: what it is called.
+        name: its name in errors.
 
     Raises:
         ConfigError: it predicts others.
     """
-    found = backward.model.sizes.turns
-    if found != turns:
+    backward_turns = backward.model.sizes.turns
+    if backward_turns != turns:
         raise ConfigError(
             "the backward model was fitted to contexts of other turns",
             where=name,
-            got=f"{found} turns, the model reads {turns}",
+            got=f"{backward_turns} turns, the model reads {turns}",
             fix="fit it with the settings of the model and --backward",
         )
 
@@ -359,7 +356,7 @@ class Seq2SeqResponder(NetworkResponder[Seq2Seq]):
 
     @property
     def embedding(self) -> nn.Embedding:
-        """Of sources; replies have their own."""
+        """The embedding of sources; replies have their own."""
         return self.model.source_embedding
 
     def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
@@ -368,7 +365,7 @@ class Seq2SeqResponder(NetworkResponder[Seq2Seq]):
         return self._decoders[decoder](self._sources(contexts), seeds)
 
     def examples(self, contexts: Sequence[Turns], replies: Sequence[Turn]) -> PairExamples:
-        """What `Fit` and `evaluate` work on: replies to be predicted from contexts, in the given order."""
+        """Return examples for `Fit` and `evaluate`: replies to be predicted from contexts, in the given order."""
         rows = [*self._sources(contexts), *(self.model.vocabulary.encode(turn_words(reply)) for reply in replies)]
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         utterances = Ragged(np.concatenate(rows).astype(np.int32), offsets)
@@ -380,7 +377,7 @@ class Seq2SeqResponder(NetworkResponder[Seq2Seq]):
 
 
 def load_responder(folder: Path) -> Seq2SeqResponder:
-    """The model of a run or checkpoint folder.
+    """Return the responder of a run or checkpoint folder.
 
     Raises:
         CheckpointError: as `load_seq2seq`, or it predicts contexts.

@@ -1,34 +1,27 @@
-"""The networks of He & Glass 2018 (arXiv 1809.04113, section 3): LSTM encoder, LSTM decoder, LSTM language model.
+"""The networks of He & Glass 2018 (arXiv 1809.04113, section 3): LSTM encoder, decoder and language model; their batches.
 
 Encoder states h_i; decoder input [E y_{t-1}; c_t]; p(y_t | ...) = softmax(W_o d_t + b_o). The context c_t is the last
 encoder state (last-h) or the mean of the encoder states weighted by softmax_i(score_i):
     general   score_i = h_i . (W d_{t-1})                                        (Luong et al. 2015)
     released  score_i = h_i . ReLU(W_a [E y_{t-1}; d_{t-1}; cell_{t-1}] + b_a)   (the authors' code)
-The decoder starts from zero: the source enters through c_t alone. What the models are fed is made in `batches.py`.
+The decoder starts from zero: the source enters through c_t alone.
 
-Shapes: B rows, N source words, T reply words, V words, E embedding, H hidden.
+`recur_attending` is the decoder with Luong's score as one autograd node; a test holds it equal to `Seq2Seq.step`. As in
+`policies/core/layers.py`, everything that does not depend on the step before is formed for all steps at once: by the caller on
+the way forward, here on the way back.
+
+Batches: a source is its first N - 1 words and `<eou>`, for a model of several turns its last N - 1 words, because the newest
+matter most. A reply is `<s>`, its first T - 1 words and `</s>`; a sentence of a language model is made like a reply. A backward
+model reads replies, their first words, and predicts contexts, of several turns the last words. All are padded on the right. The
+batches of an epoch depend on the generator alone.
+
+Shapes: B rows, N source words, T reply words or words of a sentence (`<s>` not counted), M targets in the batch, V words, E
+embedding, H hidden.
 
 Departures:
   * # Released: sources are padded on the left, and what the encoder makes of the padding is read and attended to.
     Ours: padding stands on the right and is masked, because a model must not see what else is in the batch. Full-length
     sources, which are the ones that trigger search works on, have no padding either way.
-
-A decoder LSTM that attends to its source at every step, as one autograd node.
-
-The equations are those of `Seq2Seq.step` with Luong's score (`model.py`); a test holds the two equal. As in
-`policies/core/layers.py`, whatever does not depend on the step before is formed for all steps at once: by the caller on the way
-forward, here on the way back.
-
-Shapes: B rows, N source words, T steps, H hidden units.
-
-What the models are fed: pairs and sentences cut to length, specials added, batched and padded on the right.
-
-A source is its first N - 1 words and `<eou>`, of a model that reads several turns its last N - 1 words, for the newest matter
-most; a reply is `<s>`, its first T - 1 words and `</s>`; a sentence of a language model is made like a reply. A backward model
-reads replies, their first words, and predicts contexts, of several turns the last words. The batches of an epoch depend on the
-generator given alone.
-
-Shapes: B rows, N source words, T reply words or words of a sentence (`<s>` not counted), M targets in the batch.
 """
 
 from __future__ import annotations
@@ -69,7 +62,7 @@ class _AttendedRecurrence(torch.autograd.Function):
         weight_J4H = weight_4HJ.to(dtype).t().contiguous()
         gates = gates_TB4H.float() if gates_TB4H.dtype == torch.bfloat16 else gates_TB4H.clone()
         keys_BNH, states_BNH = keys_BNH.to(gates.dtype), states_BNH.to(gates.dtype)
-        # What a step reads beside its word: context and hidden state, side by side.
+        # Inputs of a step beside its word: context and hidden state, side by side.
         read = gates.new_zeros(steps + 1, rows, 2 * hidden)
         cells = gates.new_zeros(steps + 1, rows, hidden)
         squashed = torch.empty_like(cells[1:])
@@ -120,12 +113,12 @@ class _AttendedRecurrence(torch.autograd.Function):
 def recur_attending(
     gates_TB4H: Tensor, keys_BNH: Tensor, states_BNH: Tensor, barred_BN: Tensor | None, weight_4HJ: Tensor
 ) -> Tensor:
-    """Runs a decoder from zero over products of its words that are already formed.
+    """Return the states of a decoder from zero over given products of its words.
 
     Args:
         gates_TB4H: products of the words and both biases, per step.
-        keys_BNH: what a hidden state is multiplied with for the scores.
-        states_BNH: what the context is a mean of.
+        keys_BNH: keys whose products with a hidden state are the scores.
+        states_BNH: states whose weighted mean is the context.
         barred_BN: added to the scores; None for nothing.
         weight_4HJ: weights (4H, 2H) of context and hidden state, side by side.
 
@@ -146,34 +139,34 @@ class Sentences(Tensors):
 
     @property
     def words_in_BT(self) -> Tensor:
-        """What is read."""
+        """Ids that are read."""
         return self.words_BT1[:, :-1]
 
     @property
     def targets_BT(self) -> Tensor:
-        """What is predicted; padding included."""
+        """Ids to predict; padding included."""
         return self.words_BT1[:, 1:]
 
     @property
     def real_BT(self) -> Tensor:
-        """True where there is something to predict."""
+        """True at real targets."""
         return self.targets_BT != PAD_ID
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answered(Tensors):
-    """A batch of replies, behind what they are predicted from."""
+    """A batch of replies, with the inputs that they are predicted from."""
 
     reply: Sentences
 
     @property
     def targets_BT(self) -> Tensor:
-        """What is predicted; padding included."""
+        """Ids to predict; padding included."""
         return self.reply.targets_BT
 
     @property
     def real_BT(self) -> Tensor:
-        """True where there is something to predict."""
+        """True at real targets."""
         return self.reply.real_BT
 
 
@@ -188,7 +181,7 @@ class Exchanges(Answered):
 
     @property
     def contexts(self) -> list[bytes]:
-        """The words of each source as the model reads them; equal where the sources are."""
+        """Return the words of each source as the model reads them; equal for equal sources."""
         return [row[:length].tobytes() for row, length in zip(self.source_BN.numpy(), self.lengths_B, strict=True)]
 
 
@@ -197,7 +190,7 @@ class SentenceExamples:
 
     Args:
         utterances: of the split; for a model of several turns as `parley.envs.corpora.pairs.contexts.contexts` makes them.
-        sizes: how long a text may be.
+        sizes: longest text.
     """
 
     def __init__(self, utterances: Ragged, sizes: LanguageModelSizes) -> None:
@@ -208,7 +201,7 @@ class SentenceExamples:
         return len(self.num_targets)
 
     def batch(self, indices: np.ndarray) -> Sentences:
-        """The texts at `indices` (B,), padded to the longest of them."""
+        """Return the texts at `indices` (B,), padded to the longest of them."""
         words, _ = framed(self._utterances, indices, self._width, BOS_ID, EOS_ID, newest=self._newest)
         return Sentences(torch.from_numpy(words))
 
@@ -219,7 +212,7 @@ class PairExamples:
     Args:
         split: pairs of context and reply, and their utterances; for a model of several turns as
             `parley.envs.corpora.pairs.contexts.windows` makes them.
-        sizes: how long sources and replies may be, and which of them is predicted.
+        sizes: longest sources and replies, and which of them is predicted.
         end: the mark at the end of a source.
     """
 
@@ -232,13 +225,13 @@ class PairExamples:
         return len(self.num_targets)
 
     def exchanged(self) -> PairExamples:
-        """The same replies in the same order, each behind the source of another pair, half of them away."""
+        """Return the same replies in the same order, each behind the source of another pair, half of them away."""
         other, (sources_P, replies_P) = copy(self), self._pairs.T
         other._pairs = np.stack([np.roll(sources_P, len(self) // 2), replies_P], axis=1)
         return other
 
     def batch(self, indices: np.ndarray) -> Exchanges:
-        """The pairs at `indices` (B,), sources and replies padded to the longest of each."""
+        """Return the pairs at `indices` (B,), sources and replies padded to the longest of each."""
         pairs = self._pairs[indices]
         sizes, several = self._sizes, self._sizes.turns > 1
         newest = several and not sizes.backward
@@ -251,7 +244,7 @@ class PairExamples:
 
 
 def framed_source(words: Sequence[int] | np.ndarray, sizes: Seq2SeqSizes) -> list[int]:
-    """One source as `PairExamples` reads it: cut to length, `<eou>` behind it."""
+    """Return one source as `PairExamples` reads it: cut to length, `<eou>` behind it."""
     kept = sizes.max_source - 1
     return [*map(int, words[-kept:] if sizes.turns > 1 and not sizes.backward else words[:kept]), EOU_ID]
 
@@ -259,7 +252,7 @@ def framed_source(words: Sequence[int] | np.ndarray, sizes: Seq2SeqSizes) -> lis
 def framed(
     utterances: Ragged, indices: np.ndarray, longest: int, first: int | None, last: int, *, newest: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Utterances cut to length with specials around them.
+    """Return utterances cut to length, with specials around them.
 
     Args:
         utterances: to take from.
@@ -280,7 +273,7 @@ def framed(
     lead = 0 if first is None else 1
     lengths = kept + lead + 1
     columns = np.arange(lengths.max()) - lead
-    # Positions past an utterance's end are read somewhere and replaced below; there may be no word at all to read.
+    # Positions past an utterance's end read any word and are replaced below; there may be no word at all.
     values = utterances.values if len(utterances.values) else np.full(1, PAD_ID)
     places = np.clip(starts[:, None] + columns, 0, len(values) - 1)
     ids = np.where(columns < kept[:, None], values[places], PAD_ID).astype(np.int64)
@@ -302,18 +295,18 @@ class Memory(NamedTuple):
 
     states_BNH: Tensor
     keys_BNH: Tensor
-    """What `attention` scores are products with."""
+    """Keys whose products with a query are `attention` scores."""
     barred_BN: Tensor | None
     """Minus infinity at padded positions, else 0; None when there are none."""
     last_BH: Tensor
     """The encoder state after each source's last word."""
     hidden_BH: Tensor | None = None
     cell_BH: Tensor | None = None
-    """What a decoder starts from that does not start from zero (`stacked.py`)."""
+    """Initial cell of a decoder that does not start from zero (`scoring.StackedSeq2Seq`)."""
 
 
 class Seq2Seq(Predictor[Exchanges]):
-    """One sequence-to-sequence model's parameters.
+    """The parameters of one sequence-to-sequence model.
 
     Args:
         vocabulary: the words of sources and replies.
@@ -337,11 +330,11 @@ class Seq2Seq(Predictor[Exchanges]):
         self.dropout = nn.Dropout(sizes.dropout)
 
     def encode(self, embedded_BNE: Tensor) -> Tensor:
-        """Encoder states (B, N, H) of embedded sources of one length; gradients flow back to the embeddings."""
+        """Return encoder states (B, N, H) of embedded sources of one length, with gradients to the embeddings."""
         return self.encoder.read(embedded_BNE)
 
     def remember(self, states_BNH: Tensor, mask_BN: Tensor | None = None) -> Memory:
-        """What the decoder needs of encoded sources.
+        """Return the decoder's memory of encoded sources.
 
         Args:
             states_BNH: of the encoder, zero at padded positions.
@@ -359,12 +352,12 @@ class Seq2Seq(Predictor[Exchanges]):
         return Memory(states_BNH, keys, barred, last)
 
     def begin(self, memory: Memory) -> State:
-        """The decoder before its first step: zero."""
+        """Return the decoder's state before its first step: zero."""
         zero = torch.zeros_like(memory.last_BH)
         return State(zero, zero)
 
     def context(self, memory: Memory, embedded_BE: Tensor, state: State) -> Tensor:
-        """The context c_t (B, H) of the step that reads the embedded word."""
+        """Return the context c_t (B, H) of the step that reads the embedded word."""
         if self.attention is None:
             return memory.last_BH
         query = state.hidden_BH
@@ -373,14 +366,14 @@ class Seq2Seq(Predictor[Exchanges]):
         return self.attended(memory, query)
 
     def attended(self, memory: Memory, query_BH: Tensor) -> Tensor:
-        """The mean (B, H) of the encoder states by the softmax of their scores, the products of keys and query."""
+        """Return the mean (B, H) of the encoder states by the softmax of their products with the query."""
         scores_BN = torch.bmm(memory.keys_BNH, query_BH.unsqueeze(2)).squeeze(2)
         if memory.barred_BN is not None:
             scores_BN = scores_BN + memory.barred_BN
         return torch.bmm(scores_BN.softmax(1).unsqueeze(1), memory.states_BNH).squeeze(1)
 
     def step(self, memory: Memory, words_B: Tensor, state: State) -> tuple[Tensor, State]:
-        """Reads one word of each reply: the logits (B, V) of the next, and the state after it."""
+        """Return the logits (B, V) of the next word of each reply, and the state after reading its last word."""
         embedded = self.dropout(self.reply_embedding(words_B))
         after = self._advance(memory, embedded, state)
         return self.output(self.dropout(after.hidden_BH)), after
@@ -390,7 +383,7 @@ class Seq2Seq(Predictor[Exchanges]):
         return State(*self.decoder(torch.cat([embedded_BE, context_BH], dim=1), tuple(state)))
 
     def listen(self, source_BN: Tensor, lengths_B: Tensor) -> Memory:
-        """Reads sources that are padded on the right; nothing is computed on the padding.
+        """Return the memory of sources padded on the right; nothing is computed on the padding.
 
         Args:
             source_BN: word ids with the mark at the end, int64.
@@ -403,7 +396,7 @@ class Seq2Seq(Predictor[Exchanges]):
         return self.remember(places.padded(states_NH, width), real_positions(lengths_B, width))
 
     def reply_states(self, memory: Memory, reply_in_BT: Tensor) -> Tensor:
-        """What `output` reads (B, T, H) after each given word of the replies; the words as in `decode`."""
+        """Return the inputs of `output` (B, T, H) after each given word of the replies; the words as in `decode`."""
         embedded_TBE = self.dropout(self.reply_embedding(reply_in_BT.t()))
         if self.sizes.attention == "released":
             # The score reads the embedded word through a layer of its own, so every step is made as in decoding.
@@ -422,7 +415,7 @@ class Seq2Seq(Predictor[Exchanges]):
         return states_TBH.transpose(0, 1)
 
     def decode(self, states_BNH: Tensor, mask_BN: Tensor | None, reply_in_BT: Tensor) -> Tensor:
-        """Teacher-forced replies.
+        """Return logits of teacher-forced replies.
 
         Args:
             states_BNH: encoder states.
@@ -435,7 +428,7 @@ class Seq2Seq(Predictor[Exchanges]):
         return self._logits(self.remember(states_BNH, mask_BN), reply_in_BT)
 
     def hear(self, batch: Exchanges) -> Memory:
-        """Reads the sources of a batch."""
+        """Return the memory of the sources of a batch."""
         return self.listen(batch.source_BN, batch.lengths_B)
 
     def target_states(self, batch: Exchanges) -> Tensor:
@@ -443,7 +436,7 @@ class Seq2Seq(Predictor[Exchanges]):
         return states_MH
 
     def forward(self, source_BN: Tensor, lengths_B: Tensor, reply_in_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of teacher-forced replies to sources padded on the right."""
+        """Return logits (B, T, V) of teacher-forced replies to sources padded on the right."""
         return self._logits(self.listen(source_BN, lengths_B), reply_in_BT)
 
     def _logits(self, memory: Memory, reply_in_BT: Tensor) -> Tensor:
@@ -468,11 +461,11 @@ class LanguageModel(Predictor[Sentences]):
         self.dropout = nn.Dropout(sizes.dropout)
 
     def states(self, embedded_BTE: Tensor) -> Tensor:
-        """States (B, T, H) after each embedded word; gradients flow back to the embeddings."""
+        """Return states (B, T, H) after each embedded word, with gradients to the embeddings."""
         return self.lstm.read(self.dropout(embedded_BTE))
 
     def from_embedded(self, embedded_BTE: Tensor) -> Tensor:
-        """Logits (B, T, V) of the word after each embedded word."""
+        """Return logits (B, T, V) of the word after each embedded word."""
         logits_BTV: Tensor = self.output(self.dropout(self.states(embedded_BTE)))
         return logits_BTV
 
@@ -481,5 +474,5 @@ class LanguageModel(Predictor[Sentences]):
         return states_MH
 
     def forward(self, words_in_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of the word after each; `words_in_BT` starts with `<s>`."""
+        """Return logits (B, T, V) of the word after each; `words_in_BT` starts with `<s>`."""
         return self.from_embedded(self.embedding(words_in_BT))

@@ -1,9 +1,9 @@
-"""Settings of the sequence-to-sequence and language models: widths, lengths, recipes. Torch-free, so that help starts fast.
+"""Settings of the sequence-to-sequence and language models, without torch: widths, lengths, recipes.
 
-Sources: Li et al. 2017 (arXiv 1701.06547) and the code that its authors released, which says all amounts (`li2017`); for all
-else He & Glass 2018 (arXiv 1809.04113), section 3 and appendix, and the code that the authors released later
-(cloudygoose/negativetraining_acl2020), whose behaviour is called "released" here. Contexts of several turns, as in Niu &
-Bansal 2018 (arXiv 1809.02079), are ours: theirs are cut where the newest words stay.
+Sources: Li et al. 2017 (arXiv 1701.06547) and its authors' released code, which has all amounts (`li2017`); for all else He &
+Glass 2018 (arXiv 1809.04113), section 3 and appendix, and the code that the authors released later
+(cloudygoose/negativetraining_acl2020), whose behaviour is called "released" here. Contexts of several turns, as in Niu & Bansal
+2018 (arXiv 1809.02079), are ours: they are cut so that the newest words stay.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Seq2SeqSizes(Configuration):
     turns: PositiveInt = 1
     """Turns of context that the model reads; with more than one, `<eot>` between them is one more word of the vocabulary."""
     backward: bool = False
-    """Whether the roles are exchanged: the reply is read, the context predicted; `max_source` is then of replies."""
+    """Exchanged roles: the reply is read, the context predicted; `max_source` is then of replies."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +52,7 @@ class Seq2SeqSizes(Configuration):
 
     @property
     def exchanged(self) -> Seq2SeqSizes:
-        """Those of the backward model of a model of these sizes."""
+        """Sizes of the backward model of a model of these sizes."""
         return replace(self, backward=True, max_source=self.max_reply, max_reply=self.max_source)
 
 
@@ -73,22 +73,23 @@ class LanguageModelSizes(Configuration):
 
 
 def replier() -> Seq2SeqSizes:
-    """A generator as that of Li et al. 2017, of half the widths and one layer: two turns of context, replies of 20 words.
+    """Return sizes of a generator as that of Li et al. 2017, with half the widths, one layer, and replies of 20 words.
 
-    Fed back attention and the encoder's state let it read contexts where there is little text: on 36,000 pairs of DailyDialog
-    contexts told it .04 nats a word after two epochs; a decoder that starts from zero .006, with attention after ten.
+    Attention that is fed back and the encoder's last state let it use contexts even where there is little text: on 36,000 pairs
+    of DailyDialog, contexts gained .04 nats a word after two epochs; for a decoder that starts from zero .006, with attention
+    after ten.
     """
     return Seq2SeqSizes(embed=200, hidden=300, attention="dot", input_feeding=True, max_source=60, max_reply=21, turns=2)
 
 
 def released_replier() -> Seq2SeqSizes:
-    """The released generator of Li et al. 2017; two turns of context are one source of 50 words, replies have 20."""
+    """Return sizes of the released generator of Li et al. 2017: a source of 50 words, replies of 20."""
     sizes = Seq2SeqSizes(embed=512, hidden=512, attention="dot", input_feeding=True, layers=2, dropout=0.2)
     return replace(sizes, max_source=50, max_reply=21, turns=2)
 
 
 def he2018() -> FitConfig:
-    """The published recipe: SGD at rate 1 for 10 epochs, then 10 more, the rate halved before each; the last model is kept."""
+    """Return the published recipe: SGD at rate 1 for 10 epochs, then 10 at halved rates; the last model is kept."""
     return FitConfig(
         optimiser="sgd",
         learning_rate=1.0,
@@ -103,7 +104,7 @@ def he2018() -> FitConfig:
 
 
 def li2017() -> FitConfig:
-    """The released recipe of Li et al. 2017: plain SGD for 8 epochs, the rate halved before each after the sixth.
+    """Return the released recipe of Li et al. 2017: plain SGD for 8 epochs, the rate halved before each after the sixth.
 
     # Released: a rate of 1 and gradients of norm 5 at most, sums over words divided by the number of replies. Ours: divided by
     the number of words, of which a reply has about ten, so ten times the rate and a tenth of the norm.
@@ -123,15 +124,15 @@ def li2017() -> FitConfig:
 
 
 def fast() -> FitConfig:
-    """Ours: Adam, larger batches of like length, an end when the validation loss stops falling, the best model kept."""
+    """Return our recipe: Adam, larger batches of like length, an end when the validation loss stops falling."""
     return FitConfig(batch_size=128)
 
 
 def small_batches() -> FitConfig:
-    """The fast recipe with four times as many steps an epoch, for some ten thousand pairs, from which epochs are few steps."""
+    """Return the fast recipe with four times as many steps an epoch, for some ten thousand pairs."""
     return FitConfig(batch_size=32)
 
 
 def demo() -> FitConfig:
-    """For the built-in help desk: the fast recipe at a high rate, so that a minute of one core is enough."""
+    """Return the recipe of the built-in help desk: the fast one at a high rate; a minute of one core is enough."""
     return FitConfig(learning_rate=8e-3, max_epochs=19, patience=2, decay_epochs=3, precision="float32")

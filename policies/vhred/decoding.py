@@ -1,14 +1,11 @@
-"""What VHRED says: greedy replies and beam search, with the latent variable at the prior's mean.
+"""Decoding and storage of VHRED, its responder, and the use of its latent variable, which is at the prior's mean.
 
-Source: Niu & Bansal 2018 decode greedily, Serban et al. 2017 by beam search.
+Source: Niu & Bansal 2018 decode greedily, Serban et al. 2017 by beam search. A reply depends on its own context alone:
+nothing is drawn, and padding is masked.
 
-A reply depends on its own context alone: nothing is drawn, and what stands beside a context in a batch is masked.
-
-VHRED on disk: a folder (`policies/core/checkpoint.py`) of kind `vhred`; a run folder that has one stands for it.
-
-How much the latent variable of a VHRED is used. What it predicts is measured by `policies/core/fitting/batches.py`.
-
-VHRED asked in words: the `TrainableResponder` of `policies/core/responder.py`.
+A VHRED is stored in a folder (`policies/core/checkpoint.py`) of kind `vhred`, or in a run folder that has one. `VhredResponder`
+is the `TrainableResponder` of `policies/core/responder.py`. `divergences` measures how much the latent variable is used;
+`policies/core/fitting/batches.py` measures predictions.
 """
 
 from __future__ import annotations
@@ -38,17 +35,17 @@ _ROWS = 256
 
 @torch.no_grad()
 def divergences(model: VHRED, examples: DialogueExamples) -> np.ndarray:
-    """KL(posterior || prior) of each reply (n,) in nats, shortest replies first; dropout is off while it runs."""
+    """Return KL(posterior || prior) of each reply (n,) in nats, shortest replies first, without dropout."""
     was_training = model.training
     model.eval()
     device = model.output.weight.device
-    found = [model.divergences(batch.to(device)).double().cpu().numpy() for batch in in_order(examples, _ROWS)]
+    batches = [model.divergences(batch.to(device)).double().cpu().numpy() for batch in in_order(examples, _ROWS)]
     model.train(was_training)
-    return np.concatenate(found)
+    return np.concatenate(batches)
 
 
 def greedy(model: VHRED, contexts: Sequence[Context]) -> list[list[int]]:
-    """The likeliest word at every step, for each context.
+    """Return the reply to each context by the likeliest word at every step.
 
     Args:
         model: in evaluation mode.
@@ -65,7 +62,7 @@ def greedy(model: VHRED, contexts: Sequence[Context]) -> list[list[int]]:
 
 
 def beam(model: VHRED, contexts: Sequence[Context], width: int, length_penalty: float = 1.0) -> list[list[int]]:
-    """The best reply that a beam finds to each context (`policies/core/decoding.py`).
+    """Return the best reply of a beam to each context (`policies/core/decoding.py`).
 
     Args:
         model: in evaluation mode.
@@ -89,13 +86,13 @@ def _read(model: VHRED, contexts: Sequence[Context]) -> VhredMemory:
 
 
 class VhredResponder(NetworkResponder[VHRED]):
-    """A VHRED that reads and says words; those that it does not know are `<unk>`, which it may say."""
+    """A VHRED as a responder; words that it does not know are `<unk>`, which it may say."""
 
     stored_as = FORMAT
 
     @property
     def embedding(self) -> nn.Embedding:
-        """Of contexts and of replies."""
+        """The embedding of contexts and of replies."""
         return self.model.embedding
 
     def decode(self, contexts: Sequence[Turns], decoder: DecoderSettings, seeds: Sequence[int]) -> list[list[int]]:
@@ -103,12 +100,12 @@ class VhredResponder(NetworkResponder[VHRED]):
         return greedy(self.model, ids) if decoder == GREEDY else beam(self.model, ids, decoder.beam, decoder.length)
 
     def examples(self, contexts: Sequence[Turns], replies: Sequence[Turn]) -> DialogueExamples:
-        """What `Fit` and `evaluate` work on: replies to be predicted from contexts, in the given order."""
+        """Return examples for `Fit` and `evaluate`: replies to be predicted from contexts, in the given order."""
         return DialogueExamples(contexts, replies, self.model.vocabulary, self.model.sizes)
 
 
 def load_vhred(folder: Path) -> VhredResponder:
-    """The VHRED of a run or checkpoint folder, on the CPU.
+    """Return the VHRED of a run or checkpoint folder, on the CPU.
 
     Raises:
         CheckpointError: nothing is there, it is damaged or of another kind, or a weight is not a finite number.

@@ -11,10 +11,18 @@
     loss      -log p(reply | context, z) + weight KL(q || p), z drawn from q; weight = min(1, step / anneal_steps)
 
 Measuring and decoding take z at the mean of the prior, so that they depend on the context alone and on no draw.
-What the model is fed is made in `batches.py`, the decoder's fast recurrence in `attention.py`.
 
-Shapes: B rows, K turns, N words of a turn, R rows of turns, T reply words, M targets, P places attended to, V words,
-E embedding, C context width (both directions), H decoder, Z latent.
+A turn is its last `max_turn` - 1 words and `<eou>`, so that an empty one is a turn too; a reply is made as for a
+sequence-to-sequence model (`policies/seq2seq/model.py`). Of longer contexts the newest turns are read.
+
+`recur_fed_back` is the decoder as one autograd node; a test holds it equal to `VHRED.step`, gradients too. Everything that
+does not depend on the step before is formed for all steps at once: by the caller on the way forward, here on the way back.
+The scores' layer is the largest thing of a step and is formed again on the way back.
+
+Shapes: B rows, K turns, N words of a turn or attended positions of a row, R rows of turns or readout, T reply words (`<s>`
+not counted), M targets or width of an attended position, P attended positions, V words, E embedding, C context width (both
+directions), H decoder, Z latent, A score units, J = R + H (inputs of a step beside its word), I = H + M (inputs of the
+readout).
 
 Departures:
   * # Paper: attention over the source sequence. Released: over the encoded turns, two as a rule. Ours: the paper's;
@@ -34,22 +42,6 @@ Departures:
     through the change alone.
   * # Released: the max-margin loss draws z from the posterior of the recorded reply. Ours: `target_states`, which margins are
     made of, has it at the prior's mean, because a margin is about what the context alone says.
-
-What VHRED is fed: the turns of a context, each ended by `<eou>`, and a reply.
-
-A turn is its last `max_turn` - 1 words and `<eou>`, so that an empty one is a turn too; a reply is made as that of a
-sequence-to-sequence model (`policies/seq2seq/model.py`). Of longer contexts the newest turns are read.
-
-Shapes: B rows, K turns, N words of a turn, T words of a reply (`<s>` not counted).
-
-A decoder LSTM with additive attention whose result is fed back, as one autograd node.
-
-The equations are those of `VHRED.step` (`model.py`); a test holds the two equal, gradients too. As in
-`policies/seq2seq/model.py`, whatever does not depend on the step before is formed for all steps at once: by the caller on
-the way forward, here on the way back. The scores' layer is the largest thing of a step and is made again on the way back.
-
-Shapes: B rows, N places that are attended to, T steps, H hidden units, M width of a place, A score units, R readout,
-J = R + H (what a step reads beside its word), I = H + M (what the readout joins).
 """
 
 from __future__ import annotations
@@ -95,13 +87,13 @@ class DialogueBatch(Answered):
 
     @property
     def contexts(self) -> list[bytes]:
-        """The words of each context as the model reads them; equal where the contexts are."""
-        found = []
+        """Return the words of each context as the model reads them; equal for equal contexts."""
+        contexts = []
         for turns_KN, lengths_K in zip(self.context.words_BKN.numpy(), self.context.lengths_BK.numpy(), strict=True):
             ends = lengths_K[lengths_K > 0]
             turns = (words[:end].tobytes() for words, end in zip(turns_KN, ends, strict=False))
-            found.append(b"".join([ends.tobytes(), *turns]))
-        return found
+            contexts.append(b"".join([ends.tobytes(), *turns]))
+        return contexts
 
 
 class DialogueExamples:
@@ -111,7 +103,7 @@ class DialogueExamples:
         contexts: turns before each reply, oldest first.
         replies: as many.
         vocabulary: the model's words; others are `<unk>`.
-        sizes: how many turns are read, and how long they and replies may be.
+        sizes: number of turns, and longest turns and replies.
     """
 
     def __init__(
@@ -126,26 +118,26 @@ class DialogueExamples:
         return len(self._replies)
 
     def exchanged(self) -> DialogueExamples:
-        """The same replies in the same order, each behind the context of another, half of them away."""
+        """Return the same replies in the same order, each behind the context of another, half of them away."""
         other, half = copy(self), len(self) // 2
         other._contexts = self._contexts[len(self) - half :] + self._contexts[: len(self) - half]
         return other
 
     def batch(self, indices: np.ndarray) -> DialogueBatch:
-        """The examples at `indices` (B,), padded to the largest of them."""
+        """Return the examples at `indices` (B,), padded to the largest of them."""
         context = side_by_side([self._contexts[index] for index in indices])
         framed = [[BOS_ID, *self._replies[index], EOS_ID] for index in indices]
         return DialogueBatch(context=context, reply=Sentences(torch.from_numpy(_padded(framed))))
 
 
 def context_ids(context: Turns, vocabulary: PairVocabulary, sizes: VhredSizes) -> list[list[int]]:
-    """The newest turns of a context as the model reads them, each cut to its last words and ended by `<eou>`."""
+    """Return the newest turns of a context as the model reads them, each cut to its last words and ended by `<eou>`."""
     newest = [vocabulary.encode(turn_words(turn))[-(sizes.max_turn - 1) :] for turn in context[-sizes.turns :]]
     return [[*words.tolist(), EOU_ID] for words in newest]
 
 
 def side_by_side(contexts: Sequence[Context]) -> Dialogues:
-    """Contexts of at least one turn each, padded to the largest."""
+    """Return contexts of at least one turn each, padded to the largest."""
     num_turns = max(map(len, contexts))
     lengths = np.zeros((len(contexts), num_turns), dtype=np.int64)
     for row, context in enumerate(contexts):
@@ -274,14 +266,14 @@ def recur_fed_back(
     score_A: Tensor,
     readout_RI: Tensor,
 ) -> Tensor:
-    """Runs a decoder from zero over products of its words that are already formed.
+    """Return the readouts of a decoder from zero over given products of its words.
 
     Args:
-        gates_TB4H: products of the words and of what is the same at all steps, and the biases.
-        keys_BNA: the scores' products with what is attended to.
-        states_BNM: what the attention is a mean of.
+        gates_TB4H: products of the words and of the constant inputs, and the biases.
+        keys_BNA: the scores' products with the attended states.
+        states_BNM: attended states.
         barred_BN: minus infinity at places that do not exist, else 0.
-        kept_BH: what the hidden states are multiplied with before anything but the next step reads them; None for nothing.
+        kept_BH: dropout factors of the hidden states for all readers but the next step; None for none.
         weight_4HJ: weights of the last readout and hidden state, side by side.
         query_AH: weights of the hidden state in the scores.
         score_A: weights from the scores' layer to a score.
@@ -300,7 +292,7 @@ def recur_fed_back(
 EMBEDDING_RANGE = 0.01
 """Embeddings start uniform in plus or minus this."""
 DEVIATION_SCALE = 0.1
-"""Keeps early draws near their means."""
+"""Factor on deviations that keeps early draws near their means."""
 
 
 class Gaussians(NamedTuple):
@@ -310,32 +302,32 @@ class Gaussians(NamedTuple):
     deviation_BZ: Tensor
 
     def draw(self) -> Tensor:
-        """One draw (B, Z) of each, by torch's generator; gradients flow to means and deviations."""
+        """Return one draw (B, Z) of each, by torch's generator, with gradients to means and deviations."""
         return self.mean_BZ + self.deviation_BZ * torch.randn_like(self.mean_BZ)
 
 
 class VhredSummary(NamedTuple):
-    """What is known of contexts before a reply."""
+    """The reading of contexts before a reply."""
 
     fixed_BC: Tensor
     """c, which the decoder reads at every step."""
     newest_BC: Tensor
     """o_K."""
     states_BPM: Tensor
-    """What is attended to."""
+    """States that attention reads."""
     mask_BP: Tensor
-    """True where there is something."""
+    """True at positions that exist."""
 
 
 class VhredMemory(NamedTuple):
-    """What the decoder reads at every step beside its words."""
+    """Inputs of the decoder at every step beside its words."""
 
     gates_B4H: Tensor
-    """The part of the gates that context, z and biases make."""
+    """The share of context, z and biases in the gates."""
     keys_BPA: Tensor
     states_BPM: Tensor
     barred_BP: Tensor
-    """Minus infinity where there is nothing to attend to, else 0."""
+    """Minus infinity at positions that do not exist, else 0."""
 
 
 class VhredState(NamedTuple):
@@ -350,7 +342,7 @@ class BidirectionalLSTM(nn.Module):
     """Two LSTMs, one of which reads backwards.
 
     Args:
-        inputs: width of what is read.
+        inputs: width of the inputs.
         hidden: state of each.
     """
 
@@ -359,12 +351,12 @@ class BidirectionalLSTM(nn.Module):
         self.forwards, self.backwards = (LSTM(inputs, hidden, batch_first=True) for _ in range(2))
 
     def read(self, inputs_NE: Tensor, places: TokenPlaces, width: int) -> tuple[Tensor, Tensor]:
-        """Reads sequences of different lengths, none of them padded.
+        """Return the states of both directions over sequences of different lengths, none of them padded.
 
         Args:
-            inputs_NE: what is read, in the order of the places.
+            inputs_NE: inputs, in the order of the positions.
             places: of R sequences, none of them empty.
-            width: of what is returned, the longest sequence's length or more.
+            width: of the result, the longest sequence's length or more.
 
         Returns:
             Both directions' states side by side at every place (R, width, 2H), zero at padding, and the last of each (R, 2H).
@@ -376,10 +368,10 @@ class BidirectionalLSTM(nn.Module):
 
 
 class Distribution(nn.Module):
-    """A distribution of the latent variable, as a function of what is known.
+    """A distribution of the latent variable, as a function of known states.
 
     Args:
-        inputs: width of what is known.
+        inputs: width of the known states.
         latent: width of the latent variable and of the layers.
     """
 
@@ -389,14 +381,14 @@ class Distribution(nn.Module):
         self.mean, self.deviation = nn.Linear(latent, latent), nn.Linear(latent, latent)
 
     def forward(self, known_BC: Tensor) -> Gaussians:
-        """The distributions given what is known; in float32 under autocast, because their distance is a small difference."""
+        """Return the distributions, in float32 under autocast, because their distance is a small difference."""
         with torch.autocast(known_BC.device.type, enabled=False):
             features_BZ = self.layers(known_BC.to(self.mean.weight.dtype))
             return Gaussians(self.mean(features_BZ), DEVIATION_SCALE * F.softplus(1 + self.deviation(features_BZ)))
 
 
 class VHRED(Predictor[DialogueBatch]):
-    """One VHRED's parameters.
+    """The parameters of one VHRED.
 
     Args:
         vocabulary: the words of contexts and replies.
@@ -404,7 +396,7 @@ class VHRED(Predictor[DialogueBatch]):
     """
 
     steps: Tensor
-    """Training steps made, int64; part of the state, so that a resumed training anneals on."""
+    """Training steps made, int64; part of the state, so that a resumed training continues the annealing."""
 
     def __init__(self, vocabulary: PairVocabulary, sizes: VhredSizes) -> None:
         super().__init__()
@@ -425,7 +417,7 @@ class VHRED(Predictor[DialogueBatch]):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draws initial weights: uniform by fan-in and fan-out (Glorot & Bengio 2010), biases 0, that of forget gates 1."""
+        """Draw initial weights: uniform by fan-in and fan-out (Glorot & Bengio 2010), biases 0, that of forget gates 1."""
         for name, parameter in self.named_parameters():
             if parameter.dim() == 1:
                 parameter.data.zero_()
@@ -437,12 +429,12 @@ class VHRED(Predictor[DialogueBatch]):
                 parameter.data[hidden : 2 * hidden] = 1
 
     def summarise(self, context: Dialogues) -> VhredSummary:
-        """Reads contexts."""
+        """Return the reading of contexts."""
         turns_RE, states_RNE = self._encode_turns(context)
         return self._summarise(context, turns_RE, states_RNE)
 
     def remember(self, summary: VhredSummary, latent_BZ: Tensor) -> VhredMemory:
-        """What the decoder needs of contexts and draws."""
+        """Return the decoder's memory of contexts and draws."""
         cell, embed = self.decoder, self.sizes.embed
         fixed = torch.cat([summary.fixed_BC, latent_BZ.to(summary.fixed_BC.dtype)], dim=1)
         weight = cell.weight_ih[:, embed : embed + fixed.shape[1]]
@@ -451,21 +443,21 @@ class VHRED(Predictor[DialogueBatch]):
         return VhredMemory(gates_B4H, self.keys(summary.states_BPM), summary.states_BPM, barred_BP.to(self.score.weight.dtype))
 
     def listen(self, context: Dialogues) -> VhredMemory:
-        """What the decoder needs of contexts when nobody knows the reply: z is the prior's mean."""
+        """Return the decoder's memory of contexts without their replies: z is the prior's mean."""
         summary = self.summarise(context)
         return self.remember(summary, self.prior(summary.newest_BC).mean_BZ)
 
     def hear(self, batch: DialogueBatch) -> VhredMemory:
-        """Reads the contexts of a batch."""
+        """Return the memory of the contexts of a batch."""
         return self.listen(batch.context)
 
     def begin(self, memory: VhredMemory) -> VhredState:
-        """The decoder before its first step: zero."""
+        """Return the decoder's state before its first step: zero."""
         zero = memory.gates_B4H.new_zeros(len(memory.gates_B4H), self.sizes.decoder)
         return VhredState(zero, zero, zero.new_zeros(len(zero), self.sizes.readout))
 
     def step(self, memory: VhredMemory, words_B: Tensor, state: VhredState) -> tuple[Tensor, VhredState]:
-        """Reads one word of each reply without dropout: the logits (B, V) of the next, and the state after it."""
+        """Return the logits (B, V) of the next word of each reply, and the state after its last word, without dropout."""
         cell = self.decoder
         gates_B4H = memory.gates_B4H + F.linear(self.embedding(words_B), cell.weight_ih[:, : self.sizes.embed])
         gates_B4H = gates_B4H + F.linear(torch.cat([state.readout_BR, state.hidden_BH], dim=1), self._fed_back())
@@ -479,7 +471,7 @@ class VHRED(Predictor[DialogueBatch]):
         return self.output(readout_BR), VhredState(hidden_BH, cell_BH, readout_BR)
 
     def reply_states(self, memory: VhredMemory, reply_in_BT: Tensor) -> Tensor:
-        """Readouts (B, T, R) after each given word of the replies, the first of which is `<s>`; dropout as in training."""
+        """Return readouts (B, T, R) after each given word of the replies, `<s>` first; dropout as in training."""
         cell = self.decoder
         words_TBE = self.embedding(self._dropped(reply_in_BT).t())
         gates_TB4H = F.linear(words_TBE, cell.weight_ih[:, : self.sizes.embed]) + memory.gates_B4H
@@ -492,11 +484,11 @@ class VHRED(Predictor[DialogueBatch]):
         )
 
     def target_states(self, batch: DialogueBatch) -> Tensor:
-        """What `output` reads to predict the words of the replies (M, R), with z at the prior's mean, in training too."""
+        """Return the inputs of `output` for the words of the replies (M, R), with z at the prior's mean, in training too."""
         return self.reply_states(self.hear(batch), batch.reply.words_in_BT)[batch.real_BT]
 
     def loss(self, batch: DialogueBatch, output_loss: OutputLoss) -> Loss:
-        """The bound on the replies' negative log-likelihoods; in training, one step more is counted.
+        """Return the bound on the replies' negative log-likelihoods; training counts one more step.
 
         Args:
             batch: examples.
@@ -515,13 +507,13 @@ class VHRED(Predictor[DialogueBatch]):
         return Loss(nll + weight * divergence_B.sum(), nll)
 
     def divergences(self, batch: DialogueBatch) -> Tensor:
-        """KL(posterior || prior) of each reply (B,) in nats."""
+        """Return KL(posterior || prior) of each reply (B,) in nats."""
         return self._posteriors(batch)[2]
 
     def _posteriors(self, batch: DialogueBatch) -> tuple[VhredSummary, Gaussians, Tensor]:
-        """Contexts, posteriors, and their divergences from the priors (B,); all turns go through the encoder at once."""
+        """Return contexts, posteriors, and their divergences from the priors (B,); one pass encodes all turns."""
         targets_BT = batch.targets_BT
-        # The encoder knows the end of a turn as `<eou>`.
+        # In the encoder `<eou>` ends a turn.
         reply_BT = targets_BT.masked_fill(targets_BT == EOS_ID, EOU_ID)
         turns_RE, states_RNE = self._encode_turns(batch.context, reply_BT, batch.real_BT.sum(1))
         of_contexts, of_replies = slice(None, -len(reply_BT)), slice(-len(reply_BT), None)
@@ -532,7 +524,7 @@ class VHRED(Predictor[DialogueBatch]):
     def _encode_turns(
         self, context: Dialogues, reply_BT: Tensor | None = None, reply_lengths_B: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Vectors (R, 2E) and word states (R, N, 2E) of the turns that are there, row by row, and of replies behind them."""
+        """Return vectors (R, 2E) and word states (R, N, 2E) of the existing turns, row by row, and of replies behind them."""
         real_BK = context.lengths_BK > 0
         words_RN, lengths_R = context.words_BKN[real_BK], context.lengths_BK[real_BK]
         if reply_BT is not None and reply_lengths_B is not None:
@@ -560,17 +552,16 @@ class VHRED(Predictor[DialogueBatch]):
         states_BKNE = states_RNE.new_zeros(*real_BK.shape, width, states_RNE.shape[2])
         states_BKNE[real_BK] = states_RNE[:, :width]
         mask_BP = real_positions(context.lengths_BK.flatten(), width).view(len(real_BK), -1)
-        # Only the longest context is worth a place for each of its words: real words move to the front, in their order.
+        # Real words move to the front, in their order, so that the longest context sets the width.
         order_BP = torch.argsort(mask_BP.to(torch.int8), dim=1, descending=True, stable=True)[:, : int(mask_BP.sum(1).max())]
         rows = torch.arange(len(order_BP), device=order_BP.device).unsqueeze(1)
         return VhredSummary(fixed_BC, newest_BC, states_BKNE.flatten(1, 2)[rows, order_BP], mask_BP[rows, order_BP])
 
     def _fed_back(self) -> Tensor:
-        """Weights (4H, R + H) of the last readout and hidden state."""
         return torch.cat([self.decoder.weight_ih[:, -self.sizes.readout :], self.decoder.weight_hh], dim=1)
 
     def _dropped(self, words_in_BT: Tensor) -> Tensor:
-        """The words as the decoder reads them: in training, some after `<s>` are hidden from it."""
+        """Return the words as the decoder reads them: in training, some after `<s>` become `<unk>`."""
         if not (self.training and self.sizes.word_drop):
             return words_in_BT
         hidden_BT = torch.rand(words_in_BT.shape, device=words_in_BT.device) < self.sizes.word_drop
@@ -578,13 +569,13 @@ class VHRED(Predictor[DialogueBatch]):
         return words_in_BT.masked_fill(hidden_BT, UNK_ID)
 
     def _steady(self, states_RNE: Tensor) -> Tensor:
-        """Dropout of the same units at all places of a row (Gal & Ghahramani 2016)."""
+        """Apply dropout of the same units at all positions of a row (Gal & Ghahramani 2016)."""
         ones = torch.ones_like(states_RNE[:, :1])
         return states_RNE * F.dropout(ones, self.sizes.dropout) if self.training else states_RNE
 
 
 def divergence(of: Gaussians, source: Gaussians) -> Tensor:
-    """KL(of || source) of each row (B,) in nats."""
+    """Return KL(of || source) of each row (B,) in nats."""
     ratio_BZ = of.deviation_BZ / source.deviation_BZ
     shift_BZ = (of.mean_BZ - source.mean_BZ) / source.deviation_BZ
     return (0.5 * (ratio_BZ.square() + shift_BZ.square() - 1) - ratio_BZ.log()).sum(1)

@@ -1,4 +1,4 @@
-"""Settings of VHRED: widths, lengths, and what keeps its latent variable in use. Torch-free, so that help starts fast.
+"""Settings of VHRED, without torch: widths, lengths, and the rules that keep its latent variable in use.
 
 Source: Niu & Bansal 2018 (arXiv 1809.02079), section 4 and the code that the authors released; word drop and the annealing
 of the divergence are those of Serban et al. 2017 (arXiv 1605.06069).
@@ -50,7 +50,7 @@ class VhredSizes(Configuration):
 
 
 def small() -> VhredSizes:
-    """For a laptop: half the published widths, a quarter of the latent ones, turns and replies of 30 words."""
+    """Return sizes for a laptop: half the published widths, a quarter of the latent ones, turns and replies of 30 words."""
     return VhredSizes(
         embed=150,
         encoder=128,
@@ -67,7 +67,7 @@ def small() -> VhredSizes:
 
 
 def demo() -> VhredSizes:
-    """For the built-in help desk."""
+    """Return sizes for the built-in help desk."""
     return VhredSizes(
         embed=64,
         encoder=48,
@@ -83,10 +83,10 @@ def demo() -> VhredSizes:
 
 
 def niu2018_fit() -> FitConfig:
-    """The published recipe: Adam at a fixed rate of 2e-4, batches of 64, clip 2, the best model of up to 80 epochs.
+    """Return the published recipe: Adam at a fixed rate of 2e-4, batches of 64, clip 2, the best of up to 80 epochs.
 
-    The code looks at the validation split every five epochs from the tenth on; here every epoch does, and training ends when
-    ten in a row were no better.
+    The released code measures the validation split every five epochs from the tenth on; here every epoch is measured, and
+    training ends after ten in a row without a better one.
     """
     return FitConfig(
         learning_rate=2e-4,
@@ -101,10 +101,10 @@ def niu2018_fit() -> FitConfig:
 
 
 def small_fit() -> FitConfig:
-    """Ours: a higher rate that falls at the end, batches of like length; patient while the divergence is annealed."""
+    """Return our recipe: a higher rate that falls at the end, batches of like length; patient during annealing."""
     return FitConfig(batch_size=64, clip=2.0, max_epochs=22, patience=3)
 
 
 def demo_fit() -> FitConfig:
-    """For the built-in help desk: a high rate, so that two minutes of one core are enough."""
+    """Return the recipe of the built-in help desk: a high rate; two minutes of one core are enough."""
     return FitConfig(learning_rate=4e-3, max_epochs=19, patience=4, decay_epochs=3, precision="float32")

@@ -1,1 +1,1 @@
-"""The fitting loop that supervised models share. Read `loop.py` first, then `fit.py`."""
+"""The fitting loop that supervised models share. Read `loop.py` first, then `batches.py`."""

@@ -1,21 +1,14 @@
-"""Batches of examples, and the order in which an epoch takes them.
+"""Batches of examples: their order in an epoch, the loss of the output layer, the protocol of predictors, and evaluation.
 
-The output layer and the loss in one: negative log-likelihoods of targets, and their gradients, from one pass.
+`OutputLoss` computes negative log-likelihoods of targets and their gradients in one pass. The logits of a batch (targets x
+vocabulary) are by far the largest thing in training. They exist once, in memory that is kept from step to step: the softmax
+overwrites them in the forward pass, and the gradient of the loss overwrites the softmax; the backward pass only scales it.
 
-The logits of a batch are the largest thing in training by far (targets x vocabulary). Here they exist once, in memory that
-is kept from step to step: the softmax takes their place in the forward pass and the gradient of the loss that of the
-softmax, so that the backward pass only scales what is there.
+`evaluate` scores recorded replies or sentences in nats per word, `</s>` counted. The negative of the test figure is the
+threshold that trigger search calls T_out (a sequence-to-sequence model) or T_in (a language model): He & Glass 2018, section
+4.
 
-Shapes: M targets, H hidden, V words.
-
-What the fitting loop asks of a model: the loss of a batch.
-
-How well a model predicts recorded replies or sentences: nats per word, `</s>` counted.
-
-The negative of the test figure is the threshold that trigger search calls T_out (a sequence-to-sequence model) or T_in (a
-language model): He & Glass 2018, section 4.
-
-Shapes: B rows, T reply words, M targets of a batch.
+Shapes: B rows, T reply words, M targets of a batch, H hidden, V words.
 """
 
 from __future__ import annotations
@@ -36,7 +29,7 @@ from parley.envs.corpora.pairs.vocabulary import EOS_ID, UNK_ID, PairVocabulary
 from parley.policies.core.layers import product_dtype
 
 BLOCK = 2048
-"""Targets at a time; bounds the memory for logits to `BLOCK` x V numbers."""
+"""Targets scored at a time; bounds the memory for logits to `BLOCK` x V numbers."""
 
 
 class _NLL(torch.autograd.Function):
@@ -99,19 +92,19 @@ class OutputLoss:
         self._kept: tuple[Tensor, Tensor] | None = None
 
     def __call__(self, states_MH: Tensor, targets_M: Tensor, shares_M: Tensor | None = None) -> Tensor:
-        """Sum of the targets' negative log-likelihoods in nats; its gradient can be asked for once.
+        """Return the sum of the targets' negative log-likelihoods in nats; its gradient can be taken once.
 
         Args:
-            states_MH: what the layer reads.
+            states_MH: inputs of the layer.
             targets_M: ids, int64.
-            shares_M: what each target is multiplied by in the sum, without a gradient; 1 when not given.
+            shares_M: factor of each target in the sum, without a gradient; 1 when not given.
 
         Returns:
             A scalar. Under autocast the products are formed in its lower precision.
         """
         weight_VH, dtype = self.output.weight, product_dtype(self.output.weight)
         if self._kept is None or self._kept[0].dtype != dtype:
-            # Fresh memory is dear: the system clears it page by page.
+            # New memory is slow: the system clears it page by page.
             kept_MV = weight_VH.new_empty((BLOCK, len(weight_VH)), dtype=dtype)
             self._kept = torch.empty_like(weight_VH, dtype=dtype), kept_MV
         with torch.autocast(states_MH.device.type, enabled=False):
@@ -122,12 +115,12 @@ class Tensors:
     """A dataclass of tensors, or of other such dataclasses."""
 
     def to(self, device: torch.device) -> Self:
-        """The same on a device."""
+        """Return the same on a device."""
         return type(self)(**{name: part.to(device) for name, part in vars(self).items()})
 
 
 class Batch(Protocol):
-    """What a model reads at once, and what it should predict."""
+    """The inputs of a model, and the targets to predict."""
 
     @property
     def targets_BT(self) -> Tensor:
@@ -135,15 +128,15 @@ class Batch(Protocol):
 
     @property
     def real_BT(self) -> Tensor:
-        """True where there is something to predict; M places in all."""
+        """True at real targets; M positions in all."""
 
     def to(self, device: torch.device, /) -> Self:
-        """The same batch on a device."""
+        """Return the same batch on a device."""
 
 
 @dataclass(frozen=True)
 class ExtendedBatch:
-    """A batch of a model's own, with something that an objective reads beside it.
+    """A batch of a model's own, with further inputs of an objective.
 
     Args:
         learned: contexts and recorded replies.
@@ -153,18 +146,18 @@ class ExtendedBatch:
 
     @property
     def targets_BT(self) -> Tensor:
-        """What is predicted; padding included."""
+        """Ids to predict; padding included."""
         targets_BT: Tensor = self.learned.targets_BT
         return targets_BT
 
     @property
     def real_BT(self) -> Tensor:
-        """True where there is something to predict."""
+        """True at real targets."""
         real_BT: Tensor = self.learned.real_BT
         return real_BT
 
     def to(self, device: torch.device) -> Self:
-        """The same batch on a device."""
+        """Return the same batch on a device."""
         return replace(self, learned=self.learned.to(device))
 
 
@@ -172,7 +165,7 @@ BatchT_co = TypeVar("BatchT_co", bound=Batch, covariant=True)
 
 
 class Examples(Protocol[BatchT_co]):
-    """What a model is fitted to or measured on."""
+    """The examples that a model is fitted to or measured on."""
 
     def __len__(self) -> int: ...
 
@@ -181,11 +174,11 @@ class Examples(Protocol[BatchT_co]):
         """(len,) words to predict in each example."""
 
     def batch(self, indices: np.ndarray) -> BatchT_co:
-        """The examples at `indices` (B,)."""
+        """Return the examples at `indices` (B,)."""
 
 
 def in_order(examples: Examples[BatchT_co], batch_size: int) -> Iterator[BatchT_co]:
-    """All examples, those of like length together, as batches for measuring."""
+    """Yield all examples, those of like length together, as batches for measuring."""
     order = np.argsort(examples.num_targets, kind="stable")
     for start in range(0, len(order), batch_size):
         yield examples.batch(order[start : start + batch_size])
@@ -194,13 +187,13 @@ def in_order(examples: Examples[BatchT_co], batch_size: int) -> Iterator[BatchT_
 def epoch_order(
     examples: Examples[Any], batch_size: int, generator: np.random.Generator, bucketed: bool
 ) -> Sequence[np.ndarray]:
-    """Indices of the batches of one epoch: every example once, the last drawn batch may be smaller.
+    """Return the indices of the batches of one epoch: every example once, the last drawn batch may be smaller.
 
     Args:
-        examples: what to draw from.
+        examples: the examples.
         batch_size: examples in a batch.
-        generator: what decides.
-        bucketed: whether a batch holds examples of like length; who meets whom changes from epoch to epoch all the same.
+        generator: generator of the order.
+        bucketed: whether a batch holds examples of like length; batches still change from epoch to epoch.
     """
     order = generator.permutation(len(examples))
     if bucketed:
@@ -215,39 +208,39 @@ BatchT = TypeVar("BatchT", bound=Batch)
 
 
 class Loss(NamedTuple):
-    """What one step of training brings down."""
+    """The loss of one training step."""
 
     total: Tensor
-    """A scalar in nats, summed over the batch; its gradient can be asked for once."""
+    """A scalar in nats, summed over the batch; its gradient can be taken once."""
     nll: Tensor
-    """The part of it that is the targets' negative log-likelihoods."""
+    """The part of the targets' negative log-likelihoods."""
 
 
 class Predictor(nn.Module, Generic[BatchT]):
-    """A model that predicts words from states: what fitting and measuring need of it."""
+    """A model that predicts words from states, as fitting and measuring need it."""
 
     output: nn.Linear
-    """From states to logits."""
+    """Layer from states to logits."""
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draws initial weights: uniform in plus or minus H^-1/2 as torch does, embeddings in `EMBEDDING_RANGE`."""
+        """Draw initial weights: uniform in plus or minus H^-1/2 as torch does, embeddings in `EMBEDDING_RANGE`."""
         draw_weights(self, self.output.in_features, generator)
 
     def target_states(self, batch: BatchT) -> Tensor:
-        """What `output` reads to predict the batch's real targets (M, H), in the order of the rows."""
+        """Return the states that `output` reads to predict the batch's real targets (M, H), in the order of the rows."""
         raise NotImplementedError
 
     def nll(self, batch: BatchT) -> Tensor:
-        """Negative log-likelihoods of the batch's real targets (M,) in nats, in the order of the rows; gradients flow back.
+        """Return negative log-likelihoods of the batch's real targets (M,) in nats, in the order of the rows, with gradients.
 
-        What a model says with more than the softmax of `output` is measured by overriding this, and trained by `loss`.
+        A model with more than the softmax of `output` overrides this for measuring, and `loss` for training.
         """
         targets_M = batch.targets_BT[batch.real_BT]
         blocks = zip(self.target_states(batch).split(BLOCK), targets_M.split(BLOCK), strict=True)
         return torch.cat([F.cross_entropy(self.output(states), targets, reduction="none") for states, targets in blocks])
 
     def loss(self, batch: BatchT, output_loss: OutputLoss) -> Loss:
-        """What training brings down on a batch.
+        """Return the training loss of a batch.
 
         Args:
             batch: examples.
@@ -258,14 +251,14 @@ class Predictor(nn.Module, Generic[BatchT]):
 
 
 def draw_weights(model: nn.Module, width: int, generator: torch.Generator) -> None:
-    """Draws a model's weights as `Predictor.initialise` does; `width` is what its output layer reads."""
+    """Draw a model's weights as `Predictor.initialise` does; `width` is the input width of its output layer."""
     for name, parameter in model.named_parameters():
         bound = EMBEDDING_RANGE if "embedding" in name else width**-0.5
         parameter.data.uniform_(-bound, bound, generator=generator)
 
 
 def real_positions(lengths_B: Tensor, length: int) -> Tensor:
-    """A mask (B, length), true at the first `lengths` positions of each row."""
+    """Return a mask (B, length), true at the first `lengths` positions of each row."""
     return torch.arange(length, device=lengths_B.device) < lengths_B.unsqueeze(1)
 
 
@@ -293,7 +286,7 @@ class Fitness:
 
 
 def example_nll(model: Predictor[BatchT], batch: BatchT) -> tuple[Tensor, Tensor]:
-    """Negative log-likelihoods of a batch's examples.
+    """Return the negative log-likelihoods of a batch's examples.
 
     Args:
         model: in evaluation mode, or in training with dropout.
@@ -310,7 +303,7 @@ def example_nll(model: Predictor[BatchT], batch: BatchT) -> tuple[Tensor, Tensor
 
 @torch.no_grad()
 def evaluate(model: Predictor[BatchT], examples: Examples[BatchT]) -> Fitness:
-    """Scores a model on a split in float32; dropout is off while it runs."""
+    """Return the figures of a model on a split, in float32 and without dropout."""
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
@@ -321,7 +314,7 @@ def evaluate(model: Predictor[BatchT], examples: Examples[BatchT]) -> Fitness:
 
 @dataclass(frozen=True)
 class TextSizes:
-    """How much text the examples of a split have to say, each (n,) int64, shortest examples first as in `Fitness`."""
+    """Sizes of the texts of the examples of a split, each (n,) int64, shortest examples first as in `Fitness`."""
 
     num_words: np.ndarray
     """Words and ends; a word that is cut off counts."""
@@ -332,7 +325,7 @@ class TextSizes:
 
 
 def text_sizes(examples: Examples[BatchT], vocabulary: PairVocabulary) -> TextSizes:
-    """Sizes of what `evaluate` scores, whatever units it is said in."""
+    """Return the sizes of the texts that `evaluate` scores, in whatever units."""
     ends_V, characters_V = torch.from_numpy(vocabulary.ends), torch.from_numpy(vocabulary.num_characters)
     counts = []
     for batch in in_order(examples, _ROWS):

@@ -1,12 +1,9 @@
-"""The loop of every supervised training: epochs at a full rate, then some at a falling one, exactly resumable.
+"""The loop of every supervised training, exactly resumable, and its use for models that predict words (`Fit`).
 
-`fit.py` is the training of models that predict words, `policies/negotiator/speaker.py` that of negotiators; they say how a step
-is made, what is measured after an epoch, and how the rate falls.
-
-Training resumes exactly: order and dropout depend on (seed, epoch, batch) alone, and the state is kept after every epoch
-and, in long epochs, every few minutes.
-
-Supervised training of sequence-to-sequence and language models, by the published recipe or a faster one.
+`FittingLoop` trains epochs at a full rate, then some at a falling one. Subclasses define a step, the measurement after an
+epoch, and the falling rate: `Fit` here, and the training of negotiators in `policies/negotiator/speaker.py`. Training resumes
+exactly: order and dropout depend on (seed, epoch, batch) alone, and the state is saved after every epoch and, in long epochs,
+every few minutes.
 
 Published recipe (He & Glass 2018, section 3 and the released code): SGD at rate 1 with momentum 0.9, weight decay 1e-5,
 batches of 64, clip 5; 10 epochs at a fixed rate, then 10 with a rate that falls before each; the last model is kept.
@@ -21,10 +18,8 @@ Departures:
   * # Released: the loss of a batch is the mean over its targets. Ours: its sum over the mean number of targets of a batch,
     because otherwise a word of a batch of short replies would weigh more than others.
 
-A model may also go on from weights that it has, and bring down another objective than its own (`Objective`); adversarial
-training does both (`policies/core/margin.py`). The weights that it began with are then kept unless an epoch is better.
-
-The loop itself is `loop.py`.
+A model may also continue from its weights, with another objective than its own (`Objective`); adversarial training does both
+(`policies/core/margin.py`). Its first weights are then kept unless an epoch is better.
 """
 
 from __future__ import annotations
@@ -61,16 +56,16 @@ from parley.policies.core.settings import FitConfig
 log = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 180.0
-"""How much work of a long epoch may be lost."""
+"""Seconds of work of a long epoch that may be lost."""
 CLOCKED = 6
-"""Batches on which the precisions are clocked, the first of them not counted."""
+"""Number of batches on which the precisions are clocked; the first is not counted."""
 PRECISIONS: tuple[Precision, Precision] = ("bfloat16", "float32")
 FULL = "full"
 """The stage at the full rate."""
 
 
 class Recipe(Protocol):
-    """What the loop itself reads of a recipe, as `settings.FitConfig` has it."""
+    """The part of a recipe (`settings.FitConfig`) that the loop reads."""
 
     @property
     def learning_rate(self) -> float:
@@ -82,11 +77,11 @@ class Recipe(Protocol):
 
     @property
     def max_epochs(self) -> int:
-        """Epochs at most."""
+        """Largest number of epochs."""
 
     @property
     def full_epochs(self) -> int:
-        """Epochs at the full rate, at most."""
+        """Largest number of epochs at the full rate."""
 
     @property
     def patience(self) -> int:
@@ -94,11 +89,11 @@ class Recipe(Protocol):
 
     @property
     def precision(self) -> Precision:
-        """Of matrix products; "auto" is left to a measurement when training begins."""
+        """Precision of matrix products; "auto" is measured when training begins."""
 
 
 class EpochRow(Protocol):
-    """What one epoch did."""
+    """The results of one epoch."""
 
     @property
     def number(self) -> int:
@@ -110,10 +105,10 @@ class EpochRow(Protocol):
 
     @property
     def seconds(self) -> float:
-        """Of work, measuring included."""
+        """Seconds of work, measuring included."""
 
     def as_row(self) -> dict[str, Any]:
-        """Flat JSON types for event logs and plots; "stage" among them."""
+        """Return flat JSON types for event logs and plots; "stage" among them."""
 
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -124,7 +119,7 @@ EpochT = TypeVar("EpochT", bound=EpochRow)
 
 @dataclass(frozen=True)
 class StepLoss:
-    """What one update found.
+    """The losses of one update.
 
     Args:
         bounded: nats that no model has which still learns, if above `parley.policies.core.checkpoint.DIVERGED`.
@@ -144,16 +139,16 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         model: that is trained.
         config: the recipe.
         seed: master seed.
-        state_path: where the exact training state is kept; an existing one is resumed.
+        state_path: file of the exact training state; an existing one is resumed.
         save_every_s: seconds of an epoch after which the state is kept within it.
         fresh: whether weights are drawn; otherwise training goes on from those that the model has.
         carried: numbers that a step changes beside the weights; part of the state.
     """
 
     falling: ClassVar[str]
-    """What the stage at a falling rate is called."""
+    """Name of the stage at a falling rate."""
     precision: Precision
-    """Of matrix products, never "auto": it is chosen when training begins, and a resumed training keeps it."""
+    """Precision of matrix products, never "auto": chosen when training begins, and kept by a resumed training."""
 
     def __init__(
         self,
@@ -190,59 +185,59 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
 
     @abstractmethod
     def initialise(self, generator: torch.Generator) -> None:
-        """Draws the model's weights."""
+        """Draw the model's weights."""
 
     @abstractmethod
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
-        """The optimiser of the stage that has begun."""
+        """Return the optimiser of the stage that has begun."""
 
     @abstractmethod
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
-        """Indices of the examples of each batch of an epoch, in order."""
+        """Return the indices of the examples of each batch of an epoch, in order."""
 
     @abstractmethod
     def step(self, group: np.ndarray) -> StepLoss:
-        """One update on the examples at some indices."""
+        """Make one update on the examples at some indices."""
 
     @abstractmethod
     def validate(self) -> FiguresT:
-        """Measures the model after an epoch."""
+        """Return the model's figures after an epoch."""
 
     @abstractmethod
     def criterion(self, figures: FiguresT) -> float:
-        """What decides which model is best, lower: better."""
+        """Return the number that decides which model is best, lower: better."""
 
     @abstractmethod
     def epoch(self, number: int, loss: float, figures: FiguresT, seconds: float, best: bool) -> EpochT:
-        """What an epoch did; `loss` is the mean over its targets, in nats."""
+        """Return the results of an epoch; `loss` is the mean over its targets, in nats."""
 
     @property
     @abstractmethod
     def falling_epochs(self) -> int:
-        """Epochs at a falling rate, at most."""
+        """Largest number of epochs at a falling rate."""
 
     @abstractmethod
     def fall(self, epochs: int) -> float:
-        """The rate of the next epoch after so many at a falling one; the optimiser gets it, or is made anew."""
+        """Return the rate of the next epoch after so many at a falling one, and set it in the optimiser or a new one."""
 
     def begin_epoch(self, number: int) -> None:  # most have nothing to prepare
-        """Prepares an epoch, counted from 0, of which `batches_done` are made already."""
+        """Prepare an epoch, counted from 0, of which `batches_done` are made already."""
 
     @property
     def takes_best(self) -> bool:
-        """Whether an epoch of this stage may be the best."""
+        """True if an epoch of this stage may be the best."""
         return True
 
     def take_back(self, *, at_end: bool) -> None:
-        """Puts the best weights back, before the rate falls and at the end."""
+        """Restore the best weights, before the rate falls and at the end."""
         self.model.load_state_dict(self._best)
 
     def dropout_seed(self, epoch: int, batch: int) -> int | None:
-        """What torch is seeded with before a batch, epochs counted from 0 and batches from 1; None leaves it as it is."""
+        """Return torch's seed before a batch, epochs counted from 0 and batches from 1; None leaves it as it is."""
         return derive_seed(self.seed, "dropout", epoch, batch)
 
     def run(self, on_epoch: Callable[[EpochT], None], on_batch: Progress | None = None) -> ModelT:
-        """Trains to the end of the recipe and returns the model, in evaluation mode.
+        """Train to the end of the recipe and return the model, in evaluation mode.
 
         Raises:
             ConfigError: the loss has left all bounds; the last saved state is an earlier one.
@@ -253,7 +248,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
             started = time.monotonic()
             figures = self.validate()
             loss = self.criterion(figures)
-            # What the last update did is seen here alone.
+            # The effect of the last update shows only here.
             require_bounded(loss, f"validation after epoch {len(self.history) + 1}", self._rate, self.config.clip)
             best = self.takes_best and loss < self.best_loss
             if best:
@@ -270,7 +265,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         return self.model.eval()
 
     def _advance_stage(self) -> bool:
-        """Sets the rate of the next epoch; false when the recipe is finished."""
+        """Set the rate of the next epoch; return False when the recipe is finished."""
         done = len(self.history)
         if self._stage == FULL:
             if done < self.config.full_epochs and self._since_best < self.config.patience:
@@ -284,7 +279,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         return True
 
     def _train_epoch(self, on_batch: Progress | None) -> None:
-        """Makes the rest of an epoch."""
+        """Train the rest of an epoch."""
         number = len(self.history)
         self.begin_epoch(number)
         self.model.train()
@@ -308,14 +303,14 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
                     saved = time.monotonic()
 
     def descend(self, loss: torch.Tensor) -> None:
-        """A step of the optimiser down the clipped gradient of a loss."""
+        """Make a step of the optimiser down the clipped gradient of a loss."""
         self._optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self._optimiser.step()
 
     def _fastest_precision(self) -> Precision:
-        """That in which a step is faster here; float32 where the difference is small (`policies/core/layers.py`)."""
+        """Return the precision of the faster step; float32 if the difference is small (`policies/core/layers.py`)."""
         device = next(self.model.parameters()).device
         if not multiplies_bfloat16(device):
             return "float32"
@@ -329,7 +324,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         return "bfloat16" if cost < ENOUGH else "float32"
 
     def _measure_bfloat16(self, groups: Sequence[np.ndarray], device: torch.device) -> float:
-        """Makes steps on some batches in both precisions, and takes them back."""
+        """Return the cost of bfloat16 by steps on some batches in both precisions, and undo them."""
 
         def step(precision: Precision, group: np.ndarray) -> None:
             self.precision = precision
@@ -365,7 +360,7 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
         saved = load_training(self.state_path, self.model)
         counters, self._best = saved.counters, saved.best
         self._stage, self._rate, self.history = counters["stage"], counters["rate"], counters["history"]
-        # States of older versions do not say it; they were float32 but on processors with AMX.
+        # States of older versions lack it; they were float32 except on processors with AMX.
         self.precision = counters.get("precision", "float32" if self.config.precision == "auto" else self.config.precision)
         self._optimiser = self.new_optimiser(self._rate)
         saved.restore(self._optimiser)
@@ -378,12 +373,12 @@ class FittingLoop(ABC, Generic[ModelT, RecipeT, FiguresT, EpochT]):
 
 BatchT = TypeVar("BatchT", bound=Batch)
 ADAGRAD_START = 0.1
-"""Sum of squared gradients that Adagrad starts from, as TensorFlow's does."""
+"""Initial sum of squared gradients of Adagrad, as in TensorFlow."""
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch did."""
+    """The results of one epoch."""
 
     number: int
     stage: str
@@ -392,18 +387,18 @@ class Epoch:
     train_nll: float
     """Mean training loss per word in nats, dropout on, while the weights moved."""
     validation_nll: float
-    """Nats per word, `</s>` counted; of an objective of another kind what it measures instead."""
+    """Nats per word, `</s>` counted; for another objective, its validation value."""
     seconds: float
     best: bool
-    """Whether it is the best model so far by validation loss."""
+    """True if it is the best model so far by validation loss."""
 
     def as_row(self) -> dict[str, Any]:
-        """Flat JSON types for event logs and plots."""
+        """Return flat JSON types for event logs and plots."""
         return asdict(self)
 
 
 class Objective(Generic[BatchT]):
-    """What training brings down: a model's own loss."""
+    """The objective of a training: by default the model's own loss."""
 
     def __init__(self, model: Predictor[Any]) -> None:
         self.model = model
@@ -411,16 +406,16 @@ class Objective(Generic[BatchT]):
         """Numbers that a step changes, which a resumed training goes on from."""
 
     def loss(self, batch: BatchT, output_loss: OutputLoss) -> Loss:
-        """The loss of a batch, see `Predictor.loss`."""
+        """Return the loss of a batch, see `Predictor.loss`."""
         return self.model.loss(batch, output_loss)
 
     def validation(self, examples: Examples[BatchT]) -> float:
-        """What decides which model is best, in nats per word, lower: better; dropout is off while it is measured."""
+        """Return the number that decides which model is best, in nats per word, lower: better, without dropout."""
         return evaluate(self.model, examples).nll
 
 
 class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT]):
-    """One supervised training of a model that predicts words.
+    """A supervised training of a model that predicts words.
 
     Args:
         model: its weights are drawn here unless a saved state exists or `fresh` says otherwise.
@@ -428,10 +423,10 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         validation: examples that decide which model is best.
         config: the recipe.
         seed: master seed.
-        state_path: where the exact training state is kept; an existing one is resumed.
+        state_path: file of the exact training state; an existing one is resumed.
         save_every_s: seconds of an epoch after which the state is kept within it.
         fresh: whether weights are drawn; otherwise training goes on from those that the model has.
-        objective: what is brought down; the model's own loss when not given.
+        objective: the objective; the model's own loss when not given.
     """
 
     falling = "decay"
@@ -459,7 +454,7 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         self.model.initialise(generator)
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
-        """One optimiser for both stages; the fused kernels read and write every weight once, where torch has them."""
+        """Return one optimiser for both stages, with torch's fused kernels if there are any."""
         config, parameters = self.config, list(self.model.parameters())
         if config.optimiser == "adam":
             return torch.optim.Adam(parameters, lr=rate, weight_decay=config.weight_decay, fused=True)
@@ -474,7 +469,7 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         return epoch_order(self.train, self.config.batch_size, generator, self.config.bucketed)
 
     def step(self, group: np.ndarray) -> StepLoss:
-        """One update; the loss is the sum over the targets, before the update."""
+        """Make one update; the loss is the sum over the targets, before the update."""
         batch = self.train.batch(group).to(next(self.model.parameters()).device)
         targets = int(self.train.num_targets[group].sum())
         with autocast(batch.targets_BT.device, self.precision):
@@ -497,7 +492,7 @@ class Fit(FittingLoop[Predictor[Any], FitConfig, float, Epoch], Generic[BatchT])
         return self.config.decay_epochs
 
     def fall(self, epochs: int) -> float:
-        """The full rate times `decay` once more than there were such epochs."""
+        """Return the full rate times `decay` once more than there were such epochs."""
         rate = self.config.learning_rate * self.config.decay ** (epochs + 1)
         for group in self._optimiser.param_groups:
             group["lr"] = rate

@@ -1,42 +1,21 @@
-"""What discriminators read: contexts turn by turn, and replies that people or machines wrote.
+"""The discriminator of Li et al. 2017 (arXiv 1701.06547), section 3.1: did a person or a machine write this reply?
 
-A turn and a whole reply end with `</s>`, which is a word like any other; the beginning of a reply does not. So a discriminator
-knows whether a reply is over. Words are ids of one vocabulary, without marks around them, `<eot>` between the turns of a
-context.
+A turn and a whole reply end with `</s>`, a word like any other; the beginning of a reply does not. So a discriminator knows
+whether a reply is over. Words are ids of one vocabulary, without marks around them, `<eot>` between the turns of a context.
 
-Shapes: B contexts, K turns, N words of a turn, R replies, T words of a reply.
-
-How a dialogue is read: an LSTM over the words of each utterance, then what joins the utterances' vectors.
-
-Source: Li et al. 2017, section 3.1 and footnote 2. An utterance's vector is the state of the LSTM after its last word, which
-is `</s>` where the utterance is over. A second LSTM reads these vectors (hierarchical), or they stand side by side
-(concatenated; a turn that is not there is zero).
-
-Shapes: B contexts, K turns, R replies, T words of the longest one, N words of all, H hidden, D width of a dialogue's vector.
-
-The discriminator of Li et al. 2017 (arXiv 1701.06547), section 3.1: did a person or a machine write this reply?
-
-A dialogue's vector (`reader.py`) is followed by a softmax over two classes; Q+ is the probability of the class "human". The
-vector exists for a reply's beginnings too, so that one pass gives Q+ after each word. What it says of beginnings means
-something if it was fitted to beginnings (`ReplyExamples(..., prefixes=True)`); its checkpoint says whether it was.
-
+An utterance's vector is the state of an LSTM after its last word (footnote 2 of the paper). A second LSTM reads these vectors
+(hierarchical), or they are side by side (concatenated; a missing turn is zero). A softmax over two classes follows; Q+ is the
+probability of the class "human". One pass gives Q+ after each word of a reply. Its values at beginnings mean something if it
+was fitted to beginnings (`ReplyExamples(..., prefixes=True)`); `prefixes` in a checkpoint's provenance says whether it was.
 As a `Predictor` it predicts one of two words, so the fitting loop of all models fits it.
 
-Shapes: as in `reader.py`.
-
-Discriminators on disk: a folder (`policies/core/checkpoint.py`); `prefixes` of its provenance says what it was fitted to.
-
-A trained discriminator as the judge of `parley/Reply-v1`: how likely it holds a reply for a person's.
-
-What a discriminator says of many replies: log-odds, vectors, and how often it is right.
-
-Critics: what reward is expected in a context, before a word is said there or after some (Li et al. 2017, footnote 3).
-
-Departures:
+`TrainedReplyJudge` is a trained one as the judge of `parley/Reply-v1`. Critics predict the expected reward in a context, before
+a word is said there or after some (Li et al. 2017, footnote 3).
   * # Released: one linear layer on the last state of the generator's encoder, zero at first. Ours: the paper's network of its
     own, and the released one as `LinearCritic`.
 
-Shapes: as in `reader.py`.
+Shapes: B contexts, K turns, N words of a turn or of all turns, R replies, T words of the longest reply, H hidden, D width of a
+dialogue's vector.
 """
 
 from __future__ import annotations
@@ -65,7 +44,7 @@ Ids = Sequence[int] | np.ndarray
 
 @dataclass(frozen=True)
 class JudgedReplies:
-    """A context and replies to it of which is known who wrote them.
+    """A context and replies to it, labelled by whether a person wrote them.
 
     Args:
         source: words of the context, `<eot>` between its turns.
@@ -106,12 +85,12 @@ class JudgedBatch(Tensors):
 
     @property
     def targets_BT(self) -> Tensor:
-        """What is predicted (R, 1)."""
+        """Targets to predict (R, 1)."""
         return self.human_R.unsqueeze(1)
 
     @property
     def real_BT(self) -> Tensor:
-        """All of it."""
+        """True everywhere."""
         return torch.ones_like(self.targets_BT, dtype=torch.bool)
 
 
@@ -136,7 +115,7 @@ class ReplyExamples:
         return len(self._items)
 
     def batch(self, indices: np.ndarray) -> JudgedBatch:
-        """The contexts at `indices` (B,) with all their replies, one context's after another's."""
+        """Return the contexts at `indices` (B,) with all their replies, one context's after another's."""
         items = [self._items[int(index)] for index in indices]
         words_RT, lengths_R = reply_batch([reply for item in items for reply in item.replies], self._sizes)
         if self._prefixes:
@@ -152,7 +131,7 @@ class ReplyExamples:
 
 
 def context_batch(sources: Sequence[Ids], vocabulary: PairVocabulary, sizes: DiscriminatorSizes) -> ContextBatch:
-    """Contexts as a model reads them, on the CPU.
+    """Return contexts as a model reads them, on the CPU.
 
     Args:
         sources: words of each, `<eot>` between turns.
@@ -163,7 +142,7 @@ def context_batch(sources: Sequence[Ids], vocabulary: PairVocabulary, sizes: Dis
     rows: list[Tensor] = []
     for source in sources:
         ids = np.asarray(source, dtype=np.int64)
-        turns = [each[each != eot] for each in np.split(ids, np.flatnonzero(ids == eot))][-sizes.turns :]
+        turns = [turn[turn != eot] for turn in np.split(ids, np.flatnonzero(ids == eot))][-sizes.turns :]
         rows += [none] * (sizes.turns - len(turns))
         rows += [torch.tensor([*turn[max(0, len(turn) + 1 - sizes.words) :], EOS_ID]) for turn in turns]
     words_PN = pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
@@ -172,7 +151,7 @@ def context_batch(sources: Sequence[Ids], vocabulary: PairVocabulary, sizes: Dis
 
 
 def reply_batch(replies: Sequence[Ids], sizes: DiscriminatorSizes) -> tuple[Tensor, Tensor]:
-    """Whole replies as a model reads them, on the CPU.
+    """Return whole replies as a model reads them, on the CPU.
 
     Args:
         replies: words of each, without `</s>`; longer ones than the model reads lose their end.
@@ -194,7 +173,7 @@ class ContextMemory(NamedTuple):
     """Its cell; no columns where there is no such LSTM."""
 
     def of(self, rows_R: Tensor) -> ContextMemory:
-        """Those at some rows (R,), which may come again."""
+        """Return the contexts at some rows (R,), which may repeat."""
         return ContextMemory(*(part[rows_R] for part in self))
 
 
@@ -206,7 +185,7 @@ class WordState(NamedTuple):
 
 
 class DialogueReader(nn.Module):
-    """Reads contexts once, and what is said in them word by word."""
+    """A network that reads contexts once, and replies in them word by word."""
 
     def __init__(self, num_words: int, sizes: DiscriminatorSizes) -> None:
         super().__init__()
@@ -220,7 +199,7 @@ class DialogueReader(nn.Module):
         self.dropout = Dropout(sizes.dropout)
 
     def states(self, words_RT: Tensor, lengths_R: Tensor) -> tuple[TokenPlaces, Tensor]:
-        """Where the words of utterances stand without padding, and the states (N, H) after them.
+        """Return the positions of words without padding, and the states (N, H) after them.
 
         Args:
             words_RT: int64, padded on the right.
@@ -231,7 +210,7 @@ class DialogueReader(nn.Module):
         return places, self.words.read_packed(self.dropout(self.embedding(words_N)), places.counts)
 
     def read(self, contexts: ContextBatch) -> ContextMemory:
-        """Contexts, whole."""
+        """Return the memory of whole contexts."""
         lengths_BK = contexts.lengths_BK
         places, states_NH = self.states(contexts.words_BKN.flatten(0, 1), lengths_BK.flatten())
         there_BK1 = (lengths_BK > 0).unsqueeze(2)
@@ -240,23 +219,23 @@ class DialogueReader(nn.Module):
             return ContextMemory(vectors_BKH.flatten(1), vectors_BKH.new_zeros(len(vectors_BKH), 0))
         hidden_BH = cell_BH = torch.zeros_like(vectors_BKH[:, 0])
         for vector_BH, there_B1 in zip(vectors_BKH.unbind(1), there_BK1.unbind(1), strict=True):
-            # Turns that are not there come first, and leave the state at zero.
+            # Missing turns come first, and leave the state at zero.
             hidden_BH, cell_BH = (after * there_B1 for after in self.sentences(vector_BH, (hidden_BH, cell_BH)))
         return ContextMemory(hidden_BH, cell_BH)
 
     def begin(self, memory: ContextMemory) -> WordState:
-        """Utterances of which no word has been read, one in each context."""
+        """Return utterances of which no word has been read, one in each context."""
         zero_RH = memory.vector_BC.new_zeros(len(memory.vector_BC), self.words.hidden_size)
         return WordState(zero_RH, zero_RH)
 
     def advance(self, words_R: Tensor, state: WordState) -> WordState:
-        """Reads one more word (R,) int64 of each utterance."""
-        own = self.words
-        weights = own.weight_ih_l0, own.weight_hh_l0, own.bias_ih_l0, own.bias_hh_l0
+        """Return the states after one more word (R,) int64 of each utterance."""
+        layer = self.words
+        weights = layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0
         return WordState(*torch.lstm_cell(self.dropout(self.embedding(words_R)), tuple(state), *weights))
 
     def joined(self, memory: ContextMemory, hidden_RH: Tensor) -> Tensor:
-        """Vectors (R, D) of dialogues: contexts, a row for each utterance, and the utterances behind them."""
+        """Return vectors (R, D) of dialogues: contexts, a row for each utterance, and the utterances behind them."""
         if self.sentences is None:
             return torch.cat([memory.vector_BC, hidden_RH], dim=1)
         joined_RH: Tensor = self.sentences(hidden_RH, tuple(memory))[0]
@@ -264,7 +243,7 @@ class DialogueReader(nn.Module):
 
 
 class Discriminator(Predictor[JudgedBatch]):
-    """One discriminator's parameters.
+    """The parameters of one discriminator.
 
     Args:
         vocabulary: the words that it knows.
@@ -279,27 +258,27 @@ class Discriminator(Predictor[JudgedBatch]):
         self.dropout = Dropout(sizes.dropout)
 
     def read(self, contexts: ContextBatch) -> ContextMemory:
-        """What is known of contexts; they are read once, however many replies follow."""
+        """Return the memory of contexts, which are read once for all their replies."""
         return self.reader.read(contexts)
 
     def begin(self, memory: ContextMemory) -> WordState:
-        """Replies without a word yet, one to each context."""
+        """Return replies without a word yet, one to each context."""
         return self.reader.begin(memory)
 
     def advance(self, words_R: Tensor, state: WordState) -> WordState:
-        """Reads one more word (R,) of each reply; `</s>` is the last word of a whole one."""
+        """Return the states after one more word (R,) of each reply; a whole one ends with `</s>`."""
         return self.reader.advance(words_R, state)
 
     def vectors(self, memory: ContextMemory, state: WordState) -> Tensor:
-        """What the softmax reads (R, D); `memory` has a row for each reply."""
+        """Return the inputs of the softmax (R, D); `memory` has a row for each reply."""
         return self.reader.joined(memory, state.hidden_RH)
 
     def human(self, memory: ContextMemory, state: WordState) -> Tensor:
-        """Log-odds (R,) that a person wrote the replies as read so far; `memory` has a row for each reply."""
+        """Return log-odds (R,) that a person wrote the replies so far; `memory` has a row for each reply."""
         return self._log_odds(self.vectors(memory, state))
 
     def prefixes(self, memory: ContextMemory, words_RT: Tensor, lengths_R: Tensor) -> Tensor:
-        """Log-odds that a person wrote each beginning of replies, in one pass.
+        """Return log-odds that a person wrote each beginning of replies, in one pass.
 
         Args:
             memory: of the contexts, a row for each reply.
@@ -315,7 +294,7 @@ class Discriminator(Predictor[JudgedBatch]):
         return none_RT.index_put((places.rows_N, places.steps_N), self._log_odds(vectors_ND))
 
     def reply_vectors(self, batch: JudgedBatch) -> Tensor:
-        """What the softmax reads of the replies of a batch (R, D)."""
+        """Return the inputs of the softmax for the replies of a batch (R, D)."""
         memory = self.read(batch.contexts).of(batch.rows_R)
         places, states_NH = self.reader.states(batch.words_RT, batch.lengths_R)
         return self.reader.joined(memory, states_NH[places.last_B])
@@ -325,7 +304,7 @@ class Discriminator(Predictor[JudgedBatch]):
         return dropped_RD
 
     def forward(self, batch: JudgedBatch) -> Tensor:
-        """Log-odds (R,) that a person wrote the replies."""
+        """Return log-odds (R,) that a person wrote the replies."""
         return self._log_odds(self.reply_vectors(batch))
 
     def _log_odds(self, vectors_RD: Tensor) -> Tensor:
@@ -336,11 +315,11 @@ class Discriminator(Predictor[JudgedBatch]):
 DISCRIMINATOR = ModelFormat("discriminator", PairVocabulary, DiscriminatorSizes, Discriminator)
 load_discriminator = DISCRIMINATOR.load
 PREFIXES = "prefixes"
-"""In the provenance: whether it was fitted to beginnings of replies."""
+"""Key of the provenance: whether it was fitted to beginnings of replies."""
 
 
 def require_prefixes(folder: Path) -> None:
-    """Refuses a discriminator that does not know beginnings of replies.
+    """Raise an error for a discriminator that was not fitted to beginnings of replies.
 
     Args:
         folder: a run or checkpoint folder.
@@ -358,7 +337,7 @@ def require_prefixes(folder: Path) -> None:
 
 
 class TrainedReplyJudge:
-    """Judges replies as `parley minmax replies` rewards whole ones, by the probability Q+ that a person wrote them.
+    """A judge by the probability Q+ that a person wrote a reply, the reward of whole replies in `parley minmax replies`.
 
     Args:
         folder: a run or checkpoint of `parley train discriminator`.
@@ -374,7 +353,7 @@ class TrainedReplyJudge:
 
     @torch.no_grad()
     def judge_replies(self, examples: Sequence[Example], replies: Sequence[Turn]) -> np.ndarray:
-        """See `parley.envs.generation.game.ReplyJudge`; the recorded replies are not looked at."""
+        """Return rewards, see `parley.envs.generation.game.ReplyJudge`; the recorded replies are ignored."""
         words, sizes = self.vocabulary, self.model.sizes
         memory = self.model.read(context_batch([self._source(example) for example in examples], words, sizes))
         words_RT, lengths_R = reply_batch([words.encode(turn_words(reply)) for reply in replies], sizes)
@@ -383,7 +362,7 @@ class TrainedReplyJudge:
         return human_R
 
     def _source(self, example: Example) -> np.ndarray:
-        # Without the word that separates turns the model knows contexts of one.
+        # Without the separator the model knows contexts of one turn only.
         num = self.model.sizes.turns if EOT in self.vocabulary.index else 1
         turns = [turn_words(turn) for turn in example.context[-num:]]
         return self.vocabulary.encode([word for turn in turns for word in (*turn, EOT)][:-1])
@@ -394,11 +373,11 @@ _CONTEXTS = 128
 
 @dataclass(frozen=True)
 class Judgements:
-    """What is said of R replies, in the order of the examples.
+    """A discriminator's results on R replies, in the order of the examples.
 
     Args:
         log_odds: that a person wrote each (R,) float64.
-        vectors: what the softmax reads (R, D) float32.
+        vectors: inputs of the softmax (R, D) float32.
         human: whether a person did (R,) bool.
     """
 
@@ -408,7 +387,7 @@ class Judgements:
 
     @property
     def accuracy(self) -> float:
-        """Share of the replies that are classified as what they are; even odds count half."""
+        """Share of the replies that are classified right; even odds count half."""
         right = np.where(self.human, self.log_odds, -self.log_odds)
         return float(((right > 0) + 0.5 * (right == 0)).mean())
 
@@ -420,7 +399,7 @@ class Judgements:
 
 @torch.no_grad()
 def judge(model: Discriminator, examples: ReplyExamples) -> Judgements:
-    """Judges all replies of some examples, dropout off."""
+    """Return the results on all replies of some examples, without dropout."""
     was_training, device = model.training, model.output.weight.device
     model.eval()
     vectors, human = [], []
@@ -436,7 +415,7 @@ def judge(model: Discriminator, examples: ReplyExamples) -> Judgements:
 
 
 class Critic(nn.Module):
-    """Reads dialogues as a discriminator does, with weights of its own.
+    """A critic that reads dialogues as a discriminator does, with weights of its own.
 
     Args:
         vocabulary: the words that it knows.
@@ -450,11 +429,11 @@ class Critic(nn.Module):
         self.output = nn.Linear(self.reader.width, 1)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draws initial weights as those of a discriminator."""
+        """Draw initial weights as those of a discriminator."""
         draw_weights(self, self.output.in_features, generator)
 
     def prefixes(self, contexts: ContextBatch, words_BT: Tensor, lengths_B: Tensor) -> Tensor:
-        """The reward that is expected after no word of a reply, after one, and so on.
+        """Return the expected reward after no word of a reply, after one, and so on.
 
         Args:
             contexts: one for each reply.
@@ -473,7 +452,7 @@ class Critic(nn.Module):
         return before.new_zeros(len(words_BT), words_BT.shape[1] + 1).index_put(at, torch.cat([before, after]))
 
     def forward(self, contexts: ContextBatch) -> Tensor:
-        """The reward that is expected in contexts (B,)."""
+        """Return the expected reward in contexts (B,)."""
         memory = self.reader.read(contexts)
         return self._values(memory, self.reader.begin(memory).hidden_RH)
 
@@ -483,7 +462,7 @@ class Critic(nn.Module):
 
 
 class LinearCritic(nn.Module):
-    """One layer on what the generator's encoder knows; no gradient reaches that.
+    """One layer on the last state of the generator's encoder, which gets no gradient.
 
     Args:
         hidden: state of the encoder.
@@ -496,6 +475,6 @@ class LinearCritic(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, last_BH: Tensor) -> Tensor:
-        """The reward that is expected in contexts (B, 1), from the encoder's last states."""
+        """Return the expected reward in contexts (B, 1), from the encoder's last states."""
         values_B1: Tensor = self.output(last_BH.detach())
         return values_B1

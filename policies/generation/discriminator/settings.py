@@ -1,4 +1,4 @@
-"""Settings of discriminators and of their training. Torch-free, so that help starts fast.
+"""Settings of discriminators and of their training, without torch.
 
 Source: Li et al. 2017 (arXiv 1701.06547), section 3, and the code that the authors released.
 """
@@ -12,7 +12,7 @@ from parley.envs.core.config import AtLeastTwo, Configuration, PositiveInt, Shar
 from parley.policies.core.settings import FitConfig
 
 KINDS = {"hierarchical": "an LSTM over the utterances' vectors", "concatenated": "the utterances' vectors side by side"}
-"""How a dialogue is read, by the kind of a discriminator."""
+"""Ways of reading a dialogue, by the kind of a discriminator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,16 +34,16 @@ class DiscriminatorSizes(Configuration):
 
 
 def discriminator_small() -> DiscriminatorSizes:
-    """For a laptop: a quarter of the published widths."""
+    """Return sizes for a laptop: a quarter of the published widths."""
     return DiscriminatorSizes(embed=100, hidden=128)
 
 
 def discriminator_fit() -> FitConfig:
-    """Ours: Adam on 128 replies a step, half of them by people, until the loss on the validation split no longer falls."""
+    """Return our recipe: Adam on 128 replies a step, half of them by people, until the validation loss stops falling."""
     return FitConfig(batch_size=64, max_epochs=6, decay_epochs=1)
 
 
 def discriminator_released() -> FitConfig:
-    """Released: SGD at 0.01 on 128 replies a step, half of them by people, the rate halved before each epoch after six."""
+    """Return the released recipe: SGD at 0.01 on 128 replies a step, halved before each epoch after six."""
     sgd = FitConfig(optimiser="sgd", learning_rate=0.01, momentum=0.0, max_epochs=8, patience=6)
     return replace(sgd, keep="last", bucketed=False, precision="float32")

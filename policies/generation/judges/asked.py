@@ -1,11 +1,9 @@
-"""A chat model as a judge: it is asked whether a person or a machine wrote a reply, and answers with one word.
+"""A chat model as a judge: it says whether a person or a machine wrote a reply, in one word. Also the makers of judges by name.
 
-An answer that is neither word is asked about once more; what is no word then is 0, which says nothing, and is counted and
-warned of. So is an answer that is no reply (cut in thinking, filtered, ...), by its kind. Answers are not fitted: as a
-classifier's, the side of its threshold that errs least on the pairs of a fit is taken, so that a model that is wrong throughout
-is told from one that knows nothing.
-
-What makes judges of a name: registered ones, addresses of models, files of your own.
+An answer that is neither word is asked about once more; if the second is no word either, it counts as 0, which says nothing,
+and is counted and warned of. So is an answer that is no reply (cut in thinking, filtered, ...), by its kind. Answers are not
+fitted: as for a classifier, the side of the threshold with the fewest errors on the pairs of a fit is taken. So a model that
+is wrong throughout can be told from one that knows nothing.
 """
 
 from __future__ import annotations
@@ -34,13 +32,15 @@ from parley.policies.chat.request_shape import StrictQuestion, word_of
 from parley.policies.chat.settings import DEFAULT
 from parley.policies.generation.judges.judge import Judge, JudgeSettings, Numbers, Remembered, ThresholdJudge, judges
 
+logger = logging.getLogger(__name__)
+
 
 def judge_maker(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
-    """Finds what makes judges that are to be fitted, each call a new one.
+    """Return a function that makes a new judge to be fitted at each call.
 
     Args:
         name: a registered one, or of a form above.
-        settings: what it is made with; one of your own is called without arguments.
+        settings: settings of the judge; one of your own is called without arguments.
 
     Raises:
         ConfigError: no judge is called so, or a file of your own makes none.
@@ -75,8 +75,6 @@ def _asked(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
     return asked_judge(name, settings)
 
 
-logger = logging.getLogger(__name__)
-
 QUESTION = """Below is a conversation and a reply to it. Either a person or a machine wrote the reply.
 
 Conversation:
@@ -86,15 +84,15 @@ Reply: {reply}
 
 Who wrote the reply? Answer with one word, human or machine."""
 REPAIR = "Answer with one word and nothing else: human or machine."
-"""What is asked where the first answer is neither."""
+"""The second question, after an answer that is neither word."""
 _ANSWERS = {"human": 1.0, "machine": -1.0}
 
 
 class PromptedSides:
-    """What a chat model says of pairs: 1 for a person, -1 for a machine, 0 where it says neither.
+    """A chat model's answers about pairs: 1 for a person, -1 for a machine, 0 for neither.
 
     Args:
-        chat_model: who is asked.
+        chat_model: the model that is asked.
         max_tokens: tokens of an answer at most.
     """
 
@@ -105,7 +103,7 @@ class PromptedSides:
         """Pairs of which the model gave no reply, with the kind of its answer."""
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
-        """(N,)."""
+        """Return the answer about each pair (N,)."""
         answers = self._asked([_forms(pair) for pair in pairs])
         self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
         if not self._is_told and (note := self._asked.told()):
@@ -119,22 +117,22 @@ def _forms(pair: RepliedPair) -> list[Chat]:
 
 
 def question_of(pair: RepliedPair, start: int = 0) -> Chat:
-    """Return what is asked about a pair, behind the turns of its context from `start` on."""
+    """Return the question about a pair, behind the turns of its context from `start` on."""
     context = "\n".join(f"- {detokenise(turn)}" for turn in pair.context[start:])
     return (Message("user", QUESTION.format(context=context, reply=detokenise(pair.reply))),)
 
 
 def side_of(text: str) -> float | None:
-    """1 for human, -1 for machine, None for any other answer, such as a sentence that holds either word."""
+    """Return 1 for human, -1 for machine, None for any other answer, such as a sentence that holds either word."""
     word = word_of(text, _ANSWERS)
     return None if word is None else _ANSWERS[word]
 
 
 class PromptedJudge(ThresholdJudge):
-    """A threshold of what a chat model says.
+    """A threshold on a chat model's answers.
 
     Args:
-        sides: what it says, with the pairs of which it gives no reply.
+        sides: its answers, with the pairs that it gives no reply to.
         numbers: the same, kept.
     """
 
@@ -143,21 +141,21 @@ class PromptedJudge(ThresholdJudge):
         self._sides = sides
 
     def num_unparsable(self, pairs: Sequence[RepliedPair]) -> int:
-        """Of how many pairs its reply is neither word."""
+        """Return the number of pairs whose answer is neither word."""
         return int((self._numbers(pairs) == 0).sum()) - self.no_replies(pairs).total()
 
     def no_replies(self, pairs: Sequence[RepliedPair]) -> Counter[str]:
-        """Of how many pairs it gives no reply, by the kind of its answer."""
+        """Return the number of pairs without a reply, by the kind of the answer."""
         _ = self._numbers(pairs)
         return Counter(self._sides.lost[pair].column for pair in pairs if pair in self._sides.lost)
 
 
 def asked_judge(name: str, settings: JudgeSettings) -> Callable[[], Judge]:
-    """What makes judges of a chat model, which they share, with what it said before.
+    """Return a maker of judges that share a chat model and its earlier answers.
 
     Args:
         name: its address.
-        settings: how it is loaded or asked, and where its answers are kept.
+        settings: settings of loading or asking it, and of keeping its answers.
 
     Raises:
         ConfigError: no chat model is called so.

@@ -1,33 +1,29 @@
-"""What judges: anything that is fitted on pairs of two sides and then says of others which side they are of.
+"""The protocol of judges, which are fitted on pairs of two sides and then tell the side of others, and simple judges.
 
-A judge is made afresh for every fold, fitted once, and asked about pairs of sources that it has not seen. Its scores are above
-0 for the first side, below for the second, and exactly 0 where it cannot say; log-odds where it has them. A judge of your own
-is named as `path/file.py:Name` and is called without arguments.
+A new judge is made for every fold, fitted once, and asked about pairs of sources that it has not seen. Its scores are above 0
+for the first side, below for the second, and exactly 0 if it cannot say; log-odds if it has them. A judge of your own is
+`path/file.py:Name` and is called without arguments.
 
     Judge           the protocol
-    Parsing         what a judge offers that asks a chat model
-    Featured        what a judge offers that can say which words it goes by
-    judges          the registry; `makers.py` finds what makes a judge of a name
+    Parsing         a judge that asks a chat model
+    Featured        a judge that can name the words it uses
+    judges          the registry; `asked.judge_maker` makes judges by name
 
-Numbers that a model gives to pairs whoever judges: worked out once, however many folds ask for them.
+`Remembered` computes numbers of pairs once, however many folds need them.
 
-Judges that know no language: what a judge must beat before its AdverSuc says anything.
+Control judges know no language: any judge must beat them before its AdverSuc means anything. Each uses one property of a
+pair, by log-odds of its frequency on either side in the fit, with one pair added to each side. Length is one because it alone
+tells the machine replies of the published sample in four of five pairs.
 
-Each looks at one property of a pair and goes by how often either side had it in the fit: log-odds with one pair added to each
-side. Length is here because it alone tells the machine replies of the published sample in four of five pairs.
+A Hugging Face classifier is a judge that is not fitted: it was trained elsewhere, such as to tell people's replies from
+machines' or from random ones. The pairs of a fit set the threshold with the fewest errors, and whether the first side is
+above or below it.
 
-A classifier of Hugging Face as a judge: it is not fitted, but from which score on a pair is of the first side is.
-
-Such classifiers were trained elsewhere, such as to tell people's replies from machines' or from random ones. What they say of
-the pairs of a fit gives the threshold, and whether the first side is above or below it, that err least there.
-
-A linear support vector machine on unigrams: the first judge of Li et al. 2017 (table 2, "SVM+Unigram").
-
-A pair is the set of its words, those of all turns before the reply and of the reply together as in the paper, or apart; its
-vector has length 1. Words of the fit are known, others are not looked at. The margin is exactly 0 for a pair without a known
-word alone, because there is no free term: equal sides make no verdict.
-
-Source: Joachims 1999, "Making large-scale SVM learning practical"; here liblinear's dual solver, by scikit-learn.
+`LinearJudge` is a linear support vector machine on unigrams: the first judge of Li et al. 2017 (table 2, "SVM+Unigram"). A
+pair is the set of its words, those of all turns before the reply and of the reply, together as in the paper or apart; its
+vector has length 1. Words that the fit lacks are ignored. The margin is exactly 0 for a pair without a known word, because
+there is no free term: equal sides make no verdict. Source: Joachims 1999, "Making large-scale SVM learning practical"; here
+liblinear's dual solver, by scikit-learn.
 """
 
 from __future__ import annotations
@@ -50,14 +46,14 @@ from parley.policies.chat.settings import DEFAULT, ChatModelSettings
 from parley.policies.ranking.ranker import Ranker, scores_of
 
 Numbers = Callable[[Sequence[RepliedPair]], np.ndarray]
-"""Of N pairs a number each, (N,)."""
+"""A function from N pairs to a number of each, (N,)."""
 
 
 class Remembered:
-    """Numbers that are kept.
+    """Numbers of pairs that are computed once.
 
     Args:
-        numbers: what works them out; what it gives to a pair does not depend on the others.
+        numbers: function that computes them; the number of a pair does not depend on the others.
     """
 
     def __init__(self, numbers: Numbers) -> None:
@@ -65,7 +61,7 @@ class Remembered:
         self._known: dict[RepliedPair, float] = {}
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
-        """(N,)."""
+        """Return the number of each pair, (N,)."""
         unknown = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
         if unknown:
             self._known.update(zip(unknown, self._numbers(unknown).tolist(), strict=True))
@@ -73,7 +69,7 @@ class Remembered:
 
 
 def ranked(ranker: Ranker, pairs: Sequence[RepliedPair]) -> np.ndarray:
-    """What a ranker says of each reply in its context, (N,).
+    """Return a ranker's score of each reply in its context, (N,).
 
     Raises:
         RankerError: it raised, or gave no finite number.
@@ -83,10 +79,10 @@ def ranked(ranker: Ranker, pairs: Sequence[RepliedPair]) -> np.ndarray:
 
 @runtime_checkable
 class Judge(Protocol):
-    """Tells two sides apart; what it says of a pair does not depend on what else it is asked."""
+    """A model that tells two sides apart; its score of a pair does not depend on other pairs."""
 
     def fit(self, pairs: Sequence[RepliedPair], labels: np.ndarray, seed: int) -> None:
-        """Learns; called once.
+        """Fit the judge; called once.
 
         Args:
             pairs: N of them.
@@ -95,15 +91,15 @@ class Judge(Protocol):
         """
 
     def score(self, pairs: Sequence[RepliedPair]) -> np.ndarray | list[float]:
-        """One finite number for each pair, above 0 for the first side."""
+        """Return one finite number for each pair, above 0 for the first side."""
 
 
 @runtime_checkable
 class Featured(Protocol):
-    """A judge that can say what it goes by."""
+    """A judge that can name the words it uses."""
 
     def features(self, num: int) -> list[tuple[str, float]]:
-        """Words with their weights: the `num` most positive ones and the `num` most negative ones."""
+        """Return words with their weights: the `num` most positive ones and the `num` most negative ones."""
 
 
 @runtime_checkable
@@ -111,7 +107,7 @@ class Parsing(Protocol):
     """A judge that reads answers, some of which may say nothing."""
 
     def num_unparsable(self, pairs: Sequence[RepliedPair]) -> int:
-        """Of how many pairs it could not read the answer."""
+        """Return the number of pairs whose answer it could not read."""
 
 
 @runtime_checkable
@@ -119,12 +115,12 @@ class Answering(Protocol):
     """A judge that asks a chat model, some answers of which may be no reply."""
 
     def no_replies(self, pairs: Sequence[RepliedPair]) -> Mapping[str, int]:
-        """Of how many pairs it had no reply, by `AnswerKind.column`."""
+        """Return the number of pairs without a reply, by `AnswerKind.column`."""
 
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """What judges are made with.
+    """Settings that judges are made with.
 
     Args:
         forward: a response model, whose log p(reply | source) the judge svm-neural reads; empty for none.
@@ -133,7 +129,7 @@ class JudgeSettings:
         embedding: width of a network's word vectors.
         hidden: width of its states.
         device: torch device.
-        chat: how a chat model is loaded or asked.
+        chat: settings of loading or asking a chat model.
         answers: folder of a run in which a chat model's answers are kept; empty keeps none.
     """
 
@@ -148,7 +144,7 @@ class JudgeSettings:
 
 
 judges = Registry("judge", "parley.judges")
-"""Functions of `JudgeSettings`; each loads what judges of its kind share, and returns what makes one for a fold."""
+"""Functions of `JudgeSettings`; each loads the shared part of its judges, and returns a maker of one for a fold."""
 judges.register(
     "svm-unigram", "linear SVM on unigrams of source and reply", "parley.policies.generation.judges.judge:svm_unigram"
 )
@@ -169,7 +165,7 @@ CONTROLS = {
     "copy": "share of the reply's words that stand in the source",
     "reply-only": "linear SVM on unigrams of the reply",
 }
-"""Judges that stand beside all others, with what they go by."""
+"""Judges beside all others, with the property that each uses."""
 for _name, _summary in CONTROLS.items():
     judges.register(_name, _summary, f"parley.policies.generation.judges.judge:{_name.replace('-', '_')}")
 
@@ -179,28 +175,28 @@ JUDGE_KINDS = {
     f"{OPENAI}URL#MODEL": "one behind a server",
     "path/file.py:Name": "a class of your own, or a chat model of your own",
 }
-"""Names that are not registered, by their form, with what they stand for."""
+"""Forms of names that are not registered, with their meanings."""
 
 
 def scores_by(judge: Judge, pairs: Sequence[RepliedPair]) -> np.ndarray:
-    """The scores of pairs, (N,) float64.
+    """Return the scores of pairs, (N,) float64.
 
     Raises:
         JudgeError: the judge did not give one finite number for each pair.
     """
-    found = np.asarray(judge.score(pairs), dtype=np.float64)
-    if found.shape != (len(pairs),) or not np.isfinite(found).all():
-        got = f"shape {found.shape} for {len(pairs)} pairs" if found.shape != (len(pairs),) else "a number that is not finite"
+    scores = np.asarray(judge.score(pairs), dtype=np.float64)
+    if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
+        got = f"shape {scores.shape} for {len(pairs)} pairs" if scores.shape != (len(pairs),) else "a number that is not finite"
         fix = "return one finite number for each pair, above 0 for the first side"
         raise JudgeError("the judge does not give one score for each pair", where=type(judge).__name__, got=got, fix=fix)
-    return found
+    return scores
 
 
 _TENTHS = 10
 
 
 class PropertyJudge(Judge):
-    """Goes by one property of a pair."""
+    """A judge by one property of a pair."""
 
     def __init__(self, key: Callable[[RepliedPair], Hashable]) -> None:
         self._key = key
@@ -218,32 +214,32 @@ class PropertyJudge(Judge):
 
 
 def constant(settings: JudgeSettings) -> Callable[[], Judge]:
-    """All pairs alike."""
+    """Return a maker of judges that find all pairs alike."""
     return partial(PropertyJudge, lambda pair: None)
 
 
 def length(settings: JudgeSettings) -> Callable[[], Judge]:
-    """The number of words of the reply."""
+    """Return a maker of judges by the number of words of the reply."""
     return partial(PropertyJudge, lambda pair: len(pair.reply))
 
 
 def first_word(settings: JudgeSettings) -> Callable[[], Judge]:
-    """The first word of the reply."""
+    """Return a maker of judges by the first word of the reply."""
     return partial(PropertyJudge, lambda pair: pair.reply[0])
 
 
 def copy(settings: JudgeSettings) -> Callable[[], Judge]:
-    """The share of the reply's words that stand in the source, in tenths."""
+    """Return a maker of judges by the share of the reply's words that are in the source, in tenths."""
     return partial(PropertyJudge, _copied)
 
 
 def _copied(pair: RepliedPair) -> int:
-    said = set(pair.context[-1])
-    return _TENTHS * sum(word in said for word in pair.reply) // len(pair.reply)
+    source_words = set(pair.context[-1])
+    return _TENTHS * sum(word in source_words for word in pair.reply) // len(pair.reply)
 
 
 class ThresholdJudge(Judge):
-    """A threshold of numbers that are not fitted.
+    """A threshold on numbers that are not fitted.
 
     Args:
         numbers: of pairs.
@@ -261,7 +257,7 @@ class ThresholdJudge(Judge):
 
 
 def best_threshold(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """The threshold that errs least, half-way between two scores, and 1 where the first side is above it, -1 where below.
+    """Return the threshold with the fewest errors, half-way between two scores, and its sign: 1 if the first side is above.
 
     Args:
         scores: (N,) numbers.
@@ -269,20 +265,20 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float
     """
     order = np.argsort(scores, kind="stable")
     ranked, sides = scores[order], labels[order]
-    # Of the first side below each place, of the second below it; a threshold at place i leaves i pairs below.
+    # Pairs of the first side below each position; a threshold at position i leaves i pairs below.
     firsts = np.concatenate([[0], np.cumsum(sides)])
-    places = np.arange(len(sides) + 1)
-    errors = firsts + (len(sides) - places) - (firsts[-1] - firsts)
+    positions = np.arange(len(sides) + 1)
+    errors = firsts + (len(sides) - positions) - (firsts[-1] - firsts)
     between = np.concatenate([[True], ranked[1:] > ranked[:-1], [True]])
-    above, below = (np.where(between, each, len(sides) + 1) for each in (errors, len(sides) - errors))
+    above, below = (np.where(between, counts, len(sides) + 1) for counts in (errors, len(sides) - errors))
     sign, counts = (1.0, above) if above.min() <= below.min() else (-1.0, below)
-    place = int(counts.argmin())
+    best = int(counts.argmin())
     ends = np.concatenate([[ranked[0] - 1], ranked, [ranked[-1] + 1]])
-    return float(ends[place] + ends[place + 1]) / 2, sign
+    return float(ends[best] + ends[best + 1]) / 2, sign
 
 
 def classifier(name: str, device: str) -> Callable[[], Judge]:
-    """What makes judges of a folder, whose model they share, and what it said before.
+    """Return a maker of judges that share the model of a folder and its earlier scores.
 
     Args:
         name: a folder as `save_pretrained` wrote it, or its URI; nothing is downloaded from a hub.
@@ -298,13 +294,13 @@ def classifier(name: str, device: str) -> Callable[[], Judge]:
 
 
 OF_SOURCE = "s:"
-"""Before words of the source where they are features of their own."""
+"""Mark before words of the source if they are features of their own."""
 _C = 1.0
 _MAX_ITERATIONS = 2000
 
 
 class LinearJudge(Judge):
-    """A linear SVM.
+    """A linear SVM on unigrams, and on further features if given.
 
     Args:
         words: of a pair.
@@ -333,43 +329,43 @@ class LinearJudge(Judge):
         return np.asarray(self._svm.decision_function(self._features(pairs)))
 
     def features(self, num: int) -> list[tuple[str, float]]:
-        """As `Featured`."""
+        """Return words with their weights, as `Featured`."""
         words = list(self._ids)
         weights = self._svm.coef_[0][: len(words)]
         order = np.argsort(weights, kind="stable")
-        return [(words[place], float(weights[place])) for place in dict.fromkeys([*order[:num], *order[-num:]])]
+        return [(words[index], float(weights[index])) for index in dict.fromkeys([*order[:num], *order[-num:]])]
 
     def _features(self, pairs: Sequence[RepliedPair]) -> Any:
-        """(N, V + F) sparse."""
+        """Return the features (N, V + F), sparse."""
         from scipy.sparse import csr_matrix, hstack
 
-        known = [sorted({self._ids[word] for word in self._words(pair) if word in self._ids}) for pair in pairs]
-        sizes = np.array([len(each) for each in known])
+        word_ids = [sorted({self._ids[word] for word in self._words(pair) if word in self._ids}) for pair in pairs]
+        sizes = np.array([len(ids) for ids in word_ids])
         ends = np.concatenate([[0], np.cumsum(sizes)])
         values = np.repeat(1 / np.sqrt(np.maximum(sizes, 1)), sizes)
-        places = np.fromiter((place for each in known for place in each), dtype=np.int32, count=int(ends[-1]))
-        unigrams = csr_matrix((values, places, ends), shape=(len(pairs), len(self._ids)))
+        columns = np.fromiter((word_id for ids in word_ids for word_id in ids), dtype=np.int32, count=int(ends[-1]))
+        unigrams = csr_matrix((values, columns, ends), shape=(len(pairs), len(self._ids)))
         return unigrams if self._numbers is None else hstack([unigrams, csr_matrix(self._numbers(pairs))], format="csr")
 
 
 def svm_unigram(settings: JudgeSettings) -> Callable[[], Judge]:
-    """Source and reply."""
+    """Return a maker of judges on the words of source and reply."""
     return partial(LinearJudge, apart if settings.separate else together)
 
 
 def reply_only(settings: JudgeSettings) -> Callable[[], Judge]:
-    """The reply alone."""
+    """Return a maker of judges on the words of the reply alone."""
     return partial(LinearJudge, lambda pair: iter(pair.reply))
 
 
 def together(pair: RepliedPair) -> Iterator[str]:
-    """All words."""
+    """Return all words of a pair."""
     for turn in (*pair.context, pair.reply):
         yield from turn
 
 
 def apart(pair: RepliedPair) -> Iterator[str]:
-    """Words of the reply, and marked those of the turns before."""
+    """Return the words of the reply, and marked those of the turns before."""
     for turn in pair.context:
         yield from (f"{OF_SOURCE}{word}" for word in turn)
     yield from pair.reply

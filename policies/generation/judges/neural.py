@@ -1,9 +1,9 @@
-"""Networks as judges, and a linear SVM that reads what they make of a pair (Li et al. 2017, section 5.1, judges 2 to 4).
+"""Networks as judges, and a linear SVM on their vectors of a pair (Li et al. 2017, section 5.1, judges 2 to 4).
 
-The network is a discriminator (`policies/generation/discriminator`) with weights of its own, drawn and fitted afresh in every
-fold: it shares nothing with one that a generator was trained against. It learns from all pairs of a source at once. A tenth of
-the sources of the fit decide when it ends. Words that the fit has once alone are unknown to it, so that it learns what unknown
-ones mean.
+The network is a discriminator (`policies/generation/discriminator`) with weights of its own, drawn and fitted anew in every
+fold: it shares nothing with one that a generator was trained against. It learns from all pairs of a source at once. A tenth
+of the sources of the fit decide when it ends. Words that occur once in the fit are unknown to it, so that it learns to read
+unknown ones.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from parley.policies.seq2seq.scoring import load_backward
 _MOST_WORDS = 25_000
 """Words of a vocabulary, as in the paper."""
 _VALIDATION = 10
-"""One of so many sources of a fit decides when it ends."""
+"""One in so many sources of a fit decides when it ends."""
 _BATCH, _LARGE_BATCH, _MANY = 64, 128, 8_000
-"""Pairs of an update, of few pairs and of many."""
+"""Pairs of an update, for few pairs and for many, and the number that counts as many."""
 _EPOCHS, _MOST_EPOCHS = 6, 24
-"""Epochs at most, of many pairs and of few."""
+"""Largest number of epochs, for many pairs and for few."""
 _STEPS, _PATIENCE = 300, 60
 """Updates for which few pairs have more epochs, in all and without a better one."""
 
 
 class NetworkJudge(Judge):
-    """A discriminator that is fitted when it is asked to.
+    """A discriminator as a judge that is fitted on request.
 
     Args:
         kind: of the network.
@@ -74,30 +74,35 @@ class NetworkJudge(Judge):
         return self._judged(pairs).log_odds
 
     def vectors(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
-        """What the softmax reads of each pair, (N, D)."""
+        """Return the inputs of the softmax for each pair, (N, D)."""
         return self._judged(pairs).vectors
 
     def _judged(self, pairs: Sequence[RepliedPair]) -> Judgements:
         assert self._model is not None, "a judge is fitted before it is asked"
         encode = self._model.vocabulary.encode
-        items = [JudgedReplies(encode(_said(pair)), [encode(pair.reply)], [True], 0) for pair in pairs]
+        items = [JudgedReplies(encode(_context_words(pair)), [encode(pair.reply)], [True], 0) for pair in pairs]
         return judge(self._model, ReplyExamples(items, self._model.vocabulary, self._sizes))
 
     def _sources(self, pairs: Sequence[RepliedPair], labels: np.ndarray, wanted: np.ndarray) -> list[JudgedReplies]:
-        """The wanted pairs, those of a source together, so that it is read once for all of them."""
+        """Return the wanted pairs by source, so that each source is read once."""
         assert self._model is not None
         encode = self._model.vocabulary.encode
-        places: dict[Any, list[int]] = {}
-        for place in np.flatnonzero(wanted).tolist():
-            places.setdefault(pairs[place].context, []).append(place)
+        indices_of: dict[Any, list[int]] = {}
+        for index in np.flatnonzero(wanted).tolist():
+            indices_of.setdefault(pairs[index].context, []).append(index)
         return [
-            JudgedReplies(encode(_said(pairs[own[0]])), [encode(pairs[n].reply) for n in own], labels[own].tolist(), 0)
-            for own in places.values()
+            JudgedReplies(
+                encode(_context_words(pairs[indices[0]])),
+                [encode(pairs[n].reply) for n in indices],
+                labels[indices].tolist(),
+                0,
+            )
+            for indices in indices_of.values()
         ]
 
 
 class CombinedJudge(Judge):
-    """A linear SVM on unigrams, the vector of a hierarchical network, and log-probabilities where models give them.
+    """A linear SVM on unigrams, the vector of a hierarchical network, and log-probabilities of given models.
 
     The network is fitted to the pairs that the SVM is fitted to, as in the paper. Numbers are standardised by those pairs, and
     all of them together weigh as much as the unigrams of a pair.
@@ -123,28 +128,30 @@ class CombinedJudge(Judge):
         return self._svm.score(pairs)
 
     def features(self, num: int) -> list[tuple[str, float]]:
-        """Words alone."""
+        """Return the words and their weights, without other features."""
         return self._svm.features(num)
 
     def _numbers(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
         return np.asarray((self._raw(pairs) - self._mean) / self._scale)
 
     def _raw(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
-        return np.concatenate([self._network.vectors(pairs), *(each(pairs)[:, None] for each in self._likelihoods)], axis=1)
+        return np.concatenate(
+            [self._network.vectors(pairs), *(likelihood(pairs)[:, None] for likelihood in self._likelihoods)], axis=1
+        )
 
 
 def hierarchical(settings: JudgeSettings) -> Callable[[], Judge]:
-    """An LSTM over the vectors of utterances."""
+    """Return a maker of judges with an LSTM over the vectors of utterances."""
     return partial(NetworkJudge, "hierarchical", settings)
 
 
 def concatenated(settings: JudgeSettings) -> Callable[[], Judge]:
-    """The vectors of utterances side by side."""
+    """Return a maker of judges with the vectors of utterances side by side."""
     return partial(NetworkJudge, "concatenated", settings)
 
 
 def svm_neural(settings: JudgeSettings) -> Callable[[], Judge]:
-    """The judge that the paper found most reliable.
+    """Return a maker of the judge that the paper found most reliable.
 
     Raises:
         CheckpointError: a model is not there, damaged, or of another kind.
@@ -157,7 +164,7 @@ def svm_neural(settings: JudgeSettings) -> Callable[[], Judge]:
         model = load_backward(fetched_model(settings.backward))
         model.model.to(settings.device)
         likelihoods.append(
-            Remembered(lambda pairs: model.nats_per_word(list(map(_said, pairs)), [pair.reply for pair in pairs]))
+            Remembered(lambda pairs: model.nats_per_word(list(map(_context_words, pairs)), [pair.reply for pair in pairs]))
         )
     return lambda: CombinedJudge(NetworkJudge("hierarchical", settings), likelihoods)
 
@@ -170,8 +177,8 @@ def _recipe(num_sources: int, num_pairs: int) -> FitConfig:
     return FitConfig(batch_size=size, max_epochs=epochs, patience=patience, decay_epochs=1, precision="float32")
 
 
-def _said(pair: RepliedPair) -> list[str]:
-    """The words of all turns before the reply, `<eot>` between them."""
+def _context_words(pair: RepliedPair) -> list[str]:
+    """Return the words of all turns before the reply, `<eot>` between them."""
     words = list(pair.context[0])
     for turn in pair.context[1:]:
         words += [EOT, *turn]
@@ -181,15 +188,15 @@ def _said(pair: RepliedPair) -> list[str]:
 def _vocabulary(pairs: Sequence[RepliedPair]) -> PairVocabulary:
     counts: Counter[str] = Counter()
     for pair in pairs:
-        counts.update(_said(pair))
+        counts.update(_context_words(pair))
         counts.update(pair.reply)
     num_known = sum(num > 1 for word, num in counts.items() if word not in SPECIALS)
-    texts = (words for pair in pairs for words in (_said(pair), pair.reply))
+    texts = (words for pair in pairs for words in (_context_words(pair), pair.reply))
     return PairVocabulary.build(texts, min(num_known + len(SPECIALS), _MOST_WORDS))
 
 
 def _held_out(pairs: Sequence[RepliedPair], seed: int) -> np.ndarray:
-    """Whether each pair is of a source that decides when the fit ends: every tenth by hash, at least one."""
+    """Return whether each pair is of a source that decides when the fit ends: every tenth by hash, at least one."""
     order = sorted({pair.context for pair in pairs}, key=lambda context: stable_hash("held out", seed, str(context)))
     chosen = set(order[::_VALIDATION])
     return np.array([pair.context in chosen for pair in pairs])

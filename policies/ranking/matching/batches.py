@@ -1,22 +1,18 @@
-"""What matching models read: the distinct turns and replies of some contexts, each once, and who meets whom.
+"""Batches of matching models: distinct turns and replies of some contexts, each read once, and the pairs that meet.
 
-A turn that several contexts share, and a reply that stands in several groups, is one text. The encodings of all words of all
-texts lie behind one another in a flat memory. A network gathers from it rows of like size side by side; places of a row
-behind its text point to the zero row at the memory's end, so that padding is exactly zero wherever it is gathered.
+A turn that several contexts share, and a reply that is in several groups, is one text. The encodings of all words of all
+texts follow each other in a flat memory. A network gathers from it rows of like size side by side; positions of a row behind
+its text point to the zero row at the memory's end, so that padding is exactly zero wherever it is gathered. With
+padding="released", every text has `words` positions and every context `turns` turns, and all positions count.
 
-With padding="released", every text has `words` places and every context `turns` turns, and all places count.
+GRUs read texts that follow each other in a flat tensor, without padding, and equal beginnings once. With gradients, the first
+words of all texts are read side by side, then the second words, and so on. Without them, each distinct beginning is read once:
+the replies of a search differ in a few words, so a GRU's state before the first difference is the same for all. Nothing is kept
+between calls.
 
-Shapes: W places of all texts, T texts, C contexts, K turns, P pairs of context and reply, R rows, N places of a row,
-S different words, L letters.
-
-GRUs over texts that stand behind one another in a flat tensor: no place is padded, and what is alike is read once.
-
-With gradients, the first words of all texts are read side by side, then the second words of those that have one, and so on.
-Without them, each distinct beginning is read once: the replies that a search asks about differ in a few words from one another,
-and what a GRU knows after the words before the first difference is the same for all of them. Nothing is kept from one call to
-the next.
-
-Shapes: R texts, X places of all of them, B distinct beginnings of all lengths, S steps of texts side by side, H state.
+Shapes: W positions of all texts, T texts, C contexts, K turns, P pairs of context and reply, R rows, N positions of a row, S
+different words, L letters. Of GRUs: R texts, X positions of all of them, B distinct beginnings of all lengths, S steps of
+texts side by side, H state.
 """
 
 from __future__ import annotations
@@ -40,39 +36,39 @@ from parley.policies.core.layers import Weight, dense, tanh_
 from parley.policies.ranking.matching.settings import MatcherSizes, MrfnSizes
 
 _TOGETHER = 16
-"""Texts side by side are so many, or twice so many and so on: a kernel for another number takes longer to make than to run."""
+"""Number of texts side by side, or a multiple of it: making a kernel for another number takes longer than running it."""
 
 
 class StartedSteps(NamedTuple):
     """Beginnings in the order of their lengths."""
 
     counts: list[int]
-    """How many there are of each length."""
+    """Number of beginnings of each length."""
     places_B: Tensor
-    """A place that shows each."""
+    """A position that shows each beginning."""
     parents_B: Tensor
-    """The place of each's beginning that is one word shorter, among all; of those of one word 0."""
+    """Index of the beginning that is one word shorter; 0 for those of one word."""
     which_X: Tensor
-    """The beginning of each text up to each place."""
+    """The beginning of each text up to each position."""
 
 
 class PackedSteps(NamedTuple):
-    """Places of texts side by side, step by step."""
+    """Positions of texts side by side, step by step."""
 
     counts: list[int]
-    """Texts of each step, the longest first, and places that nobody asks about."""
+    """Texts of each step, the longest first, with unused positions."""
     places_S: Tensor
-    """Which place is read."""
+    """The position that is read."""
     which_X: Tensor
-    """Where each place is read."""
+    """The step and row that read each position."""
 
 
 class Sequences:
-    """Texts behind one another.
+    """Texts that follow each other.
 
     Args:
         sizes_R: their places, one or more.
-        device: where tensors are made.
+        device: device of the tensors.
         codes_X: numbers of the places, equal where the same is read in texts that may begin alike; None: nothing is alike.
     """
 
@@ -82,20 +78,20 @@ class Sequences:
         self._starts_R = self._ends_R - sizes_R
 
     def states(self, gru: GRU, inputs_XD: Tensor, ahead: int = 0) -> Tensor:
-        """The states of a GRU (X, H) after every place, from zero before each text.
+        """Return the states of a GRU (X, H) after every position, from zero before each text.
 
         Args:
             gru: with its weights.
-            inputs_XD: what it reads.
-            ahead: places behind one that what is read at it depends on.
+            inputs_XD: its inputs.
+            ahead: number of later positions that the input at one depends on.
         """
-        found, which_X = self._read(gru, inputs_XD, ahead)
-        return F.embedding(which_X, found)
+        states_SH, which_X = self._read(gru, inputs_XD, ahead)
+        return F.embedding(which_X, states_SH)
 
     def last_states(self, gru: GRU, inputs_XD: Tensor, ahead: int = 0) -> Tensor:
-        """The states (R, H) after the last place of each text, see `states`."""
-        found, which_X = self._read(gru, inputs_XD, ahead)
-        return F.embedding(which_X[torch.from_numpy(self._ends_R - 1).to(self._device)], found)
+        """Return the states (R, H) after the last position of each text, see `states`."""
+        states_SH, which_X = self._read(gru, inputs_XD, ahead)
+        return F.embedding(which_X[torch.from_numpy(self._ends_R - 1).to(self._device)], states_SH)
 
     def _read(self, gru: GRU, inputs_XD: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
         if self._codes_X is not None and not torch.is_grad_enabled():
@@ -112,9 +108,9 @@ class Sequences:
 
     @cached_property
     def packed(self) -> PackedSteps:
-        """All places, side by side."""
+        """All positions, side by side."""
         order_R = np.argsort(-self._sizes_R, kind="stable")
-        # How many texts have a place at each step.
+        # Number of texts with a position at each step.
         there_N = len(order_R) - np.searchsorted(self._sizes_R[order_R[::-1]], np.arange(self._sizes_R.max()), side="right")
         counts_N = -(-there_N // _TOGETHER) * _TOGETHER
         begins_N = counts_N.cumsum() - counts_N
@@ -124,10 +120,10 @@ class Sequences:
         which_X = begins_N[columns_X] + np.repeat(rank_R, self._sizes_R)
         places_S = np.zeros(counts_N.sum(), dtype=np.int64)
         places_S[which_X] = np.arange(len(which_X))
-        return PackedSteps(counts_N.tolist(), *(torch.from_numpy(each).to(self._device) for each in (places_S, which_X)))
+        return PackedSteps(counts_N.tolist(), *(torch.from_numpy(indices).to(self._device) for indices in (places_S, which_X)))
 
     def begun(self, ahead: int) -> StartedSteps:
-        """Distinct beginnings of equal places that so many equal places follow, or the end of the text."""
+        """Return distinct beginnings of equal positions that `ahead` equal positions, or the end of the text, follow."""
         order_R, differs_RN, real_RN = self._in_order
         size = real_RN.shape[1]
         differs_RN = differs_RN[:, np.minimum(np.arange(size) + ahead, size - 1)]
@@ -139,7 +135,7 @@ class Sequences:
         places_B = self._starts_R[order_R[rows_B]] + columns_B
         which_X = np.empty(self._ends_R[-1], dtype=np.int64)
         which_X[(self._starts_R[order_R, None] + np.arange(size))[real_RN]] = number_RN[real_RN]
-        made = (torch.from_numpy(each).to(self._device) for each in (places_B, parents_B, which_X))
+        made = (torch.from_numpy(indices).to(self._device) for indices in (places_B, parents_B, which_X))
         return StartedSteps(counts_N.tolist(), *made)
 
     @cached_property
@@ -151,14 +147,14 @@ class Sequences:
         codes_RN[columns_N < self._sizes_R[:, None]] = self._codes_X
         order_R = np.lexsort(codes_RN.T[::-1])
         codes_RN = codes_RN[order_R]
-        # Rows in order: one begins like the last, or like none before.
+        # In this order a row begins like the last one, or like none before.
         differs_RN = np.ones(codes_RN.shape, dtype=bool)
         np.logical_or.accumulate(codes_RN[1:] != codes_RN[:-1], axis=1, out=differs_RN[1:])
         return order_R, differs_RN, codes_RN >= 0
 
 
 def begun_states(gru: GRU, inputs_XD: Tensor, steps: StartedSteps) -> Tensor:
-    """The states of a GRU (B, H) after each beginning, from zero. Not differentiable.
+    """Return the states of a GRU (B, H) after each beginning, from zero. Not differentiable.
 
     Args:
         gru: with its weights.
@@ -182,37 +178,37 @@ def begun_states(gru: GRU, inputs_XD: Tensor, steps: StartedSteps) -> Tensor:
 
 
 _WASTE = 1.3
-"""A bucket is cut while its padded cells are more than so many times its real ones, unless it holds few rows."""
+"""Ratio of padded to real cells above which a bucket is cut, unless it holds few rows."""
 
 
 class Rows(NamedTuple):
     """Texts side by side."""
 
     places_RN: Tensor
-    """Where in the memory each word stands; at its end where there is none."""
+    """Position of each word in the memory; its end where there is none."""
     read_RN: Tensor
     """True at words."""
     real_RN: Tensor
-    """True at places that count: words, and with padding="released" all."""
+    """True at positions that count: words, and with padding="released" all."""
 
 
 class Padded:
-    """Texts in buckets, side by side in each; for what reads whole texts, such as attention.
+    """Texts in buckets, side by side in each; for layers that read whole texts, such as attention.
 
     Args:
         block: that holds them.
-        texts_Q: which.
+        texts_Q: indices of the texts.
         chosen: of these, those of each bucket, all of them once.
     """
 
     def __init__(self, block: Block, texts_Q: np.ndarray, chosen: Sequence[np.ndarray]) -> None:
-        self.rows = [block.rows(texts_Q[each]) for each in chosen]
+        self.rows = [block.rows(texts_Q[bucket]) for bucket in chosen]
         """Those of each bucket."""
-        self._shapes = [each.places_RN.shape for each in self.rows]
+        self._shapes = [bucket.places_RN.shape for bucket in self.rows]
         sizes_Q = block.rooms_T[texts_Q]
         firsts_Q, starts_Q, begin = np.empty_like(sizes_Q), sizes_Q.cumsum() - sizes_Q, 0
-        for each, (rows, columns) in zip(chosen, self._shapes, strict=True):
-            firsts_Q[each] = begin + np.arange(rows) * columns
+        for bucket, (rows, columns) in zip(chosen, self._shapes, strict=True):
+            firsts_Q[bucket] = begin + np.arange(rows) * columns
             begin += rows * columns
         columns_X = np.arange(sizes_Q.sum()) - np.repeat(starts_Q, sizes_Q)
         cells_X = np.repeat(firsts_Q, sizes_Q) + columns_X
@@ -221,12 +217,12 @@ class Padded:
         self.places_X = block.tensor(self.numbers_X)
         """The same on the block's device."""
         self._cells_X = block.tensor(cells_X)
-        self._memory_Y = torch.cat([each.places_RN.flatten() for each in self.rows])
+        self._memory_Y = torch.cat([bucket.places_RN.flatten() for bucket in self.rows])
 
     def spread(self, memory_WD: Tensor) -> Iterator[Tensor]:
-        """The rows (R, N, D) of each bucket, of a memory with a zero row at its end."""
+        """Return the rows (R, N, D) of each bucket, of a memory with a zero row at its end."""
         sizes = [rows * columns for rows, columns in self._shapes]
-        # Each gather spreads its gradients over all that it gathers from; without them, a bucket is gathered when it is read.
+        # Each gather has gradients as large as its source; without gradients, a bucket is gathered when it is read.
         if torch.is_grad_enabled():
             whole: Iterable[Tensor] = at(memory_WD, self._memory_Y).split(sizes)
         else:
@@ -234,17 +230,17 @@ class Padded:
         return (part.unflatten(0, shape) for part, shape in zip(whole, self._shapes, strict=True))
 
     def joined(self, parts: Sequence[Tensor]) -> Tensor:
-        """The values (X, D) of rows (R, N, D) of the buckets, in the order of `places_X`."""
-        return at(torch.cat([each.flatten(0, 1) for each in parts]), self._cells_X)
+        """Return the values (X, D) of rows (R, N, D) of the buckets, in the order of `places_X`."""
+        return at(torch.cat([rows.flatten(0, 1) for rows in parts]), self._cells_X)
 
 
 def at(flat_WD: Tensor, places: Tensor) -> Tensor:
-    """The rows at some places (..., D); torch gathers them, and spreads their gradients, fastest as embeddings."""
+    """Return the rows at some positions (..., D), gathered as embeddings, which torch does and differentiates fastest."""
     return F.embedding(places, flat_WD)
 
 
 def with_zero(flat_WD: Tensor) -> Tensor:
-    """The rows and a zero row behind them, which padding points to."""
+    """Return the rows and a zero row behind them, which padding points to."""
     return F.pad(flat_WD, (0, 0, 0, 1))
 
 
@@ -254,14 +250,14 @@ class Block:
 
     Args:
         words_W: vocabulary ids; from the vocabulary's size on they are unknown words that are told apart.
-        spelt_W: which different word stands at each place.
+        spelt_W: index of the different word at each position.
         letters_SL: ids of its letters, 0 behind them; no columns where the model reads none.
-        starts_T: where each text starts.
+        starts_T: start of each text.
         lengths_T: its words.
         rooms_T: its places.
         turns_CK: the texts of each context's turns, oldest first, -1 behind the newest.
         pairs_P2: context and text of the reply of each pair.
-        device: where tensors are made.
+        device: device of the tensors.
     """
 
     words_W: np.ndarray
@@ -275,11 +271,11 @@ class Block:
     device: torch.device
 
     def tensor(self, values: np.ndarray) -> Tensor:
-        """The array on the block's device."""
+        """Return the array on the block's device."""
         return torch.from_numpy(values).to(self.device)
 
     def rows(self, texts: np.ndarray) -> Rows:
-        """Texts side by side; those of -1 have no place.
+        """Return texts side by side; those of -1 have no position.
 
         Args:
             texts: (...,) which; the result has one dimension more.
@@ -304,33 +300,33 @@ class Block:
 
     @cached_property
     def texts(self) -> Sequences:
-        """All texts, as they stand behind one another."""
+        """All texts, in their order in the memory."""
         return Sequences(self.rooms_T, self.device, self.codes_W)
 
     def padded(self, most_cells: int) -> Padded:
-        """All texts in buckets of like size, each of so many places at most."""
+        """Return all texts in buckets of like size, each of at most so many positions."""
         return Padded(self, np.arange(len(self.rooms_T)), list(buckets(self.rooms_T[:, None], most_cells)))
 
     @cached_property
     def matches(self) -> tuple[np.ndarray, np.ndarray]:
-        """The different (turn, reply) (M, 2), and which of them each turn of each pair is (P, K), M behind the newest."""
+        """The different (turn, reply) (M, 2), and the one of each turn of each pair (P, K), M behind the newest."""
         turns_PK, num_texts = self.turns_CK[self.pairs_P2[:, 0]], len(self.rooms_T)
         codes_PK = turns_PK * num_texts + self.pairs_P2[:, 1:]
-        found, which = np.unique(codes_PK[turns_PK >= 0], return_inverse=True)
-        sessions_PK = np.full(turns_PK.shape, len(found), dtype=np.int64)
+        codes_M, which = np.unique(codes_PK[turns_PK >= 0], return_inverse=True)
+        sessions_PK = np.full(turns_PK.shape, len(codes_M), dtype=np.int64)
         sessions_PK[turns_PK >= 0] = which
-        return np.stack([found // num_texts, found % num_texts], axis=1), sessions_PK
+        return np.stack([codes_M // num_texts, codes_M % num_texts], axis=1), sessions_PK
 
     @cached_property
     def sessions(self) -> tuple[Tensor, Sequences]:
-        """The matches of each pair's turns, one pair behind the other, and these sequences."""
+        """The matches of each pair's turns, pair after pair, and these sequences."""
         met_M2, sessions_PK = self.matches
         is_turn_PK = sessions_PK < len(met_M2)
         return self.tensor(sessions_PK[is_turn_PK]), Sequences(is_turn_PK.sum(1), self.device)
 
 
 def buckets(sizes_ND: np.ndarray, most_cells: int, few: int = 128) -> Iterator[np.ndarray]:
-    """Cuts rows into groups of like size, so that little is padded.
+    """Yield groups of rows of like size, with little padding.
 
     Args:
         sizes_ND: the sizes of each row; a group is padded to the largest of each.
@@ -357,18 +353,18 @@ class Alphabet:
 
     Args:
         vocabulary: the model's words.
-        sizes: how many letters, and how many of a word are read.
+        sizes: numbers of letters, in all and of a word.
     """
 
     def __init__(self, vocabulary: PairVocabulary, sizes: MrfnSizes) -> None:
         letters = "".join(vocabulary.words[len(vocabulary.SPECIALS) :])
-        found, counts = np.unique(np.array(list(letters), dtype=str), return_counts=True)
-        common = found[np.argsort(-counts, kind="stable")][: sizes.alphabet]
+        distinct, counts = np.unique(np.array(list(letters), dtype=str), return_counts=True)
+        common = distinct[np.argsort(-counts, kind="stable")][: sizes.alphabet]
         self._ids = {letter: number for number, letter in enumerate(common.tolist(), start=2)}
         self._length = sizes.letters
 
     def spell(self, words: Sequence[str]) -> np.ndarray:
-        """Ids of the letters of words (S, L)."""
+        """Return the ids of the letters of words (S, L)."""
         spelt = np.zeros((len(words), self._length), dtype=np.int64)
         for row, word in enumerate(words):
             ids = [self._ids.get(letter, 1) for letter in word[: self._length]]
@@ -377,25 +373,25 @@ class Alphabet:
 
 
 class Reader:
-    """Makes blocks of contexts and candidates."""
+    """A maker of blocks of contexts and candidates."""
 
     def __init__(self, vocabulary: PairVocabulary, sizes: MatcherSizes) -> None:
         self._vocabulary, self._sizes = vocabulary, sizes
         self._alphabet = Alphabet(vocabulary, sizes) if isinstance(sizes, MrfnSizes) else None
 
     def read(self, pairs: Sequence[tuple[Context, Sequence[Utterance]]], device: torch.device) -> Block:
-        """The block of some contexts, each with its candidates, in their order.
+        """Return the block of some contexts, each with its candidates, in their order.
 
         A turn or reply without a word is read as one `<unk>`, and a context without a turn as one such turn.
         """
         sizes, released = self._sizes, self._sizes.padding == "released"
         texts, contexts, met = _Texts(self._vocabulary, sizes.unknowns, self._alphabet is not None), [], []
         for number, (context, candidates) in enumerate(pairs):
-            own: dict[str, int] = {}
-            turns = [texts.add(self._cut(turn), own) for turn in context[-sizes.turns :] or ((),)]
+            unknown_numbers: dict[str, int] = {}
+            turns = [texts.add(self._cut(turn), unknown_numbers) for turn in context[-sizes.turns :] or ((),)]
             contexts.append(turns + [texts.padding] * (sizes.turns - len(turns)) if released else turns)
-            # What a reply adds to the words of the context is its own, so that its neighbours do not matter.
-            met += [(number, texts.add(self._cut(reply), dict(own))) for reply in candidates]
+            # A reply's own unknown words stay its own, so that its neighbours do not matter.
+            met += [(number, texts.add(self._cut(reply), dict(unknown_numbers))) for reply in candidates]
         turns_CK = np.full((len(contexts), max(map(len, contexts))), -1, dtype=np.int64)
         for row, turns in enumerate(contexts):
             turns_CK[row, : len(turns)] = turns
@@ -413,11 +409,11 @@ class Reader:
 
 
 class _Texts:
-    """The distinct texts of a block while it is made.
+    """The distinct texts of a block under construction.
 
     Args:
         vocabulary: known words.
-        unknowns: how many other words of one example are told apart.
+        unknowns: number of unknown words of one example that are told apart.
         spells: whether it is noted which different word stands at each place.
     """
 
@@ -430,11 +426,11 @@ class _Texts:
 
     @property
     def padding(self) -> int:
-        """The text that a turn which is not there is read as: no word, though it has places."""
+        """The text of a turn that is not there: no words, though it has positions."""
         return self.add((), {})
 
     def add(self, words: Utterance, own: dict[str, int]) -> int:
-        """The text's number.
+        """Return the text's number.
 
         Args:
             words: of the text.
@@ -445,26 +441,26 @@ class _Texts:
             ids = self._told_apart(words, own)
             key = (words, tuple(ids))
         if key not in self._index:
-            known, unknown = self._vocabulary.index, self._vocabulary.UNKNOWN_ID
+            index_of, unknown = self._vocabulary.index, self._vocabulary.UNKNOWN_ID
             self._index[key] = len(self.ids)
-            self.ids.append(ids if self._unknowns else [known.get(word, unknown) for word in words])
+            self.ids.append(ids if self._unknowns else [index_of.get(word, unknown) for word in words])
             if self._spells:
                 self.spelt.append([self.different.setdefault(word, len(self.different)) for word in words])
         return self._index[key]
 
-    def _told_apart(self, words: Utterance, own: dict[str, int]) -> list[int]:
-        known, num_known, ids = self._vocabulary.index, len(self._vocabulary), []
+    def _told_apart(self, words: Utterance, unknown_numbers: dict[str, int]) -> list[int]:
+        index_of, num_known, ids = self._vocabulary.index, len(self._vocabulary), []
         for word in words:
-            if (found := known.get(word, -1)) < 0:
-                number = own.setdefault(word, len(own))
-                found = num_known + number if number < self._unknowns else self._vocabulary.UNKNOWN_ID
-            ids.append(found)
+            if (word_id := index_of.get(word, -1)) < 0:
+                number = unknown_numbers.setdefault(word, len(unknown_numbers))
+                word_id = num_known + number if number < self._unknowns else self._vocabulary.UNKNOWN_ID
+            ids.append(word_id)
         return ids
 
 
 def _laid_out(rows: Sequence[Sequence[int]], rooms: np.ndarray) -> np.ndarray:
-    """Rows behind one another (W,), each in its room."""
-    found = np.full(int(rooms.sum()), PAD_ID, dtype=np.int64)
+    """Return rows one after another (W,), each in its room."""
+    flat = np.full(int(rooms.sum()), PAD_ID, dtype=np.int64)
     for row, end, room in zip(rows, np.cumsum(rooms), rooms, strict=True):
-        found[end - room : end - room + len(row)] = row
-    return found
+        flat[end - room : end - room + len(row)] = row
+    return flat

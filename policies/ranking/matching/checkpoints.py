@@ -17,15 +17,15 @@ FORMATS: dict[str, ModelFormat[PairVocabulary, Any, Any]] = {
     "dam": ModelFormat("dam", PairVocabulary, DamSizes, DAM),
     "mrfn": ModelFormat("mrfn", PairVocabulary, MrfnSizes, MRFN),
 }
-"""By kind."""
+"""Storage formats by kind."""
 
 
 def format_of(sizes: MatcherSizes) -> ModelFormat[PairVocabulary, Any, Any]:
-    """How a model of such sizes is built and stored."""
-    return next(each for each in FORMATS.values() if isinstance(sizes, each.sizes))
+    """Return the storage format of a model of such sizes."""
+    return next(candidate for candidate in FORMATS.values() if isinstance(sizes, candidate.sizes))
 
 
 def build(vocabulary: PairVocabulary, sizes: MatcherSizes) -> Matcher:
-    """A new model of the kind that the sizes are of; its weights are not drawn yet."""
+    """Return a new model of the kind that the sizes are of; its weights are not drawn yet."""
     model: Matcher = format_of(sizes).network(vocabulary, sizes)
     return model

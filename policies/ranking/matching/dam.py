@@ -39,11 +39,11 @@ from parley.policies.ranking.matching.settings import DamSizes
 POOL = 3
 """Width of the poolings."""
 _FEW = 64
-"""Rows of turns and replies that are padded rather than cut: fewer than elsewhere, for a padded cell costs more here."""
+"""Rows of turns and replies that are padded rather than cut: few, for a padded cell costs more here than elsewhere."""
 
 
 class AttentiveBlock(nn.Module):
-    """What stands above an attention: residual, norm, two layers, residual, norm.
+    """The layers above an attention: residual, norm, two layers, residual, norm.
 
     Args:
         width: of the words.
@@ -55,14 +55,14 @@ class AttentiveBlock(nn.Module):
         self.inner, self.outer = (Linear(width, width) for _ in range(2))
 
     def forward(self, sums_WE: Tensor) -> Tensor:
-        """Words and what they attend to, summed before."""
+        """Return the block's output for sums of words and the words they attend to."""
         mixed_WE = self.first_norm(sums_WE)
         inner_WE = rectified(mixed_WE, self.inner.weight, self.inner.bias)
         return self.second_norm(dense_onto(mixed_WE, inner_WE, self.outer.weight, self.outer.bias))
 
 
 class DAM(Matcher):
-    """One DAM's parameters; the arguments are those of `Matcher`."""
+    """The parameters of one DAM; the arguments are those of `Matcher`."""
 
     sizes: DamSizes
     most_match_cells = 1 << 16
@@ -100,19 +100,19 @@ class DAM(Matcher):
         chosen = list(buckets(sizes_M2, self.most_match_cells, _FEW))
         turns, replies = (Padded(block, texts_M, chosen) for texts_M in met_M2.T)
         alike = self.similarities(self.memory(block), turns, replies)
-        alike_YC = torch.cat([*(each.flatten(0, 2) for each in alike), alike[0].new_zeros(1, alike[0].shape[3])])
-        grids = _Grids(sizes_M2, chosen, [each.shape[1:3] for each in alike])
+        alike_YC = torch.cat([*(alike_RNJC.flatten(0, 2) for alike_RNJC in alike), alike[0].new_zeros(1, alike[0].shape[3])])
+        grids = _Grids(sizes_M2, chosen, [alike_RNJC.shape[1:3] for alike_RNJC in alike])
         # In float32 under autocast too: oneDNN's gradients of a three-dimensional convolution in bfloat16 may be NaN.
         with torch.autocast(block.device.type, enabled=False):
             return self._decided(block, alike_YC.float(), grids, sessions_PK)
 
     def _decided(self, block: Block, alike_YC: Tensor, grids: _Grids, sessions_PK: np.ndarray) -> Tensor:
-        """The log-odds (P, 1) of pairs.
+        """Return the log-odds (P, 1) of pairs.
 
         Args:
             block: of the pairs.
             alike_YC: the similarities of all matches, and a zero row.
-            grids: where those of each match stand.
+            grids: positions of the similarities of each match.
             sessions_PK: the match of each turn of each pair.
         """
         near_PK3 = np.pad(sessions_PK, ((0, 0), (1, 1)), constant_values=len(grids.sizes_G2) - 1)
@@ -121,17 +121,17 @@ class DAM(Matcher):
         near_U3, sizes_U2 = near_PK3[is_turn_PK], grids.sizes_G2[sessions_PK[is_turn_PK]]
         weight = self.first.weight.transpose(1, 2).flatten(1, 2)
         chosen, pooled = list(buckets(sizes_U2, self.most_match_cells, _FEW)), []
-        for each in chosen:
-            height, width = sizes_U2[each].max(0)
-            # One row more than the turn has, for the turns beside it may go on.
-            places_U3NJ = grids.places(near_U3[each], height + 1, width)
+        for bucket in chosen:
+            height, width = sizes_U2[bucket].max(0)
+            # One row more than the turn has, because the turns beside it may be longer.
+            places_U3NJ = grids.places(near_U3[bucket], height + 1, width)
             near = at(alike_YC, block.tensor(np.moveaxis(places_U3NJ, 1, 3))).flatten(3).permute(0, 3, 1, 2)
             real = block.tensor(places_U3NJ[:, 1:2, :-1] < len(alike_YC) - 1)
             maps = F.conv2d(near, weight, self.first.bias, padding=1)[:, :, :-1]
             pooled.append(F.max_pool2d(maps.where(real, -torch.inf), POOL, ceil_mode=True).permute(0, 2, 3, 1))
         nowhere = pooled[0].new_full((1, self.sizes.first_maps), -torch.inf)
-        pooled_ZF = torch.cat([*(each.flatten(0, 2) for each in pooled), nowhere])
-        pools = _Grids(-(-sizes_U2 // POOL), chosen, [each.shape[1:3] for each in pooled])
+        pooled_ZF = torch.cat([*(bucket.flatten(0, 2) for bucket in pooled), nowhere])
+        pools = _Grids(-(-sizes_U2 // POOL), chosen, [bucket.shape[1:3] for bucket in pooled])
         units_PK = np.full((len(sessions_PK), -(-sessions_PK.shape[1] // POOL) * POOL), len(sizes_U2))
         units_PK[:, : sessions_PK.shape[1]][is_turn_PK] = np.arange(len(sizes_U2))
         sizes_PK2 = pools.sizes_G2[units_PK]
@@ -146,35 +146,35 @@ class DAM(Matcher):
         return torch.cat(decided)[block.tensor(np.argsort(np.concatenate(order)))]
 
     def similarities(self, levels: Sequence[Tensor], turns: Padded, replies: Padded) -> list[Tensor]:
-        """The similarities (R, N, J, 2L) of each bucket; what stands at padding means nothing.
+        """Return the similarities (R, N, J, 2L) of each bucket; values at padding have no meaning.
 
         Args:
             levels: the memory.
             turns: of each match.
             replies: that they meet.
         """
-        found = []
-        # A bucket goes through all levels before the next, so that what it reads and makes stays in the processor's cache.
+        similarities = []
+        # A bucket goes through all levels before the next, so that its data stays in the processor's cache.
         words = (zip(*map(side.spread, levels), strict=True) for side in (turns, replies))
         for here, there, of_bucket, in_bucket in zip(turns.rows, replies.rows, *words, strict=True):
             barred_RNJ = ~(here.read_RN.unsqueeze(2) & there.read_RN.unsqueeze(1))
-            crossed, own = [], []
+            crossed, within = [], []
             for turn, reply, of_turn, of_reply in zip(of_bucket, in_bucket, self.of_turns, self.of_replies, strict=True):
                 alike_RNJ, with_reply, with_turn = self._attend(turn, reply, barred_RNJ)
-                own.append(alike_RNJ)
+                within.append(alike_RNJ)
                 crossed.append(scaled_products(of_turn(with_reply), of_reply(with_turn).transpose(1, 2), self.scale))
-            found.append(torch.stack(crossed + own, 3))
-        return found
+            similarities.append(torch.stack(crossed + within, 3))
+        return similarities
 
     def _attend(self, here_RNE: Tensor, there_RJE: Tensor, barred_RNJ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Similarities (R, N, J) of words; words and what they attend to, summed: here (R, N, E), and there (R, J, E)."""
+        """Return similarities (R, N, J) of words, and words plus what they attend to: here (R, N, E), there (R, J, E)."""
         alike_RNJ = scaled_products(here_RNE, there_RJE.transpose(1, 2), self.scale)
         logits_RNJ = alike_RNJ.masked_fill(barred_RNJ, BARRED)
         sums_RNE = products_onto(here_RNE, logits_RNJ.softmax(2), there_RJE)
         return alike_RNJ, sums_RNE, products_onto(there_RJE, logits_RNJ.softmax(1).transpose(1, 2), here_RNE)
 
     def _decide(self, volumes: Tensor) -> Tensor:
-        """The log-odds (B, 1) of volumes of what the first convolution found, minus infinity where nothing was."""
+        """Return the log-odds (B, 1) of volumes of the first convolution, minus infinity at empty cells."""
         real = volumes[:, :1] > -torch.inf
         # The largest value stays the largest under an ELU.
         volumes = self.second(F.elu(volumes.masked_fill(~real, 0)))
@@ -186,7 +186,7 @@ class DAM(Matcher):
 
 
 class _Grids:
-    """Grids of cells, one behind the other; behind all of them stands a cell of none.
+    """Grids of cells, one after the other; an empty cell stands after all of them.
 
     Args:
         sizes_G2: rows and columns of each grid.
@@ -198,13 +198,13 @@ class _Grids:
         self.sizes_G2 = np.pad(sizes_G2, ((0, 1), (0, 0)))
         """Rows and columns of each; the last one has none."""
         self._starts_G, self._widths_G, self._end = (*np.zeros((2, len(self.sizes_G2)), dtype=np.int64), 0)
-        for each, (height, width) in zip(chosen, shapes, strict=True):
-            self._starts_G[each] = self._end + np.arange(len(each)) * (height * width)
-            self._widths_G[each] = width
-            self._end += len(each) * height * width
+        for bucket, (height, width) in zip(chosen, shapes, strict=True):
+            self._starts_G[bucket] = self._end + np.arange(len(bucket)) * (height * width)
+            self._widths_G[bucket] = width
+            self._end += len(bucket) * height * width
 
     def places(self, grids: np.ndarray, height: int, width: int) -> np.ndarray:
-        """Where the cells of some grids (..., height, width) stand; at the end where a grid has none."""
-        each, i_N1, j_J = grids[..., None, None], np.arange(height)[:, None], np.arange(width)
-        real = (i_N1 < self.sizes_G2[each, 0]) & (j_J < self.sizes_G2[each, 1])
-        return np.where(real, self._starts_G[each] + i_N1 * self._widths_G[each] + j_J, self._end)
+        """Return the positions of the cells of some grids (..., height, width); the end for missing cells."""
+        grid, i_N1, j_J = grids[..., None, None], np.arange(height)[:, None], np.arange(width)
+        real = (i_N1 < self.sizes_G2[grid, 0]) & (j_J < self.sizes_G2[grid, 1])
+        return np.where(real, self._starts_G[grid] + i_N1 * self._widths_G[grid] + j_J, self._end)

@@ -1,18 +1,14 @@
-"""Training of matching models on labelled replies: each pair of context and reply is an example, right or wrong.
+"""Training of matching models on labelled replies, and matching models as rankers.
 
-A batch holds whole groups, so that a context is encoded once for all its replies, and its texts are read without padding, as
-in scoring. With `fresh_negatives` a wrong reply is drawn anew for each right one in each epoch; which one depends on (seed,
-epoch, batch) alone.
+Each pair of context and reply is an example, right or wrong. A batch holds whole groups, so that a context is encoded once
+for all its replies, and its texts are read without padding, as in scoring. With `fresh_negatives` a wrong reply is drawn anew
+for each right one in each epoch; the draw depends on (seed, epoch, batch) alone. The loop is `policies/core/fitting/loop.py`;
+the rate falls by steps, within one stage.
 
-The loop is `policies/core/fitting/loop.py`. The rate falls by steps, within the one stage that there is.
-
-A matching model asked in words: the scores of candidates in their contexts.
-
-Contexts are read in blocks, in which every different turn and reply is encoded once and pairs of like size are matched side
-by side (`batches.py`). A score depends on its own context and reply alone, up to the last digits of float32.
-
-Nothing is held from one call to the next: a search asks about some twenty drafts of a reply at a time, and encoding their
-context again is 1 % (DAM) to 6 % (SMN) of what scoring them costs.
+A ranker reads contexts in blocks, in which every different turn and reply is encoded once and pairs of like size are matched
+side by side (`batches.py`). A score depends on its own context and reply alone, up to the last digits of float32. Nothing is
+kept between calls: a search asks about some twenty drafts of a reply at a time, and encoding their context again is 1 % (DAM)
+to 6 % (SMN) of the cost of scoring them.
 """
 
 from __future__ import annotations
@@ -42,7 +38,7 @@ from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread
 
 
 class MatcherRanker(LimitedRanker):
-    """A ranker that is a matching model.
+    """A matching model as a ranker.
 
     Args:
         model: in evaluation mode, on the device where it is to work.
@@ -55,25 +51,25 @@ class MatcherRanker(LimitedRanker):
 
     @torch.no_grad()
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """Probabilities that the candidates of each context fit it (C,) float64."""
+        """Return probabilities that the candidates of each context fit it (C,) float64."""
         device = self.model.embedding.weight.device
-        found = []
+        scores_of_pairs = []
         for some in self._blocks(pairs):
             block = self.model.reader.read(some, device)
             scores = self.model.scores(self.model(block)).cpu().numpy()
-            found += np.split(scores, np.cumsum([len(candidates) for _, candidates in some])[:-1])
-        return found
+            scores_of_pairs += np.split(scores, np.cumsum([len(candidates) for _, candidates in some])[:-1])
+        return scores_of_pairs
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Turns before the newest ones that it reads, and what is longer than it reads."""
+        """Return how many turns before the newest ones are not read, and which texts are longer than it reads."""
         sizes = self.model.sizes
         whole = sum(len(turn) <= sizes.words for turn in context[-sizes.turns :])
         return Unread(len(context) - whole, sum(len(reply) > sizes.words for reply in candidates))
 
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
-        """How much the log-odds rise, to first order, if words of a reply become others (T, W); a model's views count alike.
+        """Return the first-order rise of the log-odds if words of a reply become others (T, W); views count alike.
 
-        Word vectors alone are followed: what MRFN reads of letters, and the places of a reply that is cut, have slope 0.
+        The slope follows word vectors alone: MRFN's letters, and the positions where a reply is cut, have slope 0.
         """
         model, read = self.model, dict[str, Tensor]()
 
@@ -92,7 +88,7 @@ class MatcherRanker(LimitedRanker):
         return np.pad(slopes_TW.detach().double().cpu().numpy(), ((len(reply) - size, 0), (0, 0)))
 
     def _blocks(self, pairs: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
-        """Neighbouring pairs, of as many words as the model reads at once, or one pair."""
+        """Yield neighbouring pairs, of as many words as the model reads at once, or one pair."""
         start, words = 0, 0
         for end, (context, candidates) in enumerate(pairs):
             here = sum(map(len, context)) + sum(map(len, candidates))
@@ -105,7 +101,7 @@ class MatcherRanker(LimitedRanker):
 
 
 def load_matcher(folder: Path, device: str = "cpu") -> MatcherRanker:
-    """The ranker of a run or checkpoint folder that holds a matching model, on a torch device.
+    """Return the ranker of a run or checkpoint folder with a matching model, on a torch device.
 
     Raises:
         CheckpointError: nothing is there, it is damaged, or it is of another kind.
@@ -118,22 +114,22 @@ def load_matcher(folder: Path, device: str = "cpu") -> MatcherRanker:
 
 
 _LEAST = 1e-12
-"""Bounds the loss of a pair whose score is 0 or 1 in float64."""
+"""Least probability in a loss, for scores of 0 or 1 in float64."""
 
 Rewrite = Callable[[Sequence[CandidateGroup]], Sequence[CandidateGroup]]
-"""What training groups become before a step, in their order, such as groups whose replies are attacked; what becomes of one
-depends on that group alone."""
+"""A function that changes training groups before a step, keeping their order, such as an attack on replies; each result
+depends on its group alone."""
 
 
 class WrongReplies(Protocol):
-    """Where fresh negatives come from."""
+    """A source of fresh negatives."""
 
     def __call__(self, groups: np.ndarray, seed: int) -> Sequence[Utterance]:
-        """A wrong reply for each of some training groups.
+        """Return a wrong reply for each of some training groups.
 
         Args:
             groups: their indices; one may come several times.
-            seed: what decides.
+            seed: seed of the draws.
         """
 
 
@@ -149,7 +145,7 @@ class MatcherFitness:
 
 @dataclass(frozen=True)
 class MatcherEpoch:
-    """What one epoch did."""
+    """The results of one epoch."""
 
     number: int
     stage: str
@@ -161,17 +157,17 @@ class MatcherEpoch:
     validation: MatcherFitness
     seconds: float
     best: bool
-    """Whether it is the best model so far by the criterion."""
+    """True if it is the best model so far by the criterion."""
 
     def as_row(self) -> dict[str, Any]:
-        """Flat JSON types for event logs and plots."""
+        """Return flat JSON types for event logs and plots."""
         row = asdict(self)
         validation = row.pop("validation")
         return row | {f"validation_{name}": value for name, value in validation.items()}
 
 
 class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherEpoch]):
-    """One supervised training of a matching model.
+    """A supervised training of a matching model.
 
     Args:
         model: its weights are drawn here unless a saved state exists or `fresh` says otherwise.
@@ -179,7 +175,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         validation: groups that decide which model is best.
         config: the recipe.
         seed: master seed.
-        state_path: where the exact training state is kept; an existing one is resumed.
+        state_path: file of the exact training state; an existing one is resumed.
         save_every_s: seconds of an epoch after which the state is kept within it.
         fresh: whether weights are drawn; otherwise training goes on from those that the model has.
         wrong: draws fresh negatives, where the recipe asks for them; each training group then holds a right reply.
@@ -224,10 +220,12 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
             self.model.take_vectors(self._vectors)
 
     def new_optimiser(self, rate: float) -> torch.optim.Optimizer:
-        return torch.optim.Adam([each for each in self.model.parameters() if each.requires_grad], lr=rate, fused=True)
+        return torch.optim.Adam(
+            [parameter for parameter in self.model.parameters() if parameter.requires_grad], lr=rate, fused=True
+        )
 
     def groups(self, generator: np.random.Generator) -> Sequence[np.ndarray]:
-        """Groups in random order, in batches of about `batch_size` pairs, the last drawn one smaller."""
+        """Return groups in random order, in batches of about `batch_size` pairs, the last drawn one smaller."""
         order = generator.permutation(len(self.train))
         ends = np.cumsum(self._sizes[order])
         return np.split(order, np.flatnonzero(np.diff((ends - 1) // self.config.batch_size)) + 1)
@@ -238,7 +236,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
             self._begin(number + 1, self.batches_done)
 
     def step(self, group: np.ndarray) -> StepLoss:
-        """One update on the mean loss of the pairs, before the update."""
+        """Make one update on the mean loss of the pairs, which is measured before the update."""
         pairs, labels = self._examples(group)
         self._set_rate(len(self.history) * self._batches_per_epoch() + self.batches_done)
         device = self.model.embedding.weight.device
@@ -264,7 +262,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         return evaluate(self.model, self.validation)
 
     def criterion(self, figures: MatcherFitness) -> float:
-        """The loss, or the share of right replies that are not first."""
+        """Return the loss, or the share of right replies that are not first."""
         return figures.loss if self.config.criterion == "loss" else 1 - figures.recall_at_1
 
     def epoch(self, number: int, loss: float, figures: MatcherFitness, seconds: float, best: bool) -> MatcherEpoch:
@@ -276,7 +274,7 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
 
     @property
     def falling_epochs(self) -> int:
-        """None: the rate falls by steps."""
+        """0: the rate falls by steps."""
         return 0
 
     def fall(self, epochs: int) -> float:
@@ -292,14 +290,14 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         return math.ceil(int(self._sizes.sum()) / self.config.batch_size)
 
     def _examples(self, indices: np.ndarray) -> tuple[list[Pair], list[bool]]:
-        """The contexts of some groups, each with its replies, and the replies' labels one after another."""
+        """Return the contexts of some groups, each with its replies, and the labels of all replies in a row."""
         groups = [self.train[int(index)] for index in indices]
         groups = list(self._rewrite(groups if self._wrong is None else self._with_fresh(indices, groups, self._wrong)))
-        return [(each.context, each.candidates) for each in groups], [label for each in groups for label in each.labels]
+        return [(group.context, group.candidates) for group in groups], [label for group in groups for label in group.labels]
 
     def _with_fresh(self, indices: np.ndarray, groups: Sequence[CandidateGroup], wrong: WrongReplies) -> list[CandidateGroup]:
-        """The right replies of groups, and behind them as many wrong ones."""
-        right = [tuple(compress(each.candidates, each.labels)) for each in groups]
+        """Return groups with their right replies, and behind them as many wrong ones."""
+        right = [tuple(compress(group.candidates, group.labels)) for group in groups]
         counts = list(map(len, right))
         seed = derive_seed(self.seed, "negatives", len(self.history), self.batches_done)
         drawn = iter(wrong(np.repeat(indices, counts), seed))
@@ -317,27 +315,27 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
 
 
 def pair_losses(scores: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Cross-entropies of pairs in nats (P,).
+    """Return the cross-entropies of pairs in nats (P,).
 
     Args:
         scores: of the pairs, in [0, 1] (P,).
         right: whether the reply of each is right (P,) bool.
     """
-    found: np.ndarray = -np.log(np.clip(np.where(right, scores, 1 - scores), _LEAST, None))
-    return found
+    losses: np.ndarray = -np.log(np.clip(np.where(right, scores, 1 - scores), _LEAST, None))
+    return losses
 
 
 def evaluate(model: Matcher, groups: Sequence[CandidateGroup]) -> MatcherFitness:
-    """Figures of a model on groups, dropout off; groups without a right reply count in the loss alone."""
+    """Return a model's figures on groups, without dropout; groups without a right reply count in the loss alone."""
     was_training = model.training
     model.eval()
     scores = MatcherRanker(model).score_all([(group.context, group.candidates) for group in groups])
     model.train(was_training)
     nats, recalls = [], []
-    for found, group in zip(scores, groups, strict=True):
+    for group_scores, group in zip(scores, groups, strict=True):
         right = np.array(group.labels)
-        nats.append(pair_losses(found, right))
+        nats.append(pair_losses(group_scores, right))
         if right.any():
-            first = found == found.max()
+            first = group_scores == group_scores.max()
             recalls.append((first & right).sum() / first.sum() / right.sum())
     return MatcherFitness(float(np.concatenate(nats).mean()), float(np.mean(recalls)) if recalls else math.nan)

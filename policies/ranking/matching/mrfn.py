@@ -57,11 +57,11 @@ class Attention(nn.Module):
         self.heads = heads
 
     def project(self, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of words, which the other side does not change."""
+        """Return queries, keys and values of words, which do not depend on the other side."""
         return torch.relu(self.query(words)), torch.relu(self.key(words)), torch.relu(self.value(words))
 
     def forward(self, words: Tensor, queries: Tensor, keys: Tensor, values: Tensor, asks: Tensor, told: Tensor) -> Tensor:
-        """Words (R, N, E) with what they attend to.
+        """Return words (R, N, E) with the words they attend to.
 
         Args:
             words: (R, N, E).
@@ -71,7 +71,7 @@ class Attention(nn.Module):
             asks: (R, N), true at words that attend.
             told: (R, J), true at words that are attended to.
         """
-        query, key, value = (each.unflatten(2, (self.heads, -1)).transpose(1, 2) for each in (queries, keys, values))
+        query, key, value = (projected.unflatten(2, (self.heads, -1)).transpose(1, 2) for projected in (queries, keys, values))
         logits = query @ key.transpose(2, 3) * query.shape[-1] ** -0.5
         weights = logits.masked_fill(~told[:, None, None], BARRED).softmax(3)
         attended = (weights @ value).transpose(1, 2).flatten(2) * asks.unsqueeze(2)
@@ -93,22 +93,22 @@ class View(nn.Module):
         self.output = Linear(width, 2)
 
     def find(self, turns_RND: Tensor, keys_RND: Tensor, replies_RJD: Tensor, read_RN: Tensor) -> Tensor:
-        """What each word of a reply finds in a turn (R, J, D)."""
+        """Return the attended words of a turn for each word of a reply (R, J, D)."""
         logits_RJN = (replies_RJD @ keys_RND.transpose(1, 2)).masked_fill(~read_RN.unsqueeze(1), BARRED)
         return logits_RJN.softmax(2) @ turns_RND
 
     def match(self, found: Tensor, replies: Tensor) -> Tensor:
-        """F (..., D): what words of replies and what they find have in common."""
+        """Return F (..., D): the comparison of a reply's words with the words they attend to."""
         return torch.relu(self.compare(torch.cat([found * replies, found - replies], -1)))
 
     def decide(self, matches_ZD: Tensor, sessions: Sequences) -> Tensor:
-        """Log-odds (P,) of the matches of each pair's turns."""
+        """Return the log-odds (P,) of the matches of each pair's turns."""
         logits_P2 = self.output(sessions.last_states(self.session, matches_ZD))
         return logits_P2[:, 1] - logits_P2[:, 0]
 
 
 class MRFN(Matcher):
-    """One MRFN's parameters; the arguments are those of `Matcher`."""
+    """The parameters of one MRFN; the arguments are those of `Matcher`."""
 
     sizes: MrfnSizes
     most_match_cells = 1 << 17
@@ -143,17 +143,20 @@ class MRFN(Matcher):
     def encode(self, words_WE: Tensor, block: Block, letters_WD: Tensor | None) -> Sequence[Tensor]:
         assert letters_WD is not None, "its words are spelt"
         sequence_WE = block.texts.states(self.gru, words_WE) * block.read_W.unsqueeze(1)
-        texts, queried = block.padded(self.most_cells), [with_zero(each) for each in (words_WE, *self.own.project(words_WE))]
-        local, own = [], []
-        for rows, words_RNE, *asked in zip(texts.rows, *map(texts.spread, queried), strict=True):
+        texts, queried = (
+            block.padded(self.most_cells),
+            [with_zero(representation) for representation in (words_WE, *self.own.project(words_WE))],
+        )
+        local, attended = [], []
+        for rows, words_RNE, *projections in zip(texts.rows, *map(texts.spread, queried), strict=True):
             local.append(self.local(words_RNE))
-            own.append(self.own(words_RNE, *asked, rows.read_RN, rows.read_RN))
-        alone = [letters_WD, words_WE, sequence_WE, texts.joined(local), texts.joined(own)]
-        keys = [view.bilinear(each) for view, each in zip(self.each_view, alone, strict=False)]
+            attended.append(self.own(words_RNE, *projections, rows.read_RN, rows.read_RN))
+        alone = [letters_WD, words_WE, sequence_WE, texts.joined(local), texts.joined(attended)]
+        keys = [view.bilinear(representation) for view, representation in zip(self.each_view, alone, strict=False)]
         return *alone, *keys, *self.cross.project(words_WE)
 
     def local(self, words_RNE: Tensor) -> Tensor:
-        """What convolutions read around each word (R, N, D)."""
+        """Return the convolutions around each word (R, N, D)."""
         words_REN = words_RNE.transpose(1, 2)
         maps = [conv(F.pad(words_REN, ((width - 1) // 2, width // 2))) for width, conv in zip(WINDOWS, self.convs, strict=True)]
         return self.local_norm(torch.relu(torch.cat(maps, 1)).transpose(1, 2))
@@ -165,30 +168,32 @@ class MRFN(Matcher):
         chosen = list(buckets(block.rooms_T[met_M2], self.most_match_cells))
         turns, replies = (Padded(block, texts_M, chosen) for texts_M in met_M2.T)
         codes_X = block.codes_W[replies.numbers_X]
-        # Replies begin alike where they meet the same turn.
+        # Replies that meet the same turn may begin alike.
         codes_X = codes_X + np.repeat(met_M2[:, 0], block.rooms_T[met_M2[:, 1]]) * (block.codes_W.max() + 1)
         sequences = Sequences(block.rooms_T[met_M2[:, 1]], block.device, codes_X)
         places_Z, sessions = block.sessions
-        # Places behind one that it depends on; attention reads a whole reply.
+        # Later positions that one depends on; attention reads a whole reply.
         ahead = (0, 0, 0, WINDOWS[-1] // 2, self.sizes.words, self.sizes.words)
         decided = []
         for i, view in enumerate(self.each_view):
             if i < alone:
-                sides: list[Iterable[Tensor]] = [turns.spread(each) for each in (memory[i], memory[alone + i])]
+                sides: list[Iterable[Tensor]] = [turns.spread(flat_WD) for flat_WD in (memory[i], memory[alone + i])]
                 sides.append(replies.spread(memory[i]))
                 said_XD = at(memory[i], replies.places_X)
             else:
                 words = turns.spread(memory[1]), replies.spread(memory[1])
-                asked = [side.spread(each) for each in (queries, keys, values) for side in (turns, replies)]
+                projections = [side.spread(flat_WD) for flat_WD in (queries, keys, values) for side in (turns, replies)]
                 crossed, answered = [], []
-                for here, there, *parts in zip(turns.rows, replies.rows, *words, *asked, strict=True):
-                    turn, said, turn_query, query, turn_key, key, turn_value, value = parts
+                for here, there, *parts in zip(turns.rows, replies.rows, *words, *projections, strict=True):
+                    turn, reply, turn_query, query, turn_key, key, turn_value, value = parts
                     crossed.append(self.cross(turn, turn_query, key, value, here.read_RN, there.read_RN))
-                    answered.append(self.cross(said, query, turn_key, turn_value, there.read_RN, here.read_RN))
-                sides = [crossed, [view.bilinear(each) for each in crossed], answered]
+                    answered.append(self.cross(reply, query, turn_key, turn_value, there.read_RN, here.read_RN))
+                sides = [crossed, [view.bilinear(flat_WD) for flat_WD in crossed], answered]
                 said_XD = replies.joined(answered)
-            found = [view.find(here, key, said, rows.read_RN) for rows, here, key, said in zip(turns.rows, *sides, strict=True)]
-            common_XD = self.dropout(view.match(replies.joined(found), said_XD))
+            attended = [
+                view.find(here, key, reply, rows.read_RN) for rows, here, key, reply in zip(turns.rows, *sides, strict=True)
+            ]
+            common_XD = self.dropout(view.match(replies.joined(attended), said_XD))
             matches_MD = sequences.last_states(view.words, common_XD, ahead[i])
             decided.append(view.decide(at(matches_MD, places_Z), sessions))
         return torch.stack(decided, 1)

@@ -27,7 +27,7 @@ Padding = Literal["masked", "released"]
 
 @dataclass(frozen=True, kw_only=True)
 class MatcherSizes(Configuration):
-    """What all matching models have."""
+    """Sizes that all matching models have."""
 
     embed: PositiveInt = 200
     """Width of the word vectors."""
@@ -39,7 +39,7 @@ class MatcherSizes(Configuration):
     """0: unknown words are one <unk>; otherwise as many unknown words of an example have fixed vectors of their own, so that
     the same one in context and reply is seen."""
     tuned: bool = True
-    """Whether training changes the word vectors; the TensorFlow release of SMN keeps them."""
+    """Training changes the word vectors; the TensorFlow release of SMN keeps them."""
     padding: Padding = "masked"
     """masked: padding cannot reach a score; released: all is padded to `turns` x `words`, and biases, convolutions and the
     GRU over turns read padding as they read words."""
@@ -100,28 +100,28 @@ class MrfnSizes(MatcherSizes):
 
 
 def smn_small() -> SmnSizes:
-    """For a laptop: half the published widths, six turns of 30 words."""
+    """Return sizes for a laptop: half the published widths, six turns of 30 words."""
     return SmnSizes(embed=100, turns=6, words=30, gru=100)
 
 
 def dam_small() -> DamSizes:
-    """For a laptop: half the published widths, two blocks, six turns of 30 words."""
+    """Return sizes for a laptop: half the published widths, two blocks, six turns of 30 words."""
     return DamSizes(embed=100, turns=6, words=30, stack=2, first_maps=16)
 
 
 def mrfn_small() -> MrfnSizes:
-    """For a laptop: half the published widths, six turns of 30 words."""
+    """Return sizes for a laptop: half the published widths, six turns of 30 words."""
     return MrfnSizes(embed=100, turns=6, words=30, letter_embed=32, letter_maps=50, maps=25, heads=4)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MatcherFitConfig(Configuration):
-    """How a matching model is fitted to labelled replies; the defaults are those of SMN."""
+    """The recipe by which a matching model is fitted to labelled replies; the defaults are those of SMN."""
 
     learning_rate: PositiveFloat = 1e-3
     """Step size of Adam before it decays."""
     decay: PositiveShare = 0.9
-    """What the rate is multiplied by every `decay_steps` steps."""
+    """Factor on the rate every `decay_steps` steps."""
     decay_steps: NonNegativeInt = 0
     """Steps after which the rate falls; 0: never."""
     batch_size: AtLeastTwo = 200
@@ -129,46 +129,46 @@ class MatcherFitConfig(Configuration):
     clip: PositiveFloat = 5.0
     """Largest norm of the whole gradient, or largest value of any part of it."""
     clip_by: Literal["norm", "value"] = "norm"
-    """What `clip` bounds; DAM clips values at 1."""
+    """Quantity that `clip` bounds; DAM clips values at 1."""
     loss_cap: NonNegativeFloat = 0.0
     """Nats of a pair's loss above which it teaches nothing; DAM: 10; 0: no such bound."""
     fresh_negatives: bool = False
-    """Whether a wrong reply is drawn anew for each right one in each epoch, as in the TensorFlow release of SMN; otherwise the
-    wrong replies are the listed ones."""
+    """A wrong reply is drawn anew for each right one in each epoch, as in the TensorFlow release of SMN; otherwise the wrong
+    replies are the listed ones."""
     max_epochs: PositiveInt = 5
     """Epochs at most."""
     patience: PositiveInt = 1
     """Stop after this many epochs without a better one."""
     criterion: Literal["recall", "loss"] = "recall"
-    """What decides which epoch is best on the validation groups: recall at 1, ties as chance decides them, or the loss."""
+    """Criterion of the best epoch on the validation groups: recall at 1, ties as chance decides them, or the loss."""
     keep: Literal["best", "last"] = "best"
-    """Which model is stored: that of the best epoch, or of the last one."""
+    """Model that is stored: that of the best epoch, or of the last one."""
 
     precision: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine, and a resumed
-    run keeps what was chosen. Scores are always formed in float32."""
+    """Precision of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine,
+    and a resumed run keeps the first choice. Scores are always formed in float32."""
 
     @property
     def full_epochs(self) -> int:
-        """All of them: the rate falls by steps."""
+        """All epochs: the rate falls by steps."""
         return self.max_epochs
 
 
 def smn_fit() -> MatcherFitConfig:
-    """Published: Adam at 1e-3, batches of 200, five epochs, the one of least validation loss."""
+    """Return the published recipe: Adam at 1e-3, batches of 200, five epochs, the one of least validation loss."""
     return MatcherFitConfig(patience=5, criterion="loss")
 
 
 def dam_fit() -> MatcherFitConfig:
-    """Published: Adam at 1e-3, times 0.9 every 400 steps, batches of 256, values of the gradient clipped at 1, two epochs."""
+    """Return the published recipe: Adam at 1e-3, times 0.9 every 400 steps, batches of 256, clipped values, two epochs."""
     return MatcherFitConfig(decay_steps=400, batch_size=256, clip=1.0, clip_by="value", loss_cap=10.0, max_epochs=2, patience=2)
 
 
 def mrfn_fit() -> MatcherFitConfig:
-    """Published: Adam at 1e-3, batches of 100; the release measures every 1,000 steps, here every epoch does."""
+    """Return the published recipe: Adam at 1e-3, batches of 100, measured every epoch (released: every 1,000 steps)."""
     return MatcherFitConfig(batch_size=100, max_epochs=5, patience=2)
 
 
 def small_fit() -> MatcherFitConfig:
-    """For the small sizes: small batches, one fresh wrong reply for each right one, until recall no longer rises."""
+    """Return a recipe for the small sizes: small batches, one fresh wrong reply per right one, until recall stops rising."""
     return MatcherFitConfig(batch_size=64, max_epochs=6, patience=2, fresh_negatives=True)

@@ -35,7 +35,7 @@ WINDOW = 3
 
 
 class SMN(Matcher):
-    """One SMN's parameters; the arguments are those of `Matcher`."""
+    """The parameters of one SMN; the arguments are those of `Matcher`."""
 
     sizes: SmnSizes
     words_at_once = 1 << 16
@@ -62,20 +62,20 @@ class SMN(Matcher):
         chosen = list(buckets(block.rooms_T[met_M2], self.most_match_cells))
         turns, replies = (Padded(block, texts_M, chosen) for texts_M in met_M2.T)
         sides = (turns.spread(words), replies.spread(words), turns.spread(keys), replies.spread(hidden))
-        found = []
+        matches = []
         for here, there, *rows in zip(turns.rows, replies.rows, *sides, strict=True):
             alike = [turn_RND @ reply_RJD.transpose(1, 2) for turn_RND, reply_RJD in (rows[:2], rows[2:])]
             pooled = self.pool(torch.stack(alike, 1), here.real_RN, there.real_RN)
             height, width = pooled.shape[2:]
             weight = self.match.weight.view(-1, self.sizes.maps, self.side, self.side)[:, :, :height, :width]
-            found.append(dense(pooled.flatten(1), weight.flatten(1), self.match.bias))
-        vectors_MD = torch.tanh(torch.cat(found))[block.tensor(np.argsort(np.concatenate(chosen)))]
+            matches.append(dense(pooled.flatten(1), weight.flatten(1), self.match.bias))
+        vectors_MD = torch.tanh(torch.cat(matches))[block.tensor(np.argsort(np.concatenate(chosen)))]
         places_Z, sessions = block.sessions
         logits_P2 = self.output(sessions.last_states(self.session, at(vectors_MD, places_Z)))
         return logits_P2[:, 1:] - logits_P2[:, :1]
 
     def pool(self, alike_R2NJ: Tensor, turn_RN: Tensor, reply_RJ: Tensor) -> Tensor:
-        """The pooled feature maps of similarities (R, maps, n, j), zero where no window begins at words."""
+        """Return the pooled feature maps of similarities (R, maps, n, j), zero where no window begins at words."""
         # A whole similarity has no window that ends behind it.
         windows = [min(length, self.sizes.words - WINDOW + 1) for length in alike_R2NJ.shape[2:]]
         below, right = (most + WINDOW - 1 - length for most, length in zip(windows, alike_R2NJ.shape[2:], strict=True))
