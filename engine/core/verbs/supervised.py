@@ -153,7 +153,7 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
             all_estimates = estimates("test", test) | estimates("validation", validation) | dict(prepared.finish(test))
             if prepared.vocabulary is not None:
                 all_estimates |= text_estimates(test, text_sizes(prepared.splits["test"], prepared.vocabulary))
-        metrics = {name: all_estimates[name] for name in self.legend if name in figures_found}
+        metrics = {name: all_estimates[name] for name in self.legend if name in all_estimates}
         about = {"corpus": config.corpus, "corpus_key": prepared.corpus.folder.name, "seed": config.seed}
         how = {"precision": fit.precision, "epochs": len(fit.history)}
         # Searches read these to learn how likely a usual word is.
