@@ -92,8 +92,8 @@ FOUND = {"friend_found": NORMAL, "friend_found_confused": CONFUSING}
 """Metrics of finding the common friend, with the condition of each."""
 VS_RANDOM = "machine_vs_random"
 REPLIES = {
-    f"{here}{suffix}": f"test_{kind}{suffix}"
-    for here, kind in ((ADVERSUC, ADVERSUC), (VS_RANDOM, RANDOM))
+    f"{name}{suffix}": f"test_{kind}{suffix}"
+    for name, kind in ((ADVERSUC, ADVERSUC), (VS_RANDOM, RANDOM))
     for suffix in (BEFORE, "")
 }
 """Metrics of a judge that takes a generator's replies for a person's, and tells them from random ones: name here, name in the
@@ -184,9 +184,9 @@ def answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
     rates = {}
     for suffix, model in ((_BEFORE, BASE), ("", label_of((SWAP, ANTONYM)))):
         changed = {strategy: metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"] for strategy in (SWAP, ANTONYM)}
-        other = changed[ANTONYM]
+        antonym = changed[ANTONYM]
         rates[f"oversensitive{suffix}"] = changed[SWAP]
-        rates[f"overstable{suffix}"] = Estimate(1 - other.value, 1 - other.high, 1 - other.low, other.n)
+        rates[f"overstable{suffix}"] = Estimate(1 - antonym.value, 1 - antonym.high, 1 - antonym.low, antonym.n)
     return {name: rates[name] for name in LEGEND if name in rates}
 
 
@@ -210,7 +210,7 @@ def failure(metrics: Mapping[str, Estimate]) -> str:
         f"the adversary has no certain advantage over its target: {metrics['advantage']}": metrics["advantage"].low > 0,
         f"hardening did not certainly lower what the best known adversary gains: {lost} points lost": lost.low > 0,
     }
-    return "; ".join(what for what, kept in promises.items() if not kept)
+    return "; ".join(promise for promise, holds in promises.items() if not holds)
 
 
 logger = logging.getLogger(__name__)

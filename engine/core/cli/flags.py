@@ -308,7 +308,13 @@ def gathered(arguments: Sequence[str], flag: str) -> list[str]:
 
 
 def _parse(
-    kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str], about: str, more: Sequence[str], default: Any, known: type
+    kind: type[ArgumentsT],
+    verb: Verb,
+    arguments: Sequence[str],
+    about: str,
+    footer: Sequence[str],
+    default: Any,
+    owner_kind: type,
 ) -> ArgumentsT:
     name = f"parley {verb.name}"
     try:
@@ -327,14 +333,14 @@ def _parse(
         raise _of_a_flag(error) from None
     except SystemExit as end:
         if end.code in (None, 0):
-            sys.stdout.write("\n".join([*more, "", "examples:", *(f"  {line}" for line in verb.examples), ""]))
+            sys.stdout.write("\n".join([*footer, "", "examples:", *(f"  {line}" for line in verb.examples), ""]))
         raise
     if unknown:
-        owners = (known,) if known is kind else (known, RunFlags)
+        owners = (owner_kind,) if owner_kind is kind else (owner_kind, RunFlags)
         hints = {field: hint for owner in owners for field, hint in get_type_hints(owner, include_extras=True).items()}
         typed = [field for field, hint in hints.items() if _POSITIONAL in getattr(hint, "__metadata__", ())]
         flags = [field.replace("_", "-") for field in hints if field not in typed]
-        raise unknown_flag(unknown[0], name, flags, typed, dotted_keys(known))
+        raise unknown_flag(unknown[0], name, flags, typed, dotted_keys(owner_kind))
     return parsed
 
 

@@ -195,8 +195,8 @@ class Setting:
 
     def told(self, value: Any) -> str:
         """Return its meaning, its allowed values, and its default if the value differs."""
-        other = self.default is not dataclasses.MISSING and self.default != value
-        default = f"; default {_shown(self.default)}" if other else ""
+        differs = self.default is not dataclasses.MISSING and self.default != value
+        default = f"; default {_shown(self.default)}" if differs else ""
         return f"{self.meaning} [{self.kind}{default}]"
 
 
@@ -216,10 +216,10 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
     """Print the settings that a command line would use; return the exit status."""
     # The words of a verb may be quoted as one argument.
     arguments = [word for argument in arguments[:1] for word in argument.split()] + list(arguments[1:])
-    wanted = find_verb(arguments)
-    if wanted is not None and wanted.name in OTHERS and not set(arguments) & HELP:
-        return _settings_of_no_job(wanted, arguments[len(wanted.words) :])
-    if wanted not in JOBS:
+    target = find_verb(arguments)
+    if target is not None and target.name in OTHERS and not set(arguments) & HELP:
+        return _settings_of_no_job(target, arguments[len(target.words) :])
+    if target not in JOBS:
         names = [*(job.name for job in JOBS), *OTHERS]
         words = [argument for argument in arguments if argument not in HELP]
         if words != list(arguments) or not words:
@@ -228,14 +228,14 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
         beginnings = [name for name in names if name.startswith(f"{words[0]} ")]
         hint = "" if beginnings and len(words) == 1 else meant(" ".join(words), beginnings or names)
         raise ConfigError(f"no verb with settings is called {words[0]!r}{hint}", fix=f"one of {', '.join(beginnings or names)}")
-    assert wanted is not None
-    job = find("-".join(wanted.words)).load()
-    command = parse_job(wanted, job, arguments[len(wanted.words) :])
+    assert target is not None
+    job = find("-".join(target.words)).load()
+    command = parse_job(target, job, arguments[len(target.words) :])
     values = flat(to_dict(command.config))
     if command.json:
         sys.stdout.write(f"{json.dumps(to_dict(command.config))}\n")
         return 0
-    console = _show(wanted.name, job.config, values)
+    console = _show(target.name, job.config, values)
     first, *other_presets = (flat(to_dict(preset())) for preset in job.presets.values())
     differences = [
         (name, ", ".join(f"{key}={_shown(value)}" for key, value in preset.items() if value != first[key]))

@@ -149,11 +149,11 @@ def caveat(*estimates: Estimate, unit: str = "independent units") -> str:
         estimates: the numbers of a verdict.
         unit: name of the counted units, in the plural.
     """
-    known = [estimate for estimate in estimates if math.isfinite(estimate.value)]
+    measured = [estimate for estimate in estimates if math.isfinite(estimate.value)]
     text = ""
-    if known and (least := min(estimate.n for estimate in known)) < FEW:
+    if measured and (least := min(estimate.n for estimate in measured)) < FEW:
         text += f" Few {unit} ({least:,}): do not lean on it."
-    if any(not math.isfinite(estimate.low) for estimate in known):
+    if any(not math.isfinite(estimate.low) for estimate in measured):
         text += " There is no interval."
     return text
 
@@ -439,7 +439,7 @@ def _block(metric: Metric, estimates: Mapping[str, Estimate]) -> MetricBlock:
 
     lines = []
     for name, estimate in estimates.items():
-        known = all(map(math.isfinite, (estimate.low, estimate.high)))
+        bounded = all(map(math.isfinite, (estimate.low, estimate.high)))
         lines.append(
             Line(
                 name=name,
@@ -447,9 +447,9 @@ def _block(metric: Metric, estimates: Mapping[str, Estimate]) -> MetricBlock:
                 interval=interval(metric, estimate),
                 n=estimate.n,
                 small=estimate.flagged,
-                dot=position(estimate.value) if known else None,
-                span=(position(estimate.low), round(position(estimate.high) - position(estimate.low), 2)) if known else None,
-                zero=position(0.0) if known and low < 0 < high else None,
+                dot=position(estimate.value) if bounded else None,
+                span=(position(estimate.low), round(position(estimate.high) - position(estimate.low), 2)) if bounded else None,
+                zero=position(0.0) if bounded and low < 0 < high else None,
             )
         )
     direction = "" if metric.direction == NEITHER else metric.direction
@@ -572,12 +572,12 @@ def _stages(top: RunFolder | None) -> Stages:
 
 
 def _headings(
-    folders: Mapping[str, RunFolder], titles: Mapping[str, str], stages: Stages, known: Mapping[str, str]
+    folders: Mapping[str, RunFolder], titles: Mapping[str, str], stages: Stages, stage_headings: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the heading of each run: its title, shortened if the page's title says the rest, with the folder if equal."""
     short = short_paths(titles.values())
     headings = {
-        name: known.get(name) or (name if name and stages.others == "by folder" else short[title])
+        name: stage_headings.get(name) or (name if name and stages.others == "by folder" else short[title])
         for name, title in titles.items()
     }
     folder_names = {name: name or folder.path.resolve().name for name, folder in folders.items()}

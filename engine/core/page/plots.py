@@ -243,9 +243,9 @@ def moving_average(values: np.ndarray) -> np.ndarray:
         (n,) float64; NaN where no value of the window is finite.
     """
     half = max(1, round(len(values) * 0.1 / 2))
-    known = np.isfinite(values)
-    sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
-    counts = np.concatenate([[0], np.cumsum(known)])
+    is_finite = np.isfinite(values)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(is_finite, values, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(is_finite)])
     start = np.maximum(np.arange(len(values)) - half, 0)
     stop = np.minimum(np.arange(len(values)) + half + 1, len(values))
     with np.errstate(invalid="ignore"):

@@ -123,23 +123,23 @@ class _BroadcastModel:
         """Return the folder of the files on this machine."""
         if all(_stamp(self.folder / name) == stamp for name, stamp in self.stamps.items()):
             return self.folder
-        kept = Path(os.path.abspath(cache_root())) / "carried" / self.digest  # noqa: PTH100  # as other copies are named
-        if not kept.is_dir():
-            aside = kept.with_name(f".{kept.name}.{uuid.uuid4().hex}.partial")
+        copy = Path(os.path.abspath(cache_root())) / "carried" / self.digest  # noqa: PTH100  # as other copies are named
+        if not copy.is_dir():
+            aside = copy.with_name(f".{copy.name}.{uuid.uuid4().hex}.partial")
             try:
                 aside.mkdir(parents=True)
                 for name, content in self.content.get().items():
                     (aside / name).write_bytes(content.data)
                 # Another worker may have been first.
-                if not kept.is_dir():
-                    aside.rename(kept)
+                if not copy.is_dir():
+                    aside.rename(copy)
             except OSError as error:
-                if not kept.is_dir():
+                if not copy.is_dir():
                     fix = "make room, or name another cache folder with PARLEY_CACHE"
-                    raise StorageError("a model cannot be kept on this machine", where=kept, got=error, fix=fix) from error
+                    raise StorageError("a model cannot be kept on this machine", where=copy, got=error, fix=fix) from error
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
-        return kept
+        return copy
 
 
 @dataclass(frozen=True)
@@ -429,9 +429,9 @@ def run_sharded(
             places=places,
         )
         ray_session = session.current() or session.RaySession("joined")
-        given = iter((shards,))
+        batches = iter((shards,))
         timeout_s = ray_session.start_timeout_s if start_timeout_s is None else start_timeout_s
-        results = pool.work(lambda: next(given, None), timeout_s)
+        results = pool.work(lambda: next(batches, None), timeout_s)
     under_way: dict[str, float] = {}
     # Closed at once if `on_result` raises, so that no actor outlives the call.
     with closing(results):

@@ -287,21 +287,21 @@ def write_shards(
         StorageError: the URI of the run cannot be written, from here or by a worker.
         ClusterError: as in `run_sharded`.
     """
-    kept = read_unfinished(run.path) if room else {}
-    begun = InFlightShards(run.path)
-    left = [
-        replace(shard, kept=kept.get(shard.name), deaths=0 if num_workers else begun.deaths.get(shard.name, 0))
+    states = read_unfinished(run.path) if room else {}
+    in_flight = InFlightShards(run.path)
+    unfinished = [
+        replace(shard, kept=states.get(shard.name), deaths=0 if num_workers else in_flight.deaths.get(shard.name, 0))
         for shard in shards
         if not run.is_done(shard.name, shard.keys)
     ]
-    left.sort(key=lambda shard: shard.deaths)
-    if again := [shard.name for shard in left if 0 < shard.deaths < MAX_DEATHS]:
+    unfinished.sort(key=lambda shard: shard.deaths)
+    if again := [shard.name for shard in unfinished if 0 < shard.deaths < MAX_DEATHS]:
         what = "the process died at work on shard %s: tried once more, last and alone; a run with --workers 1 outlives that"
         logger.warning(what, ", ".join(again))
-    if len(left) < len(shards):
-        logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
+    if len(unfinished) < len(shards):
+        logger.info("%d of %d shards are saved already", len(shards) - len(unfinished), len(shards))
     size = max(map(len, shards), default=0)
-    run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, left)), workers=num_workers, shard_size=size)
+    run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, unfinished)), workers=num_workers, shard_size=size)
 
     meters = Meters(str(run.path), run.job)
     counts: Counts = Counter()
@@ -309,7 +309,7 @@ def write_shards(
 
     def save(shard: Shard[ItemT], result: ShardResult | ShardFailure) -> None:
         under_way.pop(shard.name, None)
-        begun.deaths.pop(shard.name, None)
+        in_flight.deaths.pop(shard.name, None)
         has_failed = isinstance(result, ShardFailure)
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
@@ -346,8 +346,8 @@ def write_shards(
         try:
             return run_sharded(
                 ShardWriter,
-                (work, run.schema, run.rows_uri, models, None if num_workers else begun),
-                left,
+                (work, run.schema, run.rows_uri, models, None if num_workers else in_flight),
+                unfinished,
                 num_workers=num_workers,
                 on_result=save,
                 room=room,
@@ -357,4 +357,4 @@ def write_shards(
                 start_timeout_s=start_timeout_s,
             )
         finally:
-            begun.note(())
+            in_flight.note(())

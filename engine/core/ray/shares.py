@@ -57,22 +57,22 @@ def num_fitting(share: Share, nodes: Sequence[Mapping[str, Any]], most: int, spa
     alive = [node for node in nodes if node["Alive"]]
     free = {node["NodeID"]: (node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0)) for node in alive}
     for number in range(most):
-        left = _without(free, share)
-        if left is None or _without(left, spare) is None:
+        remaining = _without(free, share)
+        if remaining is None or _without(remaining, spare) is None:
             return number
-        free = left
+        free = remaining
     return most
 
 
 def _without(free: Mapping[str, tuple[float, float]], share: Share) -> dict[str, tuple[float, float]] | None:
     """Return the free resources of machines, by name, minus a share; None if it does not fit."""
-    left = dict(free)
+    remaining = dict(free)
     for machine, (cpus, gpus) in [(share.machine, share.own), *(("", other) for other in share.others)]:
-        fitting = [name for name, room in left.items() if machine in ("", name) and room[0] >= cpus and room[1] >= gpus]
+        fitting = [name for name, room in remaining.items() if machine in ("", name) and room[0] >= cpus and room[1] >= gpus]
         if not fitting:
             return None
-        left[fitting[0]] = left[fitting[0]][0] - cpus, left[fitting[0]][1] - gpus
-    return left
+        remaining[fitting[0]] = remaining[fitting[0]][0] - cpus, remaining[fitting[0]][1] - gpus
+    return remaining
 
 
 @dataclass(frozen=True)

@@ -360,11 +360,11 @@ class Turns(Generic[ItemT, ResultT]):
         if not self._held:
             self._alone = bool(self._suspects)
         queue = self._suspects if self._alone else self._waiting
-        given = [queue.popleft() for _ in range(len(queue) if not self._alone else not self._held)]
-        self._held |= {shard.name: (shard, time.monotonic()) for shard in given}
+        taken = [queue.popleft() for _ in range(len(queue) if not self._alone else not self._held)]
+        self._held |= {shard.name: (shard, time.monotonic()) for shard in taken}
         try:
             with logs.metadata(shards=" ".join(self._held)):
-                turn = self._worker.turn(given, seconds)
+                turn = self._worker.turn(taken, seconds)
         # As in `_attempt`.
         except (Exception, SystemExit) as error:
             self._worker.drop()

@@ -50,14 +50,14 @@ def require_known(config: Mapping[str, Any], keys: Sequence[str]) -> None:
 
 def own_stream(config: Mapping[str, Any]) -> tuple[int, ...]:
     """Return integers that identify one of several environments: the key `stream`, then worker and sub-environment."""
-    named: tuple[int, ...] = tuple(config.get("stream", ()))
+    stream: tuple[int, ...] = tuple(config.get("stream", ()))
     if not isinstance(config, EnvContext):
-        return named
+        return stream
     # RLlib gives one context, with vector_index 0, to all sub-environments of a runner; each takes the next number, or all
     # would play the same dialogues.
     config.vector_index += 1
     # A runner that is built by hand, without a group, has no index.
-    return (*named, config.worker_index or 0, config.vector_index - 1)
+    return (*stream, config.worker_index or 0, config.vector_index - 1)
 
 
 DEATH_S = 20.0
@@ -180,7 +180,7 @@ class DistributedAlgorithm(ReproducibleAlgorithm):
     items = "dialogues"
     """Name of the items."""
     shares_learning = False
-    """Whether several learners can share an update."""
+    """True if several learners can share an update."""
 
     def setup(self, config: AlgorithmConfig) -> None:
         """Set up the algorithm without env runners; they join the group as soon as it exists."""

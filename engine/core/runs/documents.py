@@ -448,9 +448,9 @@ def _columns(schema: pa.Schema) -> dict[str, str]:
 def make_summary(path: Path, metrics: Mapping[str, Estimate], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a run's `summary.json`; `extra` has names other than "metrics" and "run"."""
     document = {"metrics": {name: estimate.to_json() for name, estimate in metrics.items()}, "run": display_path(path)}
-    more: dict[str, Any] = plain(extra)
-    assert not set(document) & set(more), f"names that are taken: {set(document) & set(more)}"
-    return document | more
+    further: dict[str, Any] = plain(extra)
+    assert not set(document) & set(further), f"names that are taken: {set(document) & set(further)}"
+    return document | further
 
 
 def read_summary(path: Path) -> dict[str, Any] | None:

@@ -90,16 +90,16 @@ def require_whole(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
 def _not_whole(values: Iterable[Any], kind: pa.DataType) -> Any:
     """Return the first number among values that the type would cut; None if there is none."""
     if pa.types.is_integer(kind):
-        given = list(values)
-        if set(map(type, given)) <= {int, NoneType}:
+        present = list(values)
+        if set(map(type, present)) <= {int, NoneType}:
             return None
-        return next((value for value in given if isinstance(value, float | np.floating) and value % 1 != 0), None)
+        return next((value for value in present if isinstance(value, float | np.floating) and value % 1 != 0), None)
     nested: list[tuple[Iterable[Any], pa.DataType]] = []
     if pa.types.is_list(kind):
         nested = [(chain.from_iterable(value for value in values if value is not None), kind.value_type)]
     elif pa.types.is_struct(kind):
-        given = [value for value in values if value is not None]
-        nested = [([value.get(part.name) for value in given], part.type) for part in kind]
+        present = [value for value in values if value is not None]
+        nested = [([value.get(part.name) for value in present], part.type) for part in kind]
     return next((cut for part, kind_of_part in nested if (cut := _not_whole(part, kind_of_part)) is not None), None)
 
 
@@ -140,8 +140,8 @@ def count_no_replies(answers: Mapping[str, Iterable[Answer]]) -> list[dict[str, 
         answers: answers by question.
     """
     counts: dict[tuple[str, str], int] = {}
-    for question, given in answers.items():
-        for answer in given:
+    for question, answers_of_question in answers.items():
+        for answer in answers_of_question:
             if not answer.is_reply:
                 counts[question, answer.kind.value] = counts.get((question, answer.kind.value), 0) + 1
     return [{"asked": question, "kind": kind, "answers": number} for (question, kind), number in sorted(counts.items())]

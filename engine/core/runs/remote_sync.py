@@ -212,10 +212,10 @@ def keeper_of(path: Path) -> str | None:
         StorageError: storage cannot be read.
     """
     lock, uri = path / LOCK, uri_of(path)
-    here = holder_of(lock)
-    lease = _read(join_uri(uri, LEASE)) if here is None and uri is not None else None
+    holder = holder_of(lock)
+    lease = _read(join_uri(uri, LEASE)) if holder is None and uri is not None else None
     if lease is None or not _is_fresh(lease) or (lock.is_file() and lease["under"] == _identity(lock)):
-        return here
+        return holder
     return str(lease["holder"])
 
 
@@ -297,9 +297,9 @@ class Mirror:
         """
         self._lease.check()
         names = [name for name in _own_files(self._path) if last or not _is_in(name, _GROWING)]
-        here = {name: _signature(self._path / name) for name in names}
-        changed = [name for name, signature in here.items() if self._remote.get(name) != signature]
-        gone = [name for name in self._remote if name not in here and not _is_in(name, _GROWING)]
+        signatures = {name: _signature(self._path / name) for name in names}
+        changed = [name for name, signature in signatures.items() if self._remote.get(name) != signature]
+        gone = [name for name in self._remote if name not in signatures and not _is_in(name, _GROWING)]
         # A replaced checkpoint must not count until its last file is there; the run's own `config.json` comes after all others.
         heads = [name for name in changed if PurePosixPath(name).name == CONFIG]
         heads.sort(key=lambda name: -name.count("/"))
@@ -445,10 +445,10 @@ def _make_copy(path: Path, uri: str, held: bool) -> set[str]:
             made_here = name not in remote and PurePosixPath(name).name == EVENTS
             if not made_here and (name not in remote or not is_same(path / name, remote[name])):
                 (path / name).unlink()
-    wanted = {name for name in remote if owners[name] in ours and _is_copied(name, owners[name] or "", held)}
-    fetch(uri, path, {name: remote[name] for name in wanted})
+    to_copy = {name for name in remote if owners[name] in ours and _is_copied(name, owners[name] or "", held)}
+    fetch(uri, path, {name: remote[name] for name in to_copy})
     for run in ours:
-        _join_log(path / run, [path / name for name in sorted(wanted) if owners[name] == run and _is_in(name, LOG, run)])
+        _join_log(path / run, [path / name for name in sorted(to_copy) if owners[name] == run and _is_in(name, LOG, run)])
     for name in remote:
         # A folder exists even if its files are copied later.
         if owners[name] in ours:

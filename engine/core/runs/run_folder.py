@@ -531,9 +531,9 @@ class RunFolder:
     def outcomes(self, events: Sequence[dict[str, Any]] | None = None) -> Outcomes:
         """Return the outcomes of the saved items, see `count_parts`; also while another process writes."""
         refresh_rows(self.path)
-        noted = self.events() if events is None else events
+        log = self.events() if events is None else events
         with self._saving("the rows", verb="read"):
-            return count_parts(self.path / ROWS, {event["name"]: event for event in noted if event["kind"] == "shard"})
+            return count_parts(self.path / ROWS, {event["name"]: event for event in log if event["kind"] == "shard"})
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append one line to the event log and wait for the disk; at a URI, the files that it tells of are put first.

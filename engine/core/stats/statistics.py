@@ -158,7 +158,7 @@ class Metric(NamedTuple):
     """The form of its value: decimals, percent (share) or a whole number. Pages draw a rate and a share on a scale from 0 to 1,
     and each other metric on its own scale. A mean of perplexities over trainings is taken in nats."""
     main: bool = False
-    """Whether a reader looks for it first; pages fold the others away."""
+    """True for metrics that a reader looks for first; pages fold the others."""
 
 
 def count(value: float, n: int) -> Estimate:
@@ -456,9 +456,9 @@ def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Gen
     common = int(multiplicity.argmax())
     if multiplicity[common] == 1:
         return _totals_one_by_one(values, np.full(num_resamples, size), rng)
-    others = values[index != common]
-    times = rng.binomial(size, len(others) / size, size=num_resamples)
-    return _totals_one_by_one(others, times, rng) + (size - times) * distinct[common]
+    rarer = values[index != common]
+    times = rng.binomial(size, len(rarer) / size, size=num_resamples)
+    return _totals_one_by_one(rarer, times, rng) + (size - times) * distinct[common]
 
 
 def _totals_one_by_one(values: np.ndarray, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:

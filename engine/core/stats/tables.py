@@ -178,13 +178,13 @@ def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) 
     Returns:
         The estimate; n is the smallest number of dialogues.
     """
-    known = [estimate for estimate in estimates if math.isfinite(estimate.value)]
-    if len(known) < 2:
-        return known[0] if known else NOTHING
+    measured = [estimate for estimate in estimates if math.isfinite(estimate.value)]
+    if len(measured) < 2:
+        return measured[0] if measured else NOTHING
     if metric is not None and metric.form == "perplexity":
-        return _mapped(over_trainings([_mapped(estimate, math.log) for estimate in known]), _perplexity)
-    values, least = [estimate.value for estimate in known], min(estimate.n for estimate in known)
-    errors = [(estimate.high - estimate.low) / (2 * INTERVAL_Z) for estimate in known if math.isfinite(estimate.low)]
+        return _mapped(over_trainings([_mapped(estimate, math.log) for estimate in measured]), _perplexity)
+    values, least = [estimate.value for estimate in measured], min(estimate.n for estimate in measured)
+    errors = [(estimate.high - estimate.low) / (2 * INTERVAL_Z) for estimate in measured if math.isfinite(estimate.low)]
     parts = [(np.var(values, ddof=1) / len(values), len(values) - 1)]
     parts += [(np.mean(np.square(errors)), least - 1)] if errors and least > 1 else []
     result = _with_parts(float(np.mean(values)), parts, least)
@@ -214,10 +214,10 @@ def spread_table(
         columns = ("least", "middle", "most")
 
     def spread(figures: Sequence[float]) -> list[str]:
-        known = [value for value in figures if math.isfinite(value)]
-        if num <= _MOST_COLUMNS or not known:
+        finite = [value for value in figures if math.isfinite(value)]
+        if num <= _MOST_COLUMNS or not finite:
             return [*map(figure, figures), *[""] * (num - len(figures))][: len(columns)]
-        return [figure(float(part)) for part in np.quantile(known, (0, 0.5, 1))]
+        return [figure(float(part)) for part in np.quantile(finite, (0, 0.5, 1))]
 
     rows = tuple(
         (legend[name].title if name in legend else name, with_interval(metrics.get(name, NOTHING)), *spread(figures))

@@ -84,22 +84,20 @@ def fitting_runners(
     """
     import ray
 
-    wanted = {"CPU": num_runners + learner["CPU"], "GPU": num_runners * gpus_per_runner + learner["GPU"]}
+    needed = {"CPU": num_runners + learner["CPU"], "GPU": num_runners * gpus_per_runner + learner["GPU"]}
     deadline = time.monotonic() + wait_s
     while True:
-        available = {name: ray.cluster_resources().get(name, 0) for name in wanted}
-        if all(wanted[name] <= available[name] for name in wanted):
+        total = {name: ray.cluster_resources().get(name, 0) for name in needed}
+        if all(needed[name] <= total[name] for name in needed):
             return num_runners
-        needs = (
-            f"{wanted['CPU']:g} CPUs and {wanted['GPU']:g} GPUs; in all there are {available['CPU']:g} and {available['GPU']:g}"
-        )
+        needs = f"{needed['CPU']:g} CPUs and {needed['GPU']:g} GPUs; in all there are {total['CPU']:g} and {total['GPU']:g}"
         if can_grow():
             reporter.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
             return num_runners
-        room = int(available["CPU"] - learner["CPU"])
+        room = int(total["CPU"] - learner["CPU"])
         if gpus_per_runner:
-            room = min(room, int((available["GPU"] - learner["GPU"]) / gpus_per_runner))
-        if not session.is_local and room >= 0 and learner["GPU"] <= available["GPU"]:
+            room = min(room, int((total["GPU"] - learner["GPU"]) / gpus_per_runner))
+        if not session.is_local and room >= 0 and learner["GPU"] <= total["GPU"]:
             reporter.say(f"env runners and learner need {needs}: training goes on with {room} env runners")
             return room
         if time.monotonic() >= deadline:
@@ -204,19 +202,19 @@ def run_side_by_side(
         RefusedModelError: a stage met it; it ends all stages.
         ParleyError: the error of the first failed stage, in their order.
     """
-    left = {name: stage for name, stage in stages.items() if not (path / name / SUMMARY).exists()}
-    if ahead is None and (not config.workers or len(left) < 2):
+    pending = {name: stage for name, stage in stages.items() if not (path / name / SUMMARY).exists()}
+    if ahead is None and (not config.workers or len(pending) < 2):
         run_stages(stages, path, reporter)
         return
-    run_stages({name: stage for name, stage in stages.items() if name not in left}, path, Silent())
-    ended = {name: Event() for name in left}
+    run_stages({name: stage for name, stage in stages.items() if name not in pending}, path, Silent())
+    ended = {name: Event() for name in pending}
     failed: dict[str, BaseException] = {}
-    progress, pool = JointProgress(reporter, [*left, *([] if ahead is None else ahead.names)]), SharedPool()
+    progress, pool = JointProgress(reporter, [*pending, *([] if ahead is None else ahead.names)]), SharedPool()
 
     def work(name: str) -> None:
-        job, settings = left[name]
+        job, settings = pending[name]
         try:
-            waited = [need for need in needs.get(name, ()) if need in left]
+            waited = [need for need in needs.get(name, ()) if need in pending]
             for need in waited:
                 ended[need].wait()
             is_ready = ahead is None or all(ahead.has_done(need) for need in needs.get(name, ()) if need in ahead.names)
@@ -233,7 +231,7 @@ def run_side_by_side(
         if ahead is not None:
             Thread(target=ahead.follow, args=(progress,), daemon=True).start()
         _serve(pool, work, ended, config.workers, ray_session.start_timeout_s, config.gpus_per_worker)
-    for name in left:
+    for name in pending:
         if name in failed:
             raise failed[name]
 
@@ -261,16 +259,18 @@ def run_as_needed(
         after: called when a stage is finished, never twice at a time.
     """
     names = list(planned())
-    left = [name for name in names if not (path / name / SUMMARY).exists()]
-    if len(left) < len(names):
-        reporter.say(f"{len(names) - len(left)} of {len(names)} stages are finished")
-    if num_workers > 1 and len(left) > 1:
+    pending = [name for name in names if not (path / name / SUMMARY).exists()]
+    if len(pending) < len(names):
+        reporter.say(f"{len(names) - len(pending)} of {len(names)} stages are finished")
+    if num_workers > 1 and len(pending) > 1:
         try:
             with connect(num_cpus=max(num_workers, os.cpu_count() or 1)) as ray_session:
                 machine = driver_of_several()
                 share = share_of([config for _, config in planned().values()], machine)
-                if (number := num_at_once(share, ray_session, min(num_workers, len(left)))) > 1:
-                    _run_ahead(planned, left, needs, path, reserve(share, number), reporter, after, ray_session.start_timeout_s)
+                if (number := num_at_once(share, ray_session, min(num_workers, len(pending)))) > 1:
+                    _run_ahead(
+                        planned, pending, needs, path, reserve(share, number), reporter, after, ray_session.start_timeout_s
+                    )
         except ClusterError as error:
             # The cause may be a machine too busy to start actors in time. Hours of work must not wait for a person to read it.
             reporter.say(f"{error.what}; what is left is done in this process")
@@ -287,7 +287,7 @@ def run_as_needed(
 
 def _run_ahead(
     planned: Callable[[], Mapping[str, Stage]],
-    left: Sequence[str],
+    pending: Sequence[str],
     needs: Mapping[str, Collection[str]],
     path: Path,
     places: Reserved,
@@ -296,8 +296,13 @@ def _run_ahead(
     start_timeout_s: float,
 ) -> None:
     """Start a thread for each stage: it waits for the needed stages, hands its own to the actors, and waits for the end."""
-    ended = {name: Event() for name in left}
-    progress, pool, one_at_a_time, news = JointProgress(reporter, left), SharedPool(), Lock(), StageProgress(ProgressBoard())
+    ended = {name: Event() for name in pending}
+    progress, pool, one_at_a_time, news = (
+        JointProgress(reporter, pending),
+        SharedPool(),
+        Lock(),
+        StageProgress(ProgressBoard()),
+    )
 
     def work(name: str) -> None:
         try:
@@ -322,13 +327,13 @@ def _run_ahead(
 
     def follow() -> None:
         while not all(event.wait(LOOK_S) for event in ended.values()):
-            progress.hear(news, left, path)
+            progress.hear(news, pending, path)
 
     Thread(target=follow, daemon=True).start()
     try:
         _serve(pool, work, ended, len(places.groups), start_timeout_s, places=places)
         # Read the last messages of the stages.
-        progress.hear(news, left, path)
+        progress.hear(news, pending, path)
     finally:
         places.release()
 
@@ -458,8 +463,8 @@ class BackgroundStages:
         least: int = 1,
         spare: Share = NOTHING,
     ) -> None:
-        left = [{name: stage for name, stage in chain.items() if not (path / name / SUMMARY).exists()} for chain in chains]
-        self._chains, self._path, self._address = [chain for chain in left if chain], path, address
+        pending = [{name: stage for name, stage in chain.items() if not (path / name / SUMMARY).exists()} for chain in chains]
+        self._chains, self._path, self._address = [chain for chain in pending if chain], path, address
         self.num_asked, self.num_actors = min(num_workers, len(self._chains)), 0
         self._num_cpus = max(num_cpus, 2, os.cpu_count() or 1)
         self._least, self._spare = least, spare

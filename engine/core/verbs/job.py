@@ -112,9 +112,9 @@ def command_line(
         run: the run's folder; None for the job's default folder.
         argument: the setting that is typed without a flag; empty for none.
     """
-    wanted = flat(to_dict(config))
+    settings = flat(to_dict(config))
     values = {name: flat(to_dict(preset())) for name, preset in presets.items()}
-    changes = {name: {key: value for key, value in wanted.items() if value != values[name][key]} for name in presets}
+    changes = {name: {key: value for key, value in settings.items() if value != values[name][key]} for name in presets}
     nearest = min(changes, key=lambda name: len(changes[name]))
     line = ["parley", *words]
     if nearest != next(iter(presets)):

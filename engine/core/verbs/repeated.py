@@ -76,12 +76,12 @@ def run_beside(
         ParleyError: the error of the first failed stage, with its name.
     """
     planned = [{name: stages[name] for name in chain} for chain in chains]
-    with BackgroundStages(planned, path, num_workers, address=address, least=2) as background:
-        if background.num_actors < background.num_asked:
-            reporter.say(f"{max(1, background.num_actors)} of {len(chains)} at a time: there is no room for more")
-        background.wait(reporter, title)
+    with BackgroundStages(planned, path, num_workers, address=address, least=2) as background_stages:
+        if background_stages.num_actors < background_stages.num_asked:
+            reporter.say(f"{max(1, background_stages.num_actors)} of {len(chains)} at a time: there is no room for more")
+        background_stages.wait(reporter, title)
     # A stage whose progress was shown need not be reported as finished.
-    stage_reporter: Reporter = Silent() if background.has_done_all else reporter
+    stage_reporter: Reporter = Silent() if background_stages.has_done_all else reporter
     chain_of = {name: number for number, chain in enumerate(chains) for name in chain}
     failed: dict[object, ParleyError] = {}
     for number, (name, (job, config)) in enumerate(stages.items(), start=1):
@@ -97,8 +97,8 @@ def run_beside(
             where = name if error.where is None else f"{name}: {error.where}"
             located = type(error)(error.what, where=where, got=error.got, fix=error.fix)
             failed[chain] = located.with_traceback(error.__traceback__)
-    for error in failed.values():
-        raise error
+    for failure in failed.values():
+        raise failure
 
 
 class RepeatedJob(Job[RepeatedT, PreparedT, FoundT]):

@@ -65,9 +65,9 @@ def _share(config: Any, machine: str) -> Share:
     learner_gpus, playing_gpus = getattr(config, "learner_gpus", 0.0), getattr(config, "gpus_per_worker", 0.0)
     learner = (float(getattr(config, "threads", 1)), learner_gpus)
     runner = (1.0, max(getattr(config, "runner_gpus", 0.0), playing_gpus))
-    others = [learner] * learners + [runner] * max(getattr(config, "env_runners", 0), workers)
+    other_actors = [learner] * learners + [runner] * max(getattr(config, "env_runners", 0), workers)
     own_gpus = max(0.0 if learners else learner_gpus, 0.0 if workers else playing_gpus)
-    return Share((1.0, own_gpus), tuple(others), machine)
+    return Share((1.0, own_gpus), tuple(other_actors), machine)
 
 
 def driver_of_several() -> str:
