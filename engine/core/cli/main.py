@@ -319,7 +319,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if DEBUG in arguments:
             stack.enter_context(logs.debugging())
         debug = logs.is_debug()
-        _drop_sizes_of_nothing()
+        _drop_zero_sizes()
         try:
             arguments, in_json = _take_log([argument for argument in arguments if argument not in (DEBUG, TRUST_CODE)])
             if in_json:
@@ -336,13 +336,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"\n{'terminated' if terminations else 'interrupted'}; the same command resumes\n")
             return TERMINATED if terminations else INTERRUPTED
         except BrokenPipeError:
-            if debug or not _unread():
+            if debug or not _has_no_reader():
                 raise
             return UNREAD
         except OSError as error:
-            if debug or not _is_of_output(error):
+            if debug or not _is_output_full(error):
                 raise
-            return _output_lost(error)
+            return _report_lost_output(error)
         except ValueError as error:
             # Imported late, because the import of the errors' package takes longer than help may.
             from parley.envs.core.errors import ParleyError
@@ -376,7 +376,7 @@ def _sigterm_interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _unread() -> bool:
+def _has_no_reader() -> bool:
     """Return whether the reader of standard output has gone; then discard the rest of the output."""
     try:
         output = sys.stdout.fileno()
@@ -397,7 +397,7 @@ def _write_nowhere(output: int) -> None:
     os.close(nowhere)
 
 
-def _is_of_output(error: OSError) -> bool:
+def _is_output_full(error: OSError) -> bool:
     """Return whether standard output takes no more, such as a file on a full disk; a line end is written to find out."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
         return False
@@ -408,7 +408,7 @@ def _is_of_output(error: OSError) -> bool:
     return False
 
 
-def _output_lost(error: OSError) -> int:
+def _report_lost_output(error: OSError) -> int:
     from parley.engine.core.cli.screen import show_error
     from parley.envs.core.errors import RunError
 
@@ -418,7 +418,7 @@ def _output_lost(error: OSError) -> int:
     return MISTAKE
 
 
-def _drop_sizes_of_nothing() -> None:
+def _drop_zero_sizes() -> None:
     """Remove a terminal's width or height of 0, which some schedulers set: text would be folded to nothing."""
     for name in ("COLUMNS", "LINES"):
         if os.environ.get(name, "1").strip().strip("0") == "":

@@ -76,7 +76,7 @@ CHAPTERS = (
     # Last: runs that no other chapter knows.
     "parley.engine.core.page.trainings:Measurements",
 )
-_WITHOUT = ("core", "responders")
+_ON_EVERY_PAGE = ("core", "responders")
 """Packages whose jobs are shown by chapters of every page."""
 
 
@@ -95,7 +95,7 @@ def _is_wanted(system: str, systems: Collection[str] | None) -> bool:
         return True
     # The demonstration holds runs of all systems; a job of another version may be of any.
     with_chapters = {target.split(".")[2] for target in CHAPTERS}
-    return any(name not in with_chapters and name not in _WITHOUT for name in systems)
+    return any(name not in with_chapters and name not in _ON_EVERY_PAGE for name in systems)
 
 
 def _system(job: str) -> str:
@@ -316,7 +316,7 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
             ],
             style=Markup(files("parley.engine.core.page").joinpath("templates/report.css").read_text(encoding="utf-8")),
             script=Markup(script),
-            script_hash=_hash(script),
+            script_hash=_script_hash(script),
         )
     )
     # Applied here to every name, title, setting and text; line by line, because most lines have no such characters.
@@ -424,7 +424,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _hash(script: str) -> str:
+def _script_hash(script: str) -> str:
     """Return the hash by which the content policy knows the script; empty for no script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else ""
 
@@ -547,7 +547,7 @@ def _collect(run_dir: Path) -> Report:
         lead=about.get("description", ""),
         state=_state(runs[0]) if top else "",
         warnings=_warnings(summaries),
-        found=_read([run for run in runs if run.name not in failed]),
+        found=_collected([run for run in runs if run.name not in failed]),
         overview=overview,
         commands=commands[:1] if "command" in about else commands,
         runs=[(name or ".", title) for name, title in titles.items()],
@@ -585,7 +585,7 @@ def _headings(
     return {name: f"{heading} ({folder_names[name]})" if times[heading] > 1 else heading for name, heading in headings.items()}
 
 
-def _shared_out(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]]:
+def _runs_by_chapter(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]]:
     """Return the chapters that have runs, each with its own."""
     runs = list(runs)
     chapters = load_chapters(run.job for run in runs)
@@ -596,9 +596,9 @@ def _shared_out(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]]:
     return [(chapter, shares[chapter.name]) for chapter in chapters if chapter.name in shares]
 
 
-def _read(runs: Iterable[Run]) -> dict[str, Any]:
+def _collected(runs: Iterable[Run]) -> dict[str, Any]:
     """Return the content that the chapters collect from their runs, by chapter."""
-    contents = {chapter.name: chapter.collect(own) for chapter, own in _shared_out(runs)}
+    contents = {chapter.name: chapter.collect(own) for chapter, own in _runs_by_chapter(runs)}
     return {name: content for name, content in contents.items() if content is not None}
 
 

@@ -197,7 +197,7 @@ class ActorPool(Generic[ItemT, ResultT]):
                 if left_s <= 0:
                     self._require_place(start_timeout_s)
                     up_at, left_s = time.monotonic(), start_timeout_s
-                patience_s = min(left_s, RETRY_S if self._ask_again() else LOOK_S, MORE_S if is_open else LOOK_S)
+                patience_s = min(left_s, RETRY_S if self._retry_starts() else LOOK_S, MORE_S if is_open else LOOK_S)
                 calls = [*self._starting, *self._running]
                 if not calls:
                     time.sleep(patience_s)
@@ -207,7 +207,7 @@ class ActorPool(Generic[ItemT, ResultT]):
                     self._take_back()
                 for ref in finished:
                     if ref in self._starting:
-                        self._welcome(ref)
+                        self._mark_up(ref)
                     else:
                         for shard, outcome in self._collect(ref):
                             yield shard, outcome, self._num_up()
@@ -229,7 +229,7 @@ class ActorPool(Generic[ItemT, ResultT]):
             call = worker.actor.start.options(max_task_retries=0)
             self._starting[call.remote(self._identity, [self._spec])] = worker
 
-    def _welcome(self, ref: Any) -> None:
+    def _mark_up(self, ref: Any) -> None:
         import ray
         from ray.exceptions import RayError, RayTaskError
 
@@ -247,7 +247,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         worker.is_up, worker.num_failures = True, 0
         worker.num_restarts, worker.machine, worker.machines = state.num_restarts, state.machine, machines_up()
 
-    def _ask_again(self) -> bool:
+    def _retry_starts(self) -> bool:
         """Retry workers that failed to start a while ago; return whether there are any.
 
         Raises:
@@ -256,10 +256,10 @@ class ActorPool(Generic[ItemT, ResultT]):
         absent = [worker for worker in self._workers if worker.ask_at is not None]
         for worker in absent:
             if worker.ask_at is not None and worker.ask_at <= time.monotonic():
-                self._judge(worker)
+                self._restart_or_give_up(worker)
         return bool(absent)
 
-    def _judge(self, worker: _Worker) -> None:
+    def _restart_or_give_up(self, worker: _Worker) -> None:
         """Start a worker again, unless it has died too often at its start, on machines that are still up."""
         import ray
 
@@ -293,12 +293,12 @@ class ActorPool(Generic[ItemT, ResultT]):
             # A second shard waits at a worker only if every other worker, also one that is starting, has one.
             idle = sum(not in_flight[other] for other in self._workers if other is not worker)
             while self._waiting and in_flight[worker] < (MAX_IN_FLIGHT if len(self._waiting) > idle else 1):
-                self._give(worker, self._waiting.popleft(), alone=False)
+                self._submit(worker, self._waiting.popleft(), alone=False)
                 in_flight[worker] += 1
             if self._suspects and not self._waiting and not in_flight[worker]:
-                self._give(worker, self._suspects.popleft(), alone=True)
+                self._submit(worker, self._suspects.popleft(), alone=True)
 
-    def _give(self, worker: _Worker, shard: Shard[ItemT], alone: bool) -> None:
+    def _submit(self, worker: _Worker, shard: Shard[ItemT], alone: bool) -> None:
         ref = worker.actor.run.options(max_task_retries=0).remote(shard)
         self._running[ref] = (worker, (shard,), alone)
 
@@ -348,17 +348,17 @@ class ActorPool(Generic[ItemT, ResultT]):
             # Its worker must come up again before it is given more.
             self._start(worker)
             for shard in shards:
-                if (given_up := self._lost(worker, shard, error)) is not None:
+                if (given_up := self._failure_of_lost(worker, shard, error)) is not None:
                     yield shard, given_up
         else:
             if tried is None:
                 self._put_back(worker, shards, alone)
             elif isinstance(tried, TurnResult):
-                yield from self._turned(worker, tried)
+                yield from self._turn_results(worker, tried)
             else:
                 yield shards[0], tried
 
-    def _turned(
+    def _turn_results(
         self, worker: _Worker, turn: TurnResult[ShardAttempt[ResultT]]
     ) -> Iterator[tuple[Shard[ItemT], ShardAttempt[ResultT] | UnderWay]]:
         """Yield results and progress of a turn; the worker keeps unfinished shards with their new state."""
@@ -371,7 +371,7 @@ class ActorPool(Generic[ItemT, ResultT]):
             yield worker.held[name], stands
         worker.alone = worker.alone and bool(worker.held)
 
-    def _lost(self, worker: _Worker, shard: Shard[ItemT], error: Exception) -> ShardFailure | None:
+    def _failure_of_lost(self, worker: _Worker, shard: Shard[ItemT], error: Exception) -> ShardFailure | None:
         """Return the failure of a shard whose worker died too often; None if it is to be tried again."""
         deaths, machines = self._deaths[shard.name], machines_up()
         deaths.append(worker.machine)

@@ -87,10 +87,10 @@ class SharedArrays:
         return arrays
 
     def __reduce__(self) -> tuple[Callable[..., SharedArrays], tuple[bytes, ...]]:
-        return _arrived, ray_internals.address_of(self.reference)
+        return _from_address, ray_internals.address_of(self.reference)
 
 
-def _arrived(*address: bytes) -> SharedArrays:
+def _from_address(*address: bytes) -> SharedArrays:
     return SharedArrays(ray_internals.reference_at(*address))
 
 
@@ -206,7 +206,7 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class _Unbuilt:
+class _BuildFailure:
     """The result of a shard whose worker could not be built: every shard would get the same error."""
 
     error: Exception
@@ -230,7 +230,7 @@ class Several:
                 worker_class, worker_args = ray.get(piece.spec[0])
                 self._built[piece.number] = worker_class(*worker_args)
             except Exception as error:
-                return _Unbuilt(error)
+                return _BuildFailure(error)
         # With the driver's name of the shard, without the number of its piece.
         with logs.metadata(**describe(piece.shard)):
             return self._built[piece.number].run(piece.shard)
@@ -241,7 +241,7 @@ class SharedPool:
 
     def __init__(self) -> None:
         self._numbers, self._lock = count(), Lock()
-        self._coming: list[Shard[_Piece]] = []
+        self._arriving: list[Shard[_Piece]] = []
         self._results: dict[int, SimpleQueue[Any]] = {}
         self._error: BaseException | None = None
 
@@ -263,20 +263,20 @@ class SharedPool:
             if self._error is not None:
                 raise self._error
             self._results[number] = results
-            self._coming += pieces
+            self._arriving += pieces
         try:
             for _ in shards:
                 reply = results.get()
                 if isinstance(reply, BaseException):
                     raise reply
                 shard, tried, num_up = reply
-                if isinstance(tried, ShardAttempt) and isinstance(tried.result, _Unbuilt):
+                if isinstance(tried, ShardAttempt) and isinstance(tried.result, _BuildFailure):
                     raise tried.result.error
                 yield shard, tried, num_up
         finally:
             with self._lock:
                 del self._results[number]
-                self._coming = [piece for piece in self._coming if piece.items[0].number != number]
+                self._arriving = [piece for piece in self._arriving if piece.items[0].number != number]
 
     def serve(
         self,
@@ -303,7 +303,7 @@ class SharedPool:
 
         def more() -> list[Shard[_Piece]] | None:
             with self._lock:
-                arrived, self._coming = self._coming, []
+                arrived, self._arriving = self._arriving, []
             return arrived if arrived or is_open() else None
 
         try:

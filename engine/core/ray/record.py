@@ -206,7 +206,7 @@ class ShardWriter(Generic[ItemT]):
 
     def run(self, shard: Shard[ItemT]) -> ShardResult:
         """Do a shard, and save its rows if that is the worker's task."""
-        self._note([shard])
+        self._note_shards([shard])
         return self._saved(shard, self._worker.run(shard))
 
     def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[ShardResult]:
@@ -214,7 +214,7 @@ class ShardWriter(Generic[ItemT]):
         self._held |= {shard.name: shard for shard in joining}
         self._put |= {shard.name: -inf if shard.kept is None else 0.0 for shard in joining}
         if joining:
-            self._note(self._held.values())
+            self._note_shards(self._held.values())
         turn: TurnResult[Rows] = self._worker.turn(joining, seconds)
         ended = {name: self._saved(self._held.pop(name), rows) for name, rows in turn.ended.items()}
         failed = {name for name, rows in turn.ended.items() if any(row["status"] != OK for row in rows)}
@@ -234,7 +234,7 @@ class ShardWriter(Generic[ItemT]):
         self._held = {}
         self._worker.drop()
 
-    def _note(self, held: Collection[Shard[ItemT]]) -> None:
+    def _note_shards(self, held: Collection[Shard[ItemT]]) -> None:
         if any(shard.deaths >= MAX_DEATHS for shard in held):
             what = f"the process died {MAX_DEATHS} times while it worked on this shard, by a crash, os._exit or a kill"
             fix = "--workers 1, whose death the run outlives, or more memory and time; parley resume tries it again"

@@ -79,7 +79,7 @@ class DialogueLearnerGroup(LearnerGroup):
         """
         if len(self) > 1:
             kwargs["batches"] = shared_batches(kwargs.pop("batch"), len(self))
-        with self._reached():
+        with self._lost_errors():
             return super().update(**kwargs)
 
     def get_state(self, components: Any = None, **kwargs: Any) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class DialogueLearnerGroup(LearnerGroup):
         Raises:
             LearnerLostError: the learner is gone.
         """
-        with self._reached():
+        with self._lost_errors():
             return super().get_state(components, **kwargs)
 
     def foreach_learner(self, func: Callable[..., Any], **kwargs: Any) -> Any:
@@ -97,7 +97,7 @@ class DialogueLearnerGroup(LearnerGroup):
         Raises:
             LearnerLostError: the learner is gone.
         """
-        with self._reached():
+        with self._lost_errors():
             results = super().foreach_learner(func, **kwargs)
             # Raises the errors among the results, which RLlib's `set_state` ignores.
             self._get_results(results)
@@ -111,7 +111,7 @@ class DialogueLearnerGroup(LearnerGroup):
             time.sleep(0.5)
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _lost_errors(self) -> Iterator[None]:
         if self.is_remote and self._worker_manager.num_healthy_actors() < len(self):
             raise _lost("it did not answer an earlier call")
         try:

@@ -202,10 +202,10 @@ def relocated(path: Path, before: str, value: Any) -> Any:
         before: name of the folder when the run was started; empty for runs that do not know.
         value: the settings, JSON types.
     """
-    return value if not before or _is_there(path, before) else _walked(path, before, value)
+    return value if not before or _is_unmoved(path, before) else _relocated_value(path, before, value)
 
 
-def _is_there(path: Path, before: str) -> bool:
+def _is_unmoved(path: Path, before: str) -> bool:
     """Return whether a run still lies where it was started."""
     now = display_path(path)
     return now == before or (not is_uri(now) and not is_uri(before) and _absolute(now) == _absolute(before))
@@ -215,12 +215,12 @@ def _absolute(name: str) -> str:
     return os.path.abspath(name)  # noqa: PTH100  # links stay, as in the names of copies
 
 
-def _walked(path: Path, before: str, value: Any) -> Any:
+def _relocated_value(path: Path, before: str, value: Any) -> Any:
     if isinstance(value, str):
         return ",".join(_name_now(path, before, name) for name in value.split(","))
     if isinstance(value, Mapping):
-        return {key: _walked(path, before, part) for key, part in value.items()}
-    return [_walked(path, before, part) for part in value] if isinstance(value, list) else value
+        return {key: _relocated_value(path, before, part) for key, part in value.items()}
+    return [_relocated_value(path, before, part) for part in value] if isinstance(value, list) else value
 
 
 def _name_now(path: Path, before: str, name: str) -> str:
@@ -229,11 +229,11 @@ def _name_now(path: Path, before: str, name: str) -> str:
     below = _from_run(before, file.strip())
     if below is None:
         return name
-    now = _candidate(path, below)
+    now = _existing_name(path, below)
     return f"{prefix}{now}{colon}{part}" if now else name
 
 
-def _candidate(path: Path, below: str) -> str:
+def _existing_name(path: Path, below: str) -> str:
     """Return the name of a thing at a path relative to a run, empty if nothing is there."""
     uri = uri_of(path)
     if uri is None:
@@ -502,7 +502,7 @@ def describe_environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        **_code(),
+        **_code_versions(),
         "device": device,
         "cpus": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in _THREAD_VARIABLES}
@@ -511,7 +511,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 @cache
-def _code() -> dict[str, Any]:
+def _code_versions() -> dict[str, Any]:
     """Return packages and commit of this process; read once, before files are edited."""
     return {"packages": {name: _version(name) for name in PACKAGES}, "git_commit": git_commit(Path(__file__))}
 

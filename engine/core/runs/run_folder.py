@@ -380,7 +380,7 @@ class RunFolder:
             mirror = Mirror(path, uri) if (uri := uri_of(path)) is not None else None
             run = cls(path, job, to_dict(config), schema, weights, lock, mirror)
             if (path / CONFIG).is_file():
-                run._go_on(resume_safe)
+                run._resume(resume_safe)
             else:
                 run._start(fingerprint(config), day or date.today().isoformat())
         except BaseException:
@@ -594,17 +594,17 @@ class RunFolder:
             write_document(self.path / CONFIG, head)
         self.event("started")
 
-    def _go_on(self, resume_safe: Collection[str]) -> None:
+    def _resume(self, resume_safe: Collection[str]) -> None:
         require_same(self.path, self.job, self.config, self.schema, resume_safe, self.weights)
         with self._saving("the run folder"):
             for leftover in (path for folder in (".", ROWS, UNFINISHED) for path in leftovers(self.path / folder)):
                 leftover.unlink(missing_ok=True)
             end_last_line(self.path / EVENTS)
         refresh_rows(self.path)
-        damaged = [name for name, path in list_parts(self.path / ROWS).items() if not self._take_in(name, path)]
+        damaged = [name for name, path in list_parts(self.path / ROWS).items() if not self._load_part(name, path)]
         self.event("resumed", done=self.num_done, damaged=damaged, environment=describe_environment())
 
-    def _take_in(self, name: str, path: Path) -> bool:
+    def _load_part(self, name: str, path: Path) -> bool:
         """Record the content of a part; move a damaged one aside and return False."""
         with self._saving(f"the rows of shard {name}", verb="read"):
             table = read_part(path)

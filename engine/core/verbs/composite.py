@@ -118,7 +118,7 @@ _CLOSING_S = 10.0
 """Seconds that stages run side by side have to close their runs after an interruption."""
 _UNFINISHED = 0.99
 """The largest share that is reported for a stage in an actor before it is finished."""
-_NAMED = 4
+_MAX_NAMED = 4
 """Number of stages up to which the progress names all; of more, it names those under way."""
 _MOST_WARNINGS = 5
 """Warnings of stages that the last screen shows."""
@@ -268,9 +268,8 @@ def run_as_needed(
                 machine = driver_of_several()
                 share = share_of([config for _, config in planned().values()], machine)
                 if (number := num_at_once(share, ray_session, min(num_workers, len(pending)))) > 1:
-                    _run_ahead(
-                        planned, pending, needs, path, reserve(share, number), reporter, after, ray_session.start_timeout_s
-                    )
+                    places = reserve(share, number)
+                    _run_ahead(planned, pending, needs, path, places, reporter, after, ray_session.start_timeout_s)
         except ClusterError as error:
             # The cause may be a machine too busy to start actors in time. Hours of work must not wait for a person to read it.
             reporter.say(f"{error.what}; what is left is done in this process")
@@ -371,8 +370,8 @@ class JointProgress:
 
     def __init__(self, reporter: Reporter, names: Sequence[str], title: str = "") -> None:
         self._reporter, self._lock = reporter, RLock()
-        self._far = dict.fromkeys(names, ProgressState())
-        shown = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} stages"
+        self._states = dict.fromkeys(names, ProgressState())
+        shown = ", ".join(names) if len(names) <= _MAX_NAMED else f"{len(names)} stages"
         reporter.stage(title or f"{shown} side by side", len(names), "stages")
 
     def of(self, name: str) -> Reporter:
@@ -391,7 +390,7 @@ class JointProgress:
                 elif far.share >= 1:
                     # A stage with several parts reaches the end of one before it is finished.
                     far = replace(far, share=_UNFINISHED)
-                if far != self._far[name]:
+                if far != self._states[name]:
                     self.advance(name, far)
 
     def say(self, text: str) -> None:
@@ -402,29 +401,29 @@ class JointProgress:
     def advance(self, name: str, far: ProgressState) -> None:
         """Report the progress of a stage; a part of a stage with several parts is shown and not counted."""
         with self._lock:
-            self._far[name] = replace(far)
+            self._states[name] = replace(far)
             under_way = [
                 " ".join(filter(None, (stage, state.part, f"{state.share:.0%}")))
-                for stage, state in self._far.items()
+                for stage, state in self._states.items()
                 if 0 < state.share < 1
             ]
-            self._reporter.advance(sum(state.share for state in self._far.values() if not state.part), ", ".join(under_way))
+            self._reporter.advance(sum(state.share for state in self._states.values() if not state.part), ", ".join(under_way))
 
 
 class _JointStageReporter:
     """The reporter of one stage among several."""
 
     def __init__(self, joint: JointProgress, name: str) -> None:
-        self._joint, self._name, self._far = joint, name, ProgressState()
+        self._joint, self._name, self._state = joint, name, ProgressState()
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Begin a part of the stage."""
-        self._far.begin(title, total)
+        self._state.begin(title, total)
 
     def advance(self, done: float, note: str = "") -> None:
         """Report the progress of the stage."""
-        self._far.advance(done)
-        self._joint.advance(self._name, self._far)
+        self._state.advance(done)
+        self._joint.advance(self._name, self._state)
 
     def say(self, text: str) -> None:
         """Report a message with the stage's name before it."""
@@ -468,7 +467,7 @@ class BackgroundStages:
         self.num_asked, self.num_actors = min(num_workers, len(self._chains)), 0
         self._num_cpus = max(num_cpus, 2, os.cpu_count() or 1)
         self._least, self._spare = least, spare
-        self._heard = StageProgress(ProgressBoard())
+        self._progress = StageProgress(ProgressBoard())
         self._session = ExitStack()
         self._refused: RefusedModelError | None = None
         self._thread: Thread | None = None
@@ -510,9 +509,9 @@ class BackgroundStages:
     def follow(self, told: JointProgress) -> None:
         """Report the progress of the stages until all have been tried."""
         while self._thread is not None and self._thread.is_alive():
-            told.hear(self._heard, self.names, self._path)
+            told.hear(self._progress, self.names, self._path)
             self._thread.join(LOOK_S)
-        told.hear(self._heard, self.names, self._path)
+        told.hear(self._progress, self.names, self._path)
 
     def wait(self, reporter: Reporter, title: str = "what was begun beside") -> None:
         """Wait until all stages have been tried.
@@ -534,7 +533,7 @@ class BackgroundStages:
             f"{number:05d}": [(job, settings_of(config, machine), self._path / name) for name, (job, config) in chain.items()]
             for number, chain in enumerate(self._chains)
         }
-        arguments, number = WholeStages.arguments(self._heard.board), len(places.groups)
+        arguments, number = WholeStages.arguments(self._progress.board), len(places.groups)
         shards = make_shards(items, 1)
         try:
             run_sharded(WholeStages, arguments, shards, num_workers=number, on_result=lambda *_: None, places=places)

@@ -30,7 +30,7 @@ Line = dict[str, Any]
 
 _LINES = 50_000
 """The smallest number of lines that are written together, if there are so many: parts of a run may be small."""
-_NAMED = 3
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _lines(part: pa.Table, flat: FlatRows) -> pa.Table:
 def _without_rows(run: RunFolder, job: Job[Any, Any, Any]) -> RunError:
     below = sorted({display_path(part.parent.parent) for part in run.path.glob("*/**/rows/part-*.parquet")})
     if below:
-        fix = f"name one of the runs below it that do: {', '.join(below[:_NAMED])}{', ...' if below[_NAMED:] else ''}"
+        fix = f"name one of the runs below it that do: {', '.join(below[:_MAX_NAMED])}{', ...' if below[_MAX_NAMED:] else ''}"
     elif job.schema is BASE:
         fix = f"name an evaluation, an attack or a search; what this run has shows parley report {display_path(run.path)}"
     else:

@@ -89,7 +89,7 @@ def make_rounds(
     with Scalars(run.path, len(rounds) - 1) as scalars:
         while len(rounds) <= rule.rounds:
             if has_stalled(rounds, rule.loss, rule.patience, rule.least_gain):
-                _stop(run, rule, len(rounds) - 1, reporter)
+                _record_stop(run, rule, len(rounds) - 1, reporter)
                 break
             latest = Round(len(rounds), measured(len(rounds)))
             figures = {name: estimate.value for name, estimate in latest.metrics.items()}
@@ -112,7 +112,7 @@ def rounds_of(run: RunFolder) -> list[Round]:
         ]
 
 
-def _stop(run: RunFolder, rule: StopRule, number: int, reporter: Reporter) -> None:
+def _record_stop(run: RunFolder, rule: StopRule, number: int, reporter: Reporter) -> None:
     reason = f"{rule.told} by {rule.least_gain:g} in {rule.patience} round{'s' * (rule.patience > 1)}"
     reporter.say(f"stopped after round {number}: {reason}")
     if not any(event["kind"] == STOPPED for event in run.events({})):

@@ -166,7 +166,7 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
             name: [metrics[name].value if name in metrics else math.nan for metrics in metrics_of_runs]
             for name in metrics_of_runs[0]
         }
-        means = {name: _over(several, self.legend.get(name)) for name, several in values.items()}
+        means = {name: _mean_over_runs(several, self.legend.get(name)) for name, several in values.items()}
         best = self._best(found, run)
         return Summary(
             (runs[0].summary() or {}).get("title", ""),
@@ -186,7 +186,7 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
         return min(names, key=lambda name: self.job.loss(RunFolder.load(run.path / name)))
 
 
-def _over(values: Sequence[float], metric: Metric | None) -> Estimate:
+def _mean_over_runs(values: Sequence[float], metric: Metric | None) -> Estimate:
     """Return the estimate over trainings; a count that is equal in all has no interval."""
     if metric is not None and metric.form == "count" and len(set(values)) == 1:
         return count(values[0], len(values))

@@ -199,7 +199,7 @@ def run_items(
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
         reporter.advance(done, ", ".join(filter(None, (progress_text(counts), workers, failed))))
 
-    with _place(work, config) as placed_work:
+    with _placed(work, config) as placed_work:
         began = time.monotonic()
         write_shards(
             run,
@@ -225,7 +225,7 @@ def _size(run: RunFolder, work: Sharded[Any], num_items: int, config: ShardedCon
 
 
 @contextmanager
-def _place(work: Sharded[ItemT], config: ShardedConfig) -> Iterator[Sharded[ItemT]]:
+def _placed(work: Sharded[ItemT], config: ShardedConfig) -> Iterator[Sharded[ItemT]]:
     """Provide the work with a session for its actors, or let this process compute as an actor does."""
     if config.workers:
         with session(config.workers, config.address):

@@ -24,11 +24,11 @@ from parley.engine.core.ray.worker import Shard, machines_up
 from parley.engine.core.verbs.job import Job
 from parley.envs.core.errors import ParleyError
 
-_TELL_S = 1.0
+_REPORT_S = 1.0
 """Seconds between two progress reports of a stage."""
-_KEPT = 20
+_MAX_MESSAGES = 20
 """Number of latest messages that a stage keeps for the driver, which looks each second."""
-_OURS = "PARLEY_"
+_VARIABLE_PREFIX = "PARLEY_"
 """Prefix of the environment variables that say where things lie."""
 
 
@@ -123,7 +123,7 @@ class WholeStages:
     @classmethod
     def arguments(cls, board: ProgressBoard) -> tuple[Any, ...]:
         """Return the constructor's arguments for a worker on this machine."""
-        return Path.cwd(), {name: value for name, value in os.environ.items() if name.startswith(_OURS)}, board
+        return Path.cwd(), {name: value for name, value in os.environ.items() if name.startswith(_VARIABLE_PREFIX)}, board
 
 
 @dataclass
@@ -162,7 +162,7 @@ class _StageReporter:
     def __init__(self, board: ProgressBoard, name: str) -> None:
         self._board, self._name = board, name
         self._far, self._put_at = ProgressState(), 0.0
-        self._said: list[str] = []
+        self._messages: list[str] = []
 
     def stage(self, title: str, total: int, unit: str) -> None:
         """Begin a part of the stage."""
@@ -171,17 +171,22 @@ class _StageReporter:
     def advance(self, done: float, note: str = "") -> None:
         """Publish the progress, at most once a second."""
         self._far.advance(done)
-        if time.monotonic() - self._put_at > _TELL_S:
+        if time.monotonic() - self._put_at > _REPORT_S:
             self._put()
 
     def say(self, text: str) -> None:
         """Publish a message at once."""
-        self._said.append(text)
+        self._messages.append(text)
         self._put()
 
     def _put(self) -> None:
         self._put_at = time.monotonic()
-        report = {"share": self._far.share, "part": self._far.part, "num": len(self._said), "said": self._said[-_KEPT:]}
+        report = {
+            "share": self._far.share,
+            "part": self._far.part,
+            "num": len(self._messages),
+            "said": self._messages[-_MAX_MESSAGES:],
+        }
         self._board.put(self._name, json.dumps(report))
 
 

@@ -101,7 +101,7 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     # Read first: if a writer ends meanwhile, the rest shows more progress than its state says, never less.
     writer = run.writer()
     # The steps of several trainings are stored in their own folders.
-    declared = None if run.config.get("seeds", 1) > 1 else _declared(run.job)
+    declared = None if run.config.get("seeds", 1) > 1 else _steps_of(run.job)
     numbered = {} if declared is None else {declared.kind: {"number": int}}
     events = run.events({WORK: {"items": int, "workers": int}, **numbered})
     outcomes = run.outcomes(events)
@@ -182,7 +182,7 @@ def _items(session: list[dict[str, Any]], done: int, total: int) -> Pace:
     return Pace(ITEMS, done, total, finished / seconds if seconds > 0 else None)
 
 
-def _declared(job: str) -> Steps | None:
+def _steps_of(job: str) -> Steps | None:
     """Return the numbered steps of a job; None if it has none, or belongs to another version."""
     try:
         return find(job).load().steps

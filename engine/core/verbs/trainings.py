@@ -72,7 +72,7 @@ class Scalars:
 
         self._folder = run / FOLDER
         self._writer: Any = None
-        with self._trying():
+        with self._warning_of_errors():
             self._folder.mkdir(parents=True, exist_ok=True)
             self._writer = EventsWriter(str(self._folder / "events"))
             self._write(behind + 1, session_log=SessionLog(status=SessionLog.START))
@@ -82,7 +82,7 @@ class Scalars:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._writer is not None:
-            with self._trying():
+            with self._warning_of_errors():
                 self._writer.close()
 
     def add(self, step: int, figures: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ class Scalars:
         from tensorboardX.summary import scalar
 
         if self._writer is not None:
-            with self._trying():
+            with self._warning_of_errors():
                 for name, value in figures.items():
                     self._write(step, summary=scalar(name, value))
                 self._writer.flush()
@@ -101,7 +101,7 @@ class Scalars:
         self._writer.write_event(Event(step=step, wall_time=time.time(), **content))
 
     @contextmanager
-    def _trying(self) -> Iterator[None]:
+    def _warning_of_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
