@@ -22,27 +22,6 @@ from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.job import Job, noted
 
-
-class Measurements(Chapter[list[ShownRun]]):
-    """The chapter of all other runs."""
-
-    name, title = "measurements", "Measurements"
-
-    def owns(self, job: str) -> bool:
-        return True
-
-    def collect(self, runs: Sequence[Run]) -> list[ShownRun] | None:
-        shown = [ShownRun.of(run, description="") for run in runs if run.shown]
-        return [run for run in shown if run.metrics or run.failures] or None
-
-    def verdict(self, found: list[ShownRun]) -> None:
-        """Return None: the metric that matters is unknown."""
-        return None
-
-    def render(self, found: list[ShownRun]) -> Section:
-        return Section(measured=found)
-
-
 STEP = "number"
 """The field of an event that holds the number of the epoch or iteration."""
 
@@ -261,3 +240,23 @@ class Trainings(Chapter[ShownTraining]):
     def render(self, found: ShownTraining) -> Section:
         drawn = [curve for curve in found.curves if any(curve.series.values())]
         return Section(tables=found.tables, measured=found.measured, figures=[curve_figure(curve) for curve in drawn])
+
+
+class Measurements(Chapter[list[ShownRun]]):
+    """The chapter of all other runs."""
+
+    name, title = "measurements", "Measurements"
+
+    def owns(self, job: str) -> bool:
+        return True
+
+    def collect(self, runs: Sequence[Run]) -> list[ShownRun] | None:
+        shown = [ShownRun.of(run, description="") for run in runs if run.shown]
+        return [run for run in shown if run.metrics or run.failures] or None
+
+    def verdict(self, found: list[ShownRun]) -> None:
+        """Return None: the metric that matters is unknown."""
+        return None
+
+    def render(self, found: list[ShownRun]) -> Section:
+        return Section(measured=found)

@@ -59,6 +59,168 @@ from parley.envs.core.storage.uris import is_uri
 from parley.envs.corpora.arrow import cache_root
 from parley.policies.core.responder import PARTS, model_inside
 
+logger = logging.getLogger(__name__)
+_shared_pool: ContextVar[SharedPool | None] = ContextVar("shared pool", default=None)
+
+_Results = Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]
+"""Shards with their results or progress, and the number of workers that have started."""
+TURN_S = 0.5
+"""Seconds of a turn of a worker in this process; for actors see `actors.py`."""
+
+
+@contextmanager
+def working_in(shared: SharedPool) -> Iterator[None]:
+    """Hand the actors' work of a `with` block in this thread to a shared pool."""
+    token = _shared_pool.set(shared)
+    try:
+        yield
+    finally:
+        _shared_pool.reset(token)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a pool.
+
+    Args:
+        num_done: items whose shard has come back, with failed ones.
+        num_failed: items in failed shards.
+        num_items: all items.
+        num_workers: workers that have started.
+        under_way: work done on shards that have not come back, in items.
+    """
+
+    num_done: int
+    num_failed: int
+    num_items: int
+    num_workers: int
+    under_way: float = 0.0
+
+
+def run_sharded(
+    worker_class: Callable[..., ShardWorker[ItemT, ResultT] | TurnWorker[ItemT, ResultT]],
+    worker_args: Sequence[Any],
+    shards: Sequence[Shard[ItemT]],
+    *,
+    num_workers: int,
+    on_result: Callable[[Shard[ItemT], ResultT | ShardFailure], None],
+    room: int = 0,
+    on_under_way: Callable[[Shard[ItemT], UnderWay], None] = lambda shard, stands: None,
+    num_cpus_per_worker: float = 1,
+    num_gpus_per_worker: float = 0.0,
+    on_progress: Callable[[Progress], None] | None = None,
+    start_timeout_s: float | None = None,
+    places: Reserved | None = None,
+) -> Progress:
+    """Do the work of shards, and hand over each result in this process as it comes.
+
+    Args:
+        worker_class: makes a worker; called once in each actor, and again after a restart.
+        worker_args: its arguments; they are pickled, so give paths of weights, not weights.
+        shards: the work; no more workers are started than there are shards.
+        num_workers: number of actors; 0 runs everything in this process without Ray. Otherwise a `session.connect` block must
+            be around the call.
+        on_result: takes each shard and its result or failure, in order of completion; an error of it ends the run.
+        room: number of shards that a worker holds at a time, if it works in turns (`TurnWorker`); 0 if not.
+        on_under_way: takes the progress of each unfinished shard of a worker after each turn.
+        num_cpus_per_worker: CPUs that each actor reserves, and threads that it computes with (at least 1).
+        num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
+        on_progress: called once at the start, after each result and each turn.
+        start_timeout_s: seconds for the first worker to start; the session's (`RaySession.start_timeout_s`) by default.
+        places: reservations for actors that make actors, as in `ActorPool`.
+
+    Returns:
+        The final progress.
+
+    Raises:
+        ClusterError: no session, too little room in it for the workers, or workers that die while they start.
+        RefusedModelError: a shard met it.
+        Exception: an error of building a worker.
+    """
+    num_items, num_done, num_failed = sum(map(len, shards)), 0, 0
+    progress = Progress(0, 0, num_items, 0)
+    if on_progress:
+        on_progress(progress)
+    if not shards:
+        return progress
+    results: _Results[ItemT, ResultT]
+    if num_workers and (shared := _shared_pool.get()) is not None:
+        assert not room, "workers that work in turns have a pool of their own"
+        results = shared.work(worker_class, worker_args, shards)
+    elif num_workers == 0:
+        # `room` says which kind of worker it is.
+        worker: Any = worker_class(*worker_args)
+        results = _turns_here(Turns(worker), shards, room) if room else _work_here(worker, shards)
+    else:
+        pool = ActorPool(
+            worker_class,
+            worker_args,
+            num_workers=min(num_workers, len(shards)),
+            num_cpus=num_cpus_per_worker,
+            num_gpus=num_gpus_per_worker,
+            room=room,
+            places=places,
+        )
+        ray_session = session.current() or session.RaySession("joined")
+        batches = iter((shards,))
+        timeout_s = ray_session.start_timeout_s if start_timeout_s is None else start_timeout_s
+        results = pool.work(lambda: next(batches, None), timeout_s)
+    under_way: dict[str, float] = {}
+    # Closed at once if `on_result` raises, so that no actor outlives the call.
+    with closing(results):
+        for shard, tried, num_started in results:
+            if isinstance(tried, UnderWay):
+                under_way[shard.name] = tried.share
+                on_under_way(shard, tried)
+            else:
+                under_way.pop(shard.name, None)
+                require_no_end(tried)
+                result = _logged(shard, tried)
+                num_failed += len(shard) * isinstance(result, ShardFailure)
+                num_done += len(shard)
+                on_result(shard, result)
+            progress = Progress(num_done, num_failed, num_items, num_started, sum(under_way.values()))
+            if on_progress:
+                on_progress(progress)
+    return progress
+
+
+def _logged(shard: Shard[Any], tried: ShardAttempt[ResultT] | ShardFailure) -> ResultT | ShardFailure:
+    """Log a line on the result of a shard; here, because a worker's last lines are lost with its machine."""
+    metadata: dict[str, Any] = {**describe(shard), "items": len(shard)}
+    result: ResultT | ShardFailure
+    if isinstance(tried, ShardAttempt):
+        result = tried.result
+        metadata |= {"seconds": tried.seconds, "node": tried.node, "pid": tried.pid}
+    else:
+        result = tried
+    if isinstance(result, ShardFailure):
+        more = f"\n{result.details}" if logs.is_debug() else ""
+        logger.warning("shard %s failed: %s%s", shard.name, result.reason, more, extra=metadata)
+    else:
+        logger.info("shard %s is done", shard.name, extra=metadata)
+    return result
+
+
+def _work_here(worker: ShardWorker[ItemT, ResultT], shards: Sequence[Shard[ItemT]]) -> _Results[ItemT, ResultT]:
+    for shard in shards:
+        yield shard, attempt(worker, shard), 1
+
+
+def _turns_here(turns: Turns[ItemT, ResultT], shards: Sequence[Shard[ItemT]], room: int) -> _Results[ItemT, ResultT]:
+    waiting, held = deque(shards), dict[str, Shard[ItemT]]()
+    while waiting or held:
+        joining = []
+        # A shard over which a process died is tried alone, so that it does not fail others.
+        while waiting and len(held) < (1 if waiting[0].deaths else room):
+            joining.append(waiting.popleft())
+            held[joining[-1].name] = joining[-1]
+        turn = turns.take(joining, TURN_S)
+        for name, tried in turn.ended.items():
+            yield held.pop(name), tried, 1
+        for name, stands in turn.under_way.items():
+            yield held[name], stands, 1
+
 
 @dataclass(frozen=True)
 class SharedArrays:
@@ -324,166 +486,3 @@ class SharedPool:
                 for results in self._results.values():
                     results.put(error)
             raise
-
-
-logger = logging.getLogger(__name__)
-_shared_pool: ContextVar[SharedPool | None] = ContextVar("shared pool", default=None)
-
-_Results = Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]
-"""Shards with their results or progress, and the number of workers that have started."""
-TURN_S = 0.5
-"""Seconds of a turn of a worker in this process; for actors see `actors.py`."""
-
-
-@contextmanager
-def working_in(shared: SharedPool) -> Iterator[None]:
-    """Hand the actors' work of a `with` block in this thread to a shared pool."""
-    token = _shared_pool.set(shared)
-    try:
-        yield
-    finally:
-        _shared_pool.reset(token)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Progress of a pool.
-
-    Args:
-        num_done: items whose shard has come back, with failed ones.
-        num_failed: items in failed shards.
-        num_items: all items.
-        num_workers: workers that have started.
-        under_way: work done on shards that have not come back, in items.
-    """
-
-    num_done: int
-    num_failed: int
-    num_items: int
-    num_workers: int
-    under_way: float = 0.0
-
-
-def run_sharded(
-    worker_class: Callable[..., ShardWorker[ItemT, ResultT] | TurnWorker[ItemT, ResultT]],
-    worker_args: Sequence[Any],
-    shards: Sequence[Shard[ItemT]],
-    *,
-    num_workers: int,
-    on_result: Callable[[Shard[ItemT], ResultT | ShardFailure], None],
-    room: int = 0,
-    on_under_way: Callable[[Shard[ItemT], UnderWay], None] = lambda shard, stands: None,
-    num_cpus_per_worker: float = 1,
-    num_gpus_per_worker: float = 0.0,
-    on_progress: Callable[[Progress], None] | None = None,
-    start_timeout_s: float | None = None,
-    places: Reserved | None = None,
-) -> Progress:
-    """Do the work of shards, and hand over each result in this process as it comes.
-
-    Args:
-        worker_class: makes a worker; called once in each actor, and again after a restart.
-        worker_args: its arguments; they are pickled, so give paths of weights, not weights.
-        shards: the work; no more workers are started than there are shards.
-        num_workers: number of actors; 0 runs everything in this process without Ray. Otherwise a `session.connect` block must
-            be around the call.
-        on_result: takes each shard and its result or failure, in order of completion; an error of it ends the run.
-        room: number of shards that a worker holds at a time, if it works in turns (`TurnWorker`); 0 if not.
-        on_under_way: takes the progress of each unfinished shard of a worker after each turn.
-        num_cpus_per_worker: CPUs that each actor reserves, and threads that it computes with (at least 1).
-        num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
-        on_progress: called once at the start, after each result and each turn.
-        start_timeout_s: seconds for the first worker to start; the session's (`RaySession.start_timeout_s`) by default.
-        places: reservations for actors that make actors, as in `ActorPool`.
-
-    Returns:
-        The final progress.
-
-    Raises:
-        ClusterError: no session, too little room in it for the workers, or workers that die while they start.
-        RefusedModelError: a shard met it.
-        Exception: an error of building a worker.
-    """
-    num_items, num_done, num_failed = sum(map(len, shards)), 0, 0
-    progress = Progress(0, 0, num_items, 0)
-    if on_progress:
-        on_progress(progress)
-    if not shards:
-        return progress
-    results: _Results[ItemT, ResultT]
-    if num_workers and (shared := _shared_pool.get()) is not None:
-        assert not room, "workers that work in turns have a pool of their own"
-        results = shared.work(worker_class, worker_args, shards)
-    elif num_workers == 0:
-        # `room` says which kind of worker it is.
-        worker: Any = worker_class(*worker_args)
-        results = _turns_here(Turns(worker), shards, room) if room else _work_here(worker, shards)
-    else:
-        pool = ActorPool(
-            worker_class,
-            worker_args,
-            num_workers=min(num_workers, len(shards)),
-            num_cpus=num_cpus_per_worker,
-            num_gpus=num_gpus_per_worker,
-            room=room,
-            places=places,
-        )
-        ray_session = session.current() or session.RaySession("joined")
-        batches = iter((shards,))
-        timeout_s = ray_session.start_timeout_s if start_timeout_s is None else start_timeout_s
-        results = pool.work(lambda: next(batches, None), timeout_s)
-    under_way: dict[str, float] = {}
-    # Closed at once if `on_result` raises, so that no actor outlives the call.
-    with closing(results):
-        for shard, tried, num_started in results:
-            if isinstance(tried, UnderWay):
-                under_way[shard.name] = tried.share
-                on_under_way(shard, tried)
-            else:
-                under_way.pop(shard.name, None)
-                require_no_end(tried)
-                result = _logged(shard, tried)
-                num_failed += len(shard) * isinstance(result, ShardFailure)
-                num_done += len(shard)
-                on_result(shard, result)
-            progress = Progress(num_done, num_failed, num_items, num_started, sum(under_way.values()))
-            if on_progress:
-                on_progress(progress)
-    return progress
-
-
-def _logged(shard: Shard[Any], tried: ShardAttempt[ResultT] | ShardFailure) -> ResultT | ShardFailure:
-    """Log a line on the result of a shard; here, because a worker's last lines are lost with its machine."""
-    metadata: dict[str, Any] = {**describe(shard), "items": len(shard)}
-    result: ResultT | ShardFailure
-    if isinstance(tried, ShardAttempt):
-        result = tried.result
-        metadata |= {"seconds": tried.seconds, "node": tried.node, "pid": tried.pid}
-    else:
-        result = tried
-    if isinstance(result, ShardFailure):
-        more = f"\n{result.details}" if logs.is_debug() else ""
-        logger.warning("shard %s failed: %s%s", shard.name, result.reason, more, extra=metadata)
-    else:
-        logger.info("shard %s is done", shard.name, extra=metadata)
-    return result
-
-
-def _work_here(worker: ShardWorker[ItemT, ResultT], shards: Sequence[Shard[ItemT]]) -> _Results[ItemT, ResultT]:
-    for shard in shards:
-        yield shard, attempt(worker, shard), 1
-
-
-def _turns_here(turns: Turns[ItemT, ResultT], shards: Sequence[Shard[ItemT]], room: int) -> _Results[ItemT, ResultT]:
-    waiting, held = deque(shards), dict[str, Shard[ItemT]]()
-    while waiting or held:
-        joining = []
-        # A shard over which a process died is tried alone, so that it does not fail others.
-        while waiting and len(held) < (1 if waiting[0].deaths else room):
-            joining.append(waiting.popleft())
-            held[joining[-1].name] = joining[-1]
-        turn = turns.take(joining, TURN_S)
-        for name, tried in turn.ended.items():
-            yield held.pop(name), tried, 1
-        for name, stands in turn.under_way.items():
-            yield held[name], stands, 1

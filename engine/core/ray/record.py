@@ -48,84 +48,6 @@ from parley.engine.core.runs.run_folder import (
 )
 from parley.envs.core.errors import RunError
 
-
-class ProgressBoard:
-    """The newest text of each piece of work, in the memory of Ray's head; workers are sent the board.
-
-    If the head does not answer, a text is lost and no work.
-    """
-
-    def __init__(self) -> None:
-        self._name = f"parley-board-{uuid.uuid4().hex}"
-
-    def put(self, key: int | str, text: str) -> None:
-        """Replace the text of a piece of work."""
-        with suppress(Exception):
-            ray_internals.put_note(self._name, str(key), text)
-
-    def line(self, key: int | str) -> str:
-        """Return the text of a piece of work; empty before its first text."""
-        with suppress(Exception):
-            return ray_internals.note(self._name, str(key))
-        return ""
-
-    def clear(self, key: int | str) -> None:
-        """Remove the text of a piece of work."""
-        with suppress(Exception):
-            ray_internals.drop_note(self._name, str(key))
-
-
-COUNTERS = {
-    "shards": "shards that came back, failed ones included",
-    "items": "items of work that came back, failed ones included",
-    "errors": "items that failed",
-    "candidates": "inputs or sentences that attacks and searches tried",
-    "hits": "targets of a search for which an input of the wanted type of hit was found",
-    "dialogues": "dialogues that were played to their end",
-}
-"""Meanings of the counters, by name without `parley_`; Ray exports them as `ray_parley_NAME_total`."""
-GAUGES = {"items_left": "items of work that have not come back", "workers": "workers that have started"}
-"""Meanings of the gauges, by name; Ray exports them as `ray_parley_NAME`."""
-_TAGS = ("run", "job")
-
-
-def ascii_text(text: str) -> str:
-    """Return a text as Ray's metrics take it, other letters as percent codes such as those of a URL."""
-    return "".join(letter if letter.isascii() else quote(letter, errors="surrogateescape") for letter in text)
-
-
-class Meters:
-    """The meters of one run."""
-
-    def __init__(self, run: str, job: str) -> None:
-        self._counters: dict[str, Any] = {}
-        self._gauges: dict[str, Any] = {}
-        if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
-            return
-        from ray.util.metrics import Counter, Gauge
-
-        tags = {"run": ascii_text(run), "job": ascii_text(job)}
-        self._counters = {name: Counter(f"parley_{name}", text, _TAGS) for name, text in COUNTERS.items()}
-        self._gauges = {name: Gauge(f"parley_{name}", text, _TAGS) for name, text in GAUGES.items()}
-        for meter in (*self._counters.values(), *self._gauges.values()):
-            meter.set_default_tags(tags)
-
-    def add(self, **counts: int) -> None:
-        """Add to the counters of `COUNTERS`, by name."""
-        for name, number in counts.items():
-            assert name in COUNTERS, f"no counter is called {name}"
-            # Ray's counters only rise, and reject a zero.
-            if number and self._counters:
-                self._counters[name].inc(number)
-
-    def show(self, **values: int) -> None:
-        """Set the gauges of `GAUGES`, by name."""
-        for name, value in values.items():
-            assert name in GAUGES, f"no gauge is called {name}"
-            if self._gauges:
-                self._gauges[name].set(value)
-
-
 logger = logging.getLogger(__name__)
 
 Rows = Sequence[Mapping[str, Any]]
@@ -358,3 +280,80 @@ def write_shards(
             )
         finally:
             in_flight.note(())
+
+
+class ProgressBoard:
+    """The newest text of each piece of work, in the memory of Ray's head; workers are sent the board.
+
+    If the head does not answer, a text is lost and no work.
+    """
+
+    def __init__(self) -> None:
+        self._name = f"parley-board-{uuid.uuid4().hex}"
+
+    def put(self, key: int | str, text: str) -> None:
+        """Replace the text of a piece of work."""
+        with suppress(Exception):
+            ray_internals.put_note(self._name, str(key), text)
+
+    def line(self, key: int | str) -> str:
+        """Return the text of a piece of work; empty before its first text."""
+        with suppress(Exception):
+            return ray_internals.note(self._name, str(key))
+        return ""
+
+    def clear(self, key: int | str) -> None:
+        """Remove the text of a piece of work."""
+        with suppress(Exception):
+            ray_internals.drop_note(self._name, str(key))
+
+
+COUNTERS = {
+    "shards": "shards that came back, failed ones included",
+    "items": "items of work that came back, failed ones included",
+    "errors": "items that failed",
+    "candidates": "inputs or sentences that attacks and searches tried",
+    "hits": "targets of a search for which an input of the wanted type of hit was found",
+    "dialogues": "dialogues that were played to their end",
+}
+"""Meanings of the counters, by name without `parley_`; Ray exports them as `ray_parley_NAME_total`."""
+GAUGES = {"items_left": "items of work that have not come back", "workers": "workers that have started"}
+"""Meanings of the gauges, by name; Ray exports them as `ray_parley_NAME`."""
+_TAGS = ("run", "job")
+
+
+def ascii_text(text: str) -> str:
+    """Return a text as Ray's metrics take it, other letters as percent codes such as those of a URL."""
+    return "".join(letter if letter.isascii() else quote(letter, errors="surrogateescape") for letter in text)
+
+
+class Meters:
+    """The meters of one run."""
+
+    def __init__(self, run: str, job: str) -> None:
+        self._counters: dict[str, Any] = {}
+        self._gauges: dict[str, Any] = {}
+        if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
+            return
+        from ray.util.metrics import Counter, Gauge
+
+        tags = {"run": ascii_text(run), "job": ascii_text(job)}
+        self._counters = {name: Counter(f"parley_{name}", text, _TAGS) for name, text in COUNTERS.items()}
+        self._gauges = {name: Gauge(f"parley_{name}", text, _TAGS) for name, text in GAUGES.items()}
+        for meter in (*self._counters.values(), *self._gauges.values()):
+            meter.set_default_tags(tags)
+
+    def add(self, **counts: int) -> None:
+        """Add to the counters of `COUNTERS`, by name."""
+        for name, number in counts.items():
+            assert name in COUNTERS, f"no counter is called {name}"
+            # Ray's counters only rise, and reject a zero.
+            if number and self._counters:
+                self._counters[name].inc(number)
+
+    def show(self, **values: int) -> None:
+        """Set the gauges of `GAUGES`, by name."""
+        for name, value in values.items():
+            assert name in GAUGES, f"no gauge is called {name}"
+            if self._gauges:
+                self._gauges[name].set(value)

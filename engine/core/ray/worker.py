@@ -74,149 +74,6 @@ def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
     ]
 
 
-WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
-"""A worker's class, its arguments, and the log settings of the driver."""
-
-
-class WorkerActor:
-    """An actor that holds one worker, which computes with as many threads as are reserved."""
-
-    def __init__(self, num_threads: int) -> None:
-        # The worker is built by the first call: Ray would restart an actor that dies in its constructor for ever.
-        self._num_threads = num_threads
-        self._worker: Any = None
-        self._end: ShardAttempt[Any] | None = None
-        self._turns: Any = None
-
-    def start(self, wanted: Mapping[str, str], spec: Sequence[Any]) -> tuple[dict[str, str], str] | None:
-        """Build the worker unless it exists; errors of its constructor are raised.
-
-        Args:
-            wanted: the driver's identity.
-            spec: a reference to a `WorkerSpec`, in a list, so that it is not opened before the identities are compared.
-
-        Returns:
-            None; if the identities differ nothing is built, and this machine's identity and address are returned.
-        """
-        import ray
-
-        versions = identity()
-        if differences(wanted, versions):
-            return versions, ray.util.get_node_ip_address()
-        if self._worker is None:
-            from parley.engine.core.ray import logs
-
-            worker_class, worker_args, log_settings = ray.get(spec[0])
-            logs.follow(log_settings)
-            self._worker = worker_class(*worker_args)
-            if "torch" in sys.modules:
-                sys.modules["torch"].set_num_threads(self._num_threads)
-        return None
-
-    def turn(self, joining: Any, seconds: float) -> TurnResult[Any] | None:
-        """Do a turn of the worker, see `TurnWorker.turn`; None as in `run`."""
-        if self._worker is None:
-            return None
-
-        if self._turns is None:
-            self._turns = Turns(self._worker)
-        turn: TurnResult[Any] = self._turns.take(joining, seconds)
-        return turn
-
-    def run(self, shard: Any) -> ShardAttempt[Any] | None:
-        """Return the worker's `ShardAttempt` at a shard; None if Ray has restarted the actor, which then has no worker.
-
-        An error that every shard would meet is returned for the waiting shards too, until the driver has heard of it.
-        """
-        if self._worker is None:
-            return None
-
-        if self._end is None:
-            tried = attempt(self._worker, shard)
-            if not (isinstance(tried.result, ShardFailure) and tried.result.ends):
-                return tried
-            self._end = tried
-        return self._end
-
-
-logger = logging.getLogger(__name__)
-
-
-def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
-    """Return the number of workers that fit on a cluster's machines; none spans two machines, no share of a GPU two GPUs.
-
-    Args:
-        nodes: machines as `ray.nodes()` lists them: "Alive", and "Resources" with CPU and GPU totals.
-        num_cpus: CPUs of one worker, above 0.
-        num_gpus: GPUs of one worker; below 1 a share of one GPU.
-    """
-    total = 0
-    for node in nodes:
-        if node["Alive"]:
-            fit = math.floor(node["Resources"].get("CPU", 0) / num_cpus)
-            if num_gpus:
-                gpus = math.floor(node["Resources"].get("GPU", 0))
-                fit = min(fit, gpus * math.floor(1 / num_gpus) if num_gpus < 1 else math.floor(gpus / num_gpus))
-            total += fit
-    return total
-
-
-def machines_up() -> frozenset[str]:
-    """Return the machines of the cluster that are up, as far as its head knows."""
-    import ray
-
-    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
-
-
-def listed(resources: Mapping[str, float]) -> str:
-    """Return CPUs and GPUs in words."""
-    return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
-
-
-def described(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the number of machines of each kind in words."""
-    kinds = Counter(listed(node["Resources"]) for node in nodes if node["Alive"])
-    return ", ".join(f"{number} machine{'s' * (number > 1)} of {kind}" for kind, number in sorted(kinds.items()))
-
-
-def require_room(wanted: str, num_workers: int, num_cpus: float, num_gpus: float) -> None:
-    """Check that the workers fit, or may fit later; warn if a cluster has less room now.
-
-    Args:
-        wanted: the workers in words.
-        num_workers: number of workers, each on one machine.
-        num_cpus: CPUs of each.
-        num_gpus: GPUs of each.
-
-    Raises:
-        ClusterError: they do not fit on this machine, or not even one fits in a cluster that does not grow.
-    """
-    import ray
-
-    if num_gpus > 1 and num_gpus != int(num_gpus):
-        raise ClusterError("a worker has a share of one GPU or whole GPUs", got=num_gpus, fix="give 0..1, 2, 3, ...")
-    room = capacity(ray.nodes(), num_cpus, num_gpus)
-    if room >= num_workers:
-        return
-    ray_session = session.current()
-    if ray_session is not None and ray_session.is_local:
-        raise ClusterError(
-            "this machine has too little room for the workers",
-            got=f"{wanted}, room for {room} in {listed(ray.cluster_resources())}",
-            fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
-        )
-    if not room and not session.can_grow():
-        raise ClusterError(
-            "no machine of the cluster has room for a worker, and nothing adds machines to it",
-            got=f"{wanted}; there are {described(ray.nodes())}",
-            fix="ask for fewer CPUs and GPUs for each worker, or start a machine that has them: ray start --address HEAD:PORT",
-        )
-    resources = listed(ray.cluster_resources())
-    what = "%s are wanted, the cluster has room for %d in %s now: %s"
-    then = "work starts with those" if room else "work waits for machines to be added"
-    logger.warning(what, wanted, room, resources, then)
-
-
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
@@ -382,3 +239,146 @@ class Turns(Generic[ItemT, ResultT]):
     def _ended(self, name: str, result: ResultT | ShardFailure) -> ShardAttempt[ResultT]:
         _, began = self._held.pop(name)
         return _attempted(result, began)
+
+
+WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
+"""A worker's class, its arguments, and the log settings of the driver."""
+
+
+class WorkerActor:
+    """An actor that holds one worker, which computes with as many threads as are reserved."""
+
+    def __init__(self, num_threads: int) -> None:
+        # The worker is built by the first call: Ray would restart an actor that dies in its constructor for ever.
+        self._num_threads = num_threads
+        self._worker: Any = None
+        self._end: ShardAttempt[Any] | None = None
+        self._turns: Any = None
+
+    def start(self, wanted: Mapping[str, str], spec: Sequence[Any]) -> tuple[dict[str, str], str] | None:
+        """Build the worker unless it exists; errors of its constructor are raised.
+
+        Args:
+            wanted: the driver's identity.
+            spec: a reference to a `WorkerSpec`, in a list, so that it is not opened before the identities are compared.
+
+        Returns:
+            None; if the identities differ nothing is built, and this machine's identity and address are returned.
+        """
+        import ray
+
+        versions = identity()
+        if differences(wanted, versions):
+            return versions, ray.util.get_node_ip_address()
+        if self._worker is None:
+            from parley.engine.core.ray import logs
+
+            worker_class, worker_args, log_settings = ray.get(spec[0])
+            logs.follow(log_settings)
+            self._worker = worker_class(*worker_args)
+            if "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(self._num_threads)
+        return None
+
+    def turn(self, joining: Any, seconds: float) -> TurnResult[Any] | None:
+        """Do a turn of the worker, see `TurnWorker.turn`; None as in `run`."""
+        if self._worker is None:
+            return None
+
+        if self._turns is None:
+            self._turns = Turns(self._worker)
+        turn: TurnResult[Any] = self._turns.take(joining, seconds)
+        return turn
+
+    def run(self, shard: Any) -> ShardAttempt[Any] | None:
+        """Return the worker's `ShardAttempt` at a shard; None if Ray has restarted the actor, which then has no worker.
+
+        An error that every shard would meet is returned for the waiting shards too, until the driver has heard of it.
+        """
+        if self._worker is None:
+            return None
+
+        if self._end is None:
+            tried = attempt(self._worker, shard)
+            if not (isinstance(tried.result, ShardFailure) and tried.result.ends):
+                return tried
+            self._end = tried
+        return self._end
+
+
+logger = logging.getLogger(__name__)
+
+
+def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
+    """Return the number of workers that fit on a cluster's machines; none spans two machines, no share of a GPU two GPUs.
+
+    Args:
+        nodes: machines as `ray.nodes()` lists them: "Alive", and "Resources" with CPU and GPU totals.
+        num_cpus: CPUs of one worker, above 0.
+        num_gpus: GPUs of one worker; below 1 a share of one GPU.
+    """
+    total = 0
+    for node in nodes:
+        if node["Alive"]:
+            fit = math.floor(node["Resources"].get("CPU", 0) / num_cpus)
+            if num_gpus:
+                gpus = math.floor(node["Resources"].get("GPU", 0))
+                fit = min(fit, gpus * math.floor(1 / num_gpus) if num_gpus < 1 else math.floor(gpus / num_gpus))
+            total += fit
+    return total
+
+
+def machines_up() -> frozenset[str]:
+    """Return the machines of the cluster that are up, as far as its head knows."""
+    import ray
+
+    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
+
+
+def listed(resources: Mapping[str, float]) -> str:
+    """Return CPUs and GPUs in words."""
+    return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
+
+
+def described(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the number of machines of each kind in words."""
+    kinds = Counter(listed(node["Resources"]) for node in nodes if node["Alive"])
+    return ", ".join(f"{number} machine{'s' * (number > 1)} of {kind}" for kind, number in sorted(kinds.items()))
+
+
+def require_room(wanted: str, num_workers: int, num_cpus: float, num_gpus: float) -> None:
+    """Check that the workers fit, or may fit later; warn if a cluster has less room now.
+
+    Args:
+        wanted: the workers in words.
+        num_workers: number of workers, each on one machine.
+        num_cpus: CPUs of each.
+        num_gpus: GPUs of each.
+
+    Raises:
+        ClusterError: they do not fit on this machine, or not even one fits in a cluster that does not grow.
+    """
+    import ray
+
+    if num_gpus > 1 and num_gpus != int(num_gpus):
+        raise ClusterError("a worker has a share of one GPU or whole GPUs", got=num_gpus, fix="give 0..1, 2, 3, ...")
+    room = capacity(ray.nodes(), num_cpus, num_gpus)
+    if room >= num_workers:
+        return
+    ray_session = session.current()
+    if ray_session is not None and ray_session.is_local:
+        raise ClusterError(
+            "this machine has too little room for the workers",
+            got=f"{wanted}, room for {room} in {listed(ray.cluster_resources())}",
+            fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
+        )
+    if not room and not session.can_grow():
+        raise ClusterError(
+            "no machine of the cluster has room for a worker, and nothing adds machines to it",
+            got=f"{wanted}; there are {described(ray.nodes())}",
+            fix="ask for fewer CPUs and GPUs for each worker, or start a machine that has them: ray start --address HEAD:PORT",
+        )
+    resources = listed(ray.cluster_resources())
+    what = "%s are wanted, the cluster has room for %d in %s now: %s"
+    then = "work starts with those" if room else "work waits for machines to be added"
+    logger.warning(what, wanted, room, resources, then)

@@ -39,127 +39,6 @@ from parley.engine.core.rllib.reproducible import ReproducibleAlgorithm, Reprodu
 from parley.envs.core.errors import ClusterError, ConfigError, ParleyError
 from parley.envs.core.registry import nearest
 
-
-def require_known(config: Mapping[str, Any], keys: Sequence[str]) -> None:
-    """Raise a `ConfigError` for a key of an `env_config` that no environment of the kind knows."""
-    for key in config:
-        if key not in keys:
-            fix = f"known keys: {', '.join(keys)}"
-            raise ConfigError(f"unknown key {key!r}{nearest(str(key), keys)}", where="env_config", fix=fix)
-
-
-def own_stream(config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return integers that identify one of several environments: the key `stream`, then worker and sub-environment."""
-    stream: tuple[int, ...] = tuple(config.get("stream", ()))
-    if not isinstance(config, EnvContext):
-        return stream
-    # RLlib gives one context, with vector_index 0, to all sub-environments of a runner; each takes the next number, or all
-    # would play the same dialogues.
-    config.vector_index += 1
-    # A runner that is built by hand, without a group, has no index.
-    return (*stream, config.worker_index or 0, config.vector_index - 1)
-
-
-DEATH_S = 20.0
-"""Seconds within which Ray's head learns of a dead process."""
-
-
-class LearnerLostError(ClusterError):
-    """The learner was an actor of its own, and died."""
-
-
-class DialogueLearnerGroup(LearnerGroup):
-    """The learners of a `DialogueReinforce` algorithm."""
-
-    def update(self, **kwargs: Any) -> Any:
-        """Make an update.
-
-        Raises:
-            LearnerLostError: a learner is gone; it is unknown whether it made the update.
-        """
-        if len(self) > 1:
-            kwargs["batches"] = shared_batches(kwargs.pop("batch"), len(self))
-        with self._lost_errors():
-            return super().update(**kwargs)
-
-    def get_state(self, components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """Return the learner's state.
-
-        Raises:
-            LearnerLostError: the learner is gone.
-        """
-        with self._lost_errors():
-            return super().get_state(components, **kwargs)
-
-    def foreach_learner(self, func: Callable[..., Any], **kwargs: Any) -> Any:
-        """Return the results of `func` for the learners; `set_state` uses this method, too.
-
-        Raises:
-            LearnerLostError: the learner is gone.
-        """
-        with self._lost_errors():
-            results = super().foreach_learner(func, **kwargs)
-            # Raises the errors among the results, which RLlib's `set_state` ignores.
-            self._get_results(results)
-            return results
-
-    def await_loss(self, timeout_s: float) -> None:
-        """Wait until Ray's head knows that the learner is gone; it learns of a lost machine after some seconds."""
-        deadline = time.monotonic() + timeout_s
-        actors = self._worker_manager.actors().values() if self.is_remote else ()
-        while any(actor_state(actor).is_alive for actor in actors) and time.monotonic() < deadline:
-            time.sleep(0.5)
-
-    @contextmanager
-    def _lost_errors(self) -> Iterator[None]:
-        if self.is_remote and self._worker_manager.num_healthy_actors() < len(self):
-            raise _lost("it did not answer an earlier call")
-        try:
-            with learner_errors():
-                yield
-        except Exception as error:
-            # When one of several dies, the others only report that they cannot reach it; our own errors come from their work.
-            if len(self) > 1 and not isinstance(error, ParleyError) and self._has_died():
-                raise _lost(str(error).partition("\n")[0]) from error
-            raise
-
-    def _has_died(self) -> bool:
-        """Return whether Ray's head knows, or learns within seconds, that a learner is gone."""
-        deadline = time.monotonic() + DEATH_S
-        while all(actor_state(actor).is_alive for actor in self._workers):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.2)
-        return True
-
-
-def shared_batches(batch: MultiAgentBatch, number: int) -> list[MultiAgentBatch]:
-    """Return a batch for each of several learners, every n-th row, so that each gets a share of rollouts and of the corpus."""
-    modules = batch.policy_batches.items()
-    parts = [
-        {name: SampleBatch({column: rows[column][k::number] for column in rows}) for name, rows in modules}
-        for k in range(number)
-    ]
-    return [MultiAgentBatch(part, batch.env_steps()) for part in parts]
-
-
-@contextmanager
-def learner_errors() -> Iterator[None]:
-    """Turn Ray's error for a learner's actor into the learner's own error, or into a `LearnerLostError`."""
-    try:
-        yield
-    except RayError as error:
-        cause = error.cause if isinstance(error, RayTaskError) else error
-        if isinstance(cause, RayError):
-            raise _lost(str(cause).partition("\n")[0]) from error
-        raise cause from error
-
-
-def _lost(got: str) -> LearnerLostError:
-    fix = "run the same command again: it goes on from the last saved state"
-    return LearnerLostError("the learner is gone", got=got, fix=fix)
-
-
 logger = logging.getLogger(__name__)
 
 StartedSearch = Future[list[dict[str, Any]]]
@@ -311,3 +190,123 @@ def _sample(runner: ReproducibleRunner, dealt: Sequence[Any]) -> dict[str, Any] 
     except Exception as error:
         error.add_note(f"In the env runner:\n{traceback.format_exc()}")
         return error
+
+
+DEATH_S = 20.0
+"""Seconds within which Ray's head learns of a dead process."""
+
+
+class LearnerLostError(ClusterError):
+    """The learner was an actor of its own, and died."""
+
+
+class DialogueLearnerGroup(LearnerGroup):
+    """The learners of a `DialogueReinforce` algorithm."""
+
+    def update(self, **kwargs: Any) -> Any:
+        """Make an update.
+
+        Raises:
+            LearnerLostError: a learner is gone; it is unknown whether it made the update.
+        """
+        if len(self) > 1:
+            kwargs["batches"] = shared_batches(kwargs.pop("batch"), len(self))
+        with self._lost_errors():
+            return super().update(**kwargs)
+
+    def get_state(self, components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """Return the learner's state.
+
+        Raises:
+            LearnerLostError: the learner is gone.
+        """
+        with self._lost_errors():
+            return super().get_state(components, **kwargs)
+
+    def foreach_learner(self, func: Callable[..., Any], **kwargs: Any) -> Any:
+        """Return the results of `func` for the learners; `set_state` uses this method, too.
+
+        Raises:
+            LearnerLostError: the learner is gone.
+        """
+        with self._lost_errors():
+            results = super().foreach_learner(func, **kwargs)
+            # Raises the errors among the results, which RLlib's `set_state` ignores.
+            self._get_results(results)
+            return results
+
+    def await_loss(self, timeout_s: float) -> None:
+        """Wait until Ray's head knows that the learner is gone; it learns of a lost machine after some seconds."""
+        deadline = time.monotonic() + timeout_s
+        actors = self._worker_manager.actors().values() if self.is_remote else ()
+        while any(actor_state(actor).is_alive for actor in actors) and time.monotonic() < deadline:
+            time.sleep(0.5)
+
+    @contextmanager
+    def _lost_errors(self) -> Iterator[None]:
+        if self.is_remote and self._worker_manager.num_healthy_actors() < len(self):
+            raise _lost("it did not answer an earlier call")
+        try:
+            with learner_errors():
+                yield
+        except Exception as error:
+            # When one of several dies, the others only report that they cannot reach it; our own errors come from their work.
+            if len(self) > 1 and not isinstance(error, ParleyError) and self._has_died():
+                raise _lost(str(error).partition("\n")[0]) from error
+            raise
+
+    def _has_died(self) -> bool:
+        """Return whether Ray's head knows, or learns within seconds, that a learner is gone."""
+        deadline = time.monotonic() + DEATH_S
+        while all(actor_state(actor).is_alive for actor in self._workers):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
+
+def shared_batches(batch: MultiAgentBatch, number: int) -> list[MultiAgentBatch]:
+    """Return a batch for each of several learners, every n-th row, so that each gets a share of rollouts and of the corpus."""
+    modules = batch.policy_batches.items()
+    parts = [
+        {name: SampleBatch({column: rows[column][k::number] for column in rows}) for name, rows in modules}
+        for k in range(number)
+    ]
+    return [MultiAgentBatch(part, batch.env_steps()) for part in parts]
+
+
+@contextmanager
+def learner_errors() -> Iterator[None]:
+    """Turn Ray's error for a learner's actor into the learner's own error, or into a `LearnerLostError`."""
+    try:
+        yield
+    except RayError as error:
+        cause = error.cause if isinstance(error, RayTaskError) else error
+        if isinstance(cause, RayError):
+            raise _lost(str(cause).partition("\n")[0]) from error
+        raise cause from error
+
+
+def _lost(got: str) -> LearnerLostError:
+    fix = "run the same command again: it goes on from the last saved state"
+    return LearnerLostError("the learner is gone", got=got, fix=fix)
+
+
+def require_known(config: Mapping[str, Any], keys: Sequence[str]) -> None:
+    """Raise a `ConfigError` for a key of an `env_config` that no environment of the kind knows."""
+    for key in config:
+        if key not in keys:
+            fix = f"known keys: {', '.join(keys)}"
+            raise ConfigError(f"unknown key {key!r}{nearest(str(key), keys)}", where="env_config", fix=fix)
+
+
+def own_stream(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return integers that identify one of several environments: the key `stream`, then worker and sub-environment."""
+    stream: tuple[int, ...] = tuple(config.get("stream", ()))
+    if not isinstance(config, EnvContext):
+        return stream
+    # RLlib gives one context, with vector_index 0, to all sub-environments of a runner; each takes the next number, or all
+    # would play the same dialogues.
+    config.vector_index += 1
+    # A runner that is built by hand, without a group, has no index.
+    return (*stream, config.worker_index or 0, config.vector_index - 1)

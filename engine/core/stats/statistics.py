@@ -43,36 +43,6 @@ from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.vocabulary import EOT, EOU, UNK
 from parley.policies.chat.model import NO_REPLIES, AnswerKind
 
-Row = Mapping[str, Any]
-"""One item, keyed by the columns of its job's rows."""
-
-
-def finished(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of items that worked."""
-    return [row for row in rows if row["status"] == "ok"]
-
-
-def lost(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of items that ended in an error."""
-    return [row for row in rows if row["status"] != "ok"]
-
-
-_WORDS = 4
-LOST = 0.1
-"""Share of repeated 4-grams above which an agent counts as having lost its language. Fitted negotiators have .00 to .02."""
-
-
-def repeated(words: Sequence[str]) -> tuple[int, int]:
-    """Return the number of repeated 4-grams of an utterance, and the number of all its 4-grams."""
-    grams = [tuple(words[start : start + _WORDS]) for start in range(len(words) - _WORDS + 1)]
-    return len(grams) - len(set(grams)), len(grams)
-
-
-def has_lost(share: float) -> bool:
-    """Return whether this share of repeated 4-grams is too large for a language; an unknown share is not."""
-    return share > LOST
-
-
 FOR_ADVERSARY = "higher: adversary"
 FOR_TARGET = "higher: target"
 FOR_BOTH = "higher: both"
@@ -476,6 +446,36 @@ def _totals_one_by_one(values: np.ndarray, times: np.ndarray, rng: np.random.Gen
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
+
+
+Row = Mapping[str, Any]
+"""One item, keyed by the columns of its job's rows."""
+
+
+def finished(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of items that worked."""
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def lost(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of items that ended in an error."""
+    return [row for row in rows if row["status"] != "ok"]
+
+
+_WORDS = 4
+LOST = 0.1
+"""Share of repeated 4-grams above which an agent counts as having lost its language. Fitted negotiators have .00 to .02."""
+
+
+def repeated(words: Sequence[str]) -> tuple[int, int]:
+    """Return the number of repeated 4-grams of an utterance, and the number of all its 4-grams."""
+    grams = [tuple(words[start : start + _WORDS]) for start in range(len(words) - _WORDS + 1)]
+    return len(grams) - len(set(grams)), len(grams)
+
+
+def has_lost(share: float) -> bool:
+    """Return whether this share of repeated 4-grams is too large for a language; an unknown share is not."""
+    return share > LOST
 
 
 Points = list[tuple[int, Estimate]]

@@ -30,73 +30,6 @@ from parley.policies.core.responder import MAKERS, WEIGHTS, DecoderSettings, mod
 from parley.policies.hugging_face.gguf import base_of, is_adapter_alone
 
 ConfigT = TypeVar("ConfigT")
-DATE = "date"
-"""Entry of `environment.json` that holds the date of a run."""
-
-
-def date_of(path: Path) -> str:
-    """Return the ISO date of the run in a folder; today if there is no run yet.
-
-    Raises:
-        RunError: the stored files are damaged.
-    """
-    if not (path / CONFIG).is_file():
-        return date.today().isoformat()
-    if (path / ENVIRONMENT).is_file() and isinstance(stored := read_json(path / ENVIRONMENT).get(DATE), str):
-        return stored
-    # Runs of older versions store the time of their first event, and no date.
-    times = [str(event["time"]) for event in read_events(path / EVENTS)]
-    return times[0][: len("2026-11-28")] if times else date.today().isoformat()
-
-
-def dated(config: ConfigT, day: str) -> ConfigT:
-    """Return a configuration with the date filled in where settings of chat templates have none."""
-    if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        return config
-    changed: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        own = field.name == DATE and isinstance(config, DateSettings)
-        if (other := value or day if own else dated(value, day)) is not value:
-            changed[field.name] = other
-    return dataclasses.replace(config, **changed) if changed else config
-
-
-def require_device(device: str, option: str) -> None:
-    """Raise an error unless torch can compute on a device.
-
-    Args:
-        device: a torch device, such as cpu or cuda.
-        option: the option that named it.
-
-    Raises:
-        ConfigError: torch cannot; the error holds torch's reason.
-    """
-    import torch
-
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        what = f"{option} names a device that torch cannot use"
-        raise ConfigError(what, where=device, got=reason, fix="compute on the CPU") from None
-
-
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    """Set the number of torch threads within a `with` block.
-
-    The number of threads may change the last digit of sums of gradients. A resumed training would then differ, so earlier
-    work in the process must not decide this number.
-    """
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def weights_digests(models: Mapping[str, str]) -> dict[str, str]:
@@ -238,3 +171,72 @@ def _instead(spec: str) -> tuple[str, str] | None:
     if CHECKPOINT in entry.load().files:
         return f"{job} that has not come to its end", f"{shlex.join(['parley', 'resume', spec])} goes on with it"
     return f"{job}, which is no training", fix
+
+
+DATE = "date"
+"""Entry of `environment.json` that holds the date of a run."""
+
+
+def date_of(path: Path) -> str:
+    """Return the ISO date of the run in a folder; today if there is no run yet.
+
+    Raises:
+        RunError: the stored files are damaged.
+    """
+    if not (path / CONFIG).is_file():
+        return date.today().isoformat()
+    if (path / ENVIRONMENT).is_file() and isinstance(stored := read_json(path / ENVIRONMENT).get(DATE), str):
+        return stored
+    # Runs of older versions store the time of their first event, and no date.
+    times = [str(event["time"]) for event in read_events(path / EVENTS)]
+    return times[0][: len("2026-11-28")] if times else date.today().isoformat()
+
+
+def dated(config: ConfigT, day: str) -> ConfigT:
+    """Return a configuration with the date filled in where settings of chat templates have none."""
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        return config
+    changed: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        own = field.name == DATE and isinstance(config, DateSettings)
+        if (other := value or day if own else dated(value, day)) is not value:
+            changed[field.name] = other
+    return dataclasses.replace(config, **changed) if changed else config
+
+
+def require_device(device: str, option: str) -> None:
+    """Raise an error unless torch can compute on a device.
+
+    Args:
+        device: a torch device, such as cpu or cuda.
+        option: the option that named it.
+
+    Raises:
+        ConfigError: torch cannot; the error holds torch's reason.
+    """
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        what = f"{option} names a device that torch cannot use"
+        raise ConfigError(what, where=device, got=reason, fix="compute on the CPU") from None
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Set the number of torch threads within a `with` block.
+
+    The number of threads may change the last digit of sums of gradients. A resumed training would then differ, so earlier
+    work in the process must not decide this number.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

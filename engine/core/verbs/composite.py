@@ -57,62 +57,6 @@ from parley.engine.core.verbs.stage_progress import (
 )
 from parley.envs.core.errors import ClusterError, RefusedModelError
 
-
-def fitting_runners(
-    num_runners: int,
-    learner: Mapping[str, float],
-    session: RaySession,
-    reporter: Reporter,
-    wait_s: float = 0.0,
-    gpus_per_runner: float = 0.0,
-) -> int:
-    """Return the number of env runners that fit beside the learner; report a wait or a smaller number.
-
-    Args:
-        num_runners: env runners wanted, with one CPU each.
-        learner: CPUs and GPUs ("CPU", "GPU") that learners reserve.
-        session: the Ray session that they must fit into.
-        reporter: receives messages.
-        wait_s: seconds to wait for a machine with room for the learner.
-        gpus_per_runner: GPUs that each env runner reserves.
-
-    Returns:
-        `num_runners`, or fewer if the cluster has no room for all and never will.
-
-    Raises:
-        ClusterError: Ray would wait for ever: no room for the learner, or on this machine for the env runners.
-    """
-    import ray
-
-    needed = {"CPU": num_runners + learner["CPU"], "GPU": num_runners * gpus_per_runner + learner["GPU"]}
-    deadline = time.monotonic() + wait_s
-    while True:
-        total = {name: ray.cluster_resources().get(name, 0) for name in needed}
-        if all(needed[name] <= total[name] for name in needed):
-            return num_runners
-        needs = f"{needed['CPU']:g} CPUs and {needed['GPU']:g} GPUs; in all there are {total['CPU']:g} and {total['GPU']:g}"
-        if can_grow():
-            reporter.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
-            return num_runners
-        room = int(total["CPU"] - learner["CPU"])
-        if gpus_per_runner:
-            room = min(room, int((total["GPU"] - learner["GPU"]) / gpus_per_runner))
-        if not session.is_local and room >= 0 and learner["GPU"] <= total["GPU"]:
-            reporter.say(f"env runners and learner need {needs}: training goes on with {room} env runners")
-            return room
-        if time.monotonic() >= deadline:
-            break
-        if wait_s:
-            reporter.say(f"env runners and learner need {needs}: waiting {wait_s:g} s for a machine")
-            wait_s = 0.0
-        time.sleep(1)
-    raise ClusterError(
-        f"this {'machine' if session.is_local else 'cluster'} has too little room for env runners and learner",
-        got=needs,
-        fix="ask for fewer env_runners, learners, threads or GPUs, or give the address of a cluster with room, or that grows",
-    )
-
-
 logger = logging.getLogger(__name__)
 _CLOSING_S = 10.0
 """Seconds that stages run side by side have to close their runs after an interruption."""
@@ -544,3 +488,58 @@ class BackgroundStages:
         finally:
             with suppress(Exception):
                 places.release()
+
+
+def fitting_runners(
+    num_runners: int,
+    learner: Mapping[str, float],
+    session: RaySession,
+    reporter: Reporter,
+    wait_s: float = 0.0,
+    gpus_per_runner: float = 0.0,
+) -> int:
+    """Return the number of env runners that fit beside the learner; report a wait or a smaller number.
+
+    Args:
+        num_runners: env runners wanted, with one CPU each.
+        learner: CPUs and GPUs ("CPU", "GPU") that learners reserve.
+        session: the Ray session that they must fit into.
+        reporter: receives messages.
+        wait_s: seconds to wait for a machine with room for the learner.
+        gpus_per_runner: GPUs that each env runner reserves.
+
+    Returns:
+        `num_runners`, or fewer if the cluster has no room for all and never will.
+
+    Raises:
+        ClusterError: Ray would wait for ever: no room for the learner, or on this machine for the env runners.
+    """
+    import ray
+
+    needed = {"CPU": num_runners + learner["CPU"], "GPU": num_runners * gpus_per_runner + learner["GPU"]}
+    deadline = time.monotonic() + wait_s
+    while True:
+        total = {name: ray.cluster_resources().get(name, 0) for name in needed}
+        if all(needed[name] <= total[name] for name in needed):
+            return num_runners
+        needs = f"{needed['CPU']:g} CPUs and {needed['GPU']:g} GPUs; in all there are {total['CPU']:g} and {total['GPU']:g}"
+        if can_grow():
+            reporter.say(f"env runners and learner need {needs}: waiting for machines to join the cluster")
+            return num_runners
+        room = int(total["CPU"] - learner["CPU"])
+        if gpus_per_runner:
+            room = min(room, int((total["GPU"] - learner["GPU"]) / gpus_per_runner))
+        if not session.is_local and room >= 0 and learner["GPU"] <= total["GPU"]:
+            reporter.say(f"env runners and learner need {needs}: training goes on with {room} env runners")
+            return room
+        if time.monotonic() >= deadline:
+            break
+        if wait_s:
+            reporter.say(f"env runners and learner need {needs}: waiting {wait_s:g} s for a machine")
+            wait_s = 0.0
+        time.sleep(1)
+    raise ClusterError(
+        f"this {'machine' if session.is_local else 'cluster'} has too little room for env runners and learner",
+        got=needs,
+        fix="ask for fewer env_runners, learners, threads or GPUs, or give the address of a cluster with room, or that grows",
+    )

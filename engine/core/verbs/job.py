@@ -50,104 +50,7 @@ from parley.policies.chat.settings import DEFAULT
 ItemT = TypeVar("ItemT")
 
 
-def drawn(found: Sequence[ItemT], limit: int, seed: int, name: str) -> list[ItemT]:
-    """Return at most `limit` items, drawn by the seed and in their order; all items if the limit is 0.
-
-    Args:
-        found: all items.
-        limit: the largest number of items; 0 for all.
-        seed: master seed.
-        name: name of the corpus.
-    """
-    indices: Sequence[int] = range(len(found))
-    if limit and len(found) > limit:
-        indices = sorted(stream(seed, "examples", name).permutation(len(found))[:limit].tolist())
-    return [found[index] for index in indices]
-
-
 TABLE_FILE = "table.md"
-
-
-def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str, str], note: str = "") -> None:
-    """Write tables as Markdown; control characters of terminals are spelled out.
-
-    Args:
-        path: the file.
-        tables: tables by heading; an empty heading is left out.
-        about: the title, the description and the command that made them.
-        note: a sentence below the tables.
-
-    Raises:
-        RunError: the disk refuses.
-    """
-    parts = [f"# {about['title'][:1].upper()}{about['title'][1:]}\n\n{about['description']}\n"]
-    parts += [(f"## {heading}\n\n" if heading else "") + table.to_markdown() for heading, table in tables.items()]
-    parts += [f"{note}\n"] if note else []
-    parts.append(f"```\n{about['command']}\n```\n")
-    try:
-        write_whole(path, visible("\n".join(parts), keep="\n").encode())
-    except OSError as error:
-        fix = "free some space, then the same command writes it"
-        raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None
-
-
-def noted(tables: Mapping[str, TextTable], note: str) -> dict[str, TextTable]:
-    """Return the tables with a sentence added below the last one; unchanged if the note or the tables are empty."""
-    result = {**tables}
-    if result and note:
-        heading, last = result.popitem()
-        result[heading] = replace(last, note=f"{last.note}\n{note}".strip())
-    return result
-
-
-def command_line(
-    words: Sequence[str], presets: Mapping[str, Callable[[], Any]], config: Any, run: Path | None, argument: str = ""
-) -> str:
-    """Return the command that makes a run like this one.
-
-    Args:
-        words: words of the job.
-        presets: presets of the job, the default first.
-        config: the run's configuration.
-        run: the run's folder; None for the job's default folder.
-        argument: the setting that is typed without a flag; empty for none.
-    """
-    settings = flat(to_dict(config))
-    values = {name: flat(to_dict(preset())) for name, preset in presets.items()}
-    changes = {name: {key: value for key, value in settings.items() if value != values[name][key]} for name in presets}
-    nearest = min(changes, key=lambda name: len(changes[name]))
-    line = ["parley", *words]
-    if nearest != next(iter(presets)):
-        line.append(nearest)
-    if argument in changes[nearest]:
-        line.append(str(changes[nearest].pop(argument)))
-    for key, value in changes[nearest].items():
-        line += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
-    if run is not None:
-        line += ["--run", display_path(run)]
-    return shlex.join(line)
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the simple values of nested settings, by dotted key."""
-    result: dict[str, Any] = {}
-    for key, value in values.items():
-        result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return result
-
-
-def _flag(key: str, value: Any) -> list[str]:
-    flag = key.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", str(value)]
-
-
-def _yaml(value: Any) -> str:
-    """Return a simple value as `--set` reads it; JSON's escapes of rare characters mean something else in YAML."""
-    if isinstance(value, str):
-        return yaml.safe_dump(value, default_style='"', width=math.inf).rstrip("\n")
-    return json.dumps(value)
 
 
 USAGE = "chat_usage"
@@ -499,3 +402,100 @@ class Silent:
 
     def say(self, text: str) -> None:
         """Do nothing."""
+
+
+def drawn(found: Sequence[ItemT], limit: int, seed: int, name: str) -> list[ItemT]:
+    """Return at most `limit` items, drawn by the seed and in their order; all items if the limit is 0.
+
+    Args:
+        found: all items.
+        limit: the largest number of items; 0 for all.
+        seed: master seed.
+        name: name of the corpus.
+    """
+    indices: Sequence[int] = range(len(found))
+    if limit and len(found) > limit:
+        indices = sorted(stream(seed, "examples", name).permutation(len(found))[:limit].tolist())
+    return [found[index] for index in indices]
+
+
+def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str, str], note: str = "") -> None:
+    """Write tables as Markdown; control characters of terminals are spelled out.
+
+    Args:
+        path: the file.
+        tables: tables by heading; an empty heading is left out.
+        about: the title, the description and the command that made them.
+        note: a sentence below the tables.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    parts = [f"# {about['title'][:1].upper()}{about['title'][1:]}\n\n{about['description']}\n"]
+    parts += [(f"## {heading}\n\n" if heading else "") + table.to_markdown() for heading, table in tables.items()]
+    parts += [f"{note}\n"] if note else []
+    parts.append(f"```\n{about['command']}\n```\n")
+    try:
+        write_whole(path, visible("\n".join(parts), keep="\n").encode())
+    except OSError as error:
+        fix = "free some space, then the same command writes it"
+        raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None
+
+
+def noted(tables: Mapping[str, TextTable], note: str) -> dict[str, TextTable]:
+    """Return the tables with a sentence added below the last one; unchanged if the note or the tables are empty."""
+    result = {**tables}
+    if result and note:
+        heading, last = result.popitem()
+        result[heading] = replace(last, note=f"{last.note}\n{note}".strip())
+    return result
+
+
+def command_line(
+    words: Sequence[str], presets: Mapping[str, Callable[[], Any]], config: Any, run: Path | None, argument: str = ""
+) -> str:
+    """Return the command that makes a run like this one.
+
+    Args:
+        words: words of the job.
+        presets: presets of the job, the default first.
+        config: the run's configuration.
+        run: the run's folder; None for the job's default folder.
+        argument: the setting that is typed without a flag; empty for none.
+    """
+    settings = flat(to_dict(config))
+    values = {name: flat(to_dict(preset())) for name, preset in presets.items()}
+    changes = {name: {key: value for key, value in settings.items() if value != values[name][key]} for name in presets}
+    nearest = min(changes, key=lambda name: len(changes[name]))
+    line = ["parley", *words]
+    if nearest != next(iter(presets)):
+        line.append(nearest)
+    if argument in changes[nearest]:
+        line.append(str(changes[nearest].pop(argument)))
+    for key, value in changes[nearest].items():
+        line += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
+    if run is not None:
+        line += ["--run", display_path(run)]
+    return shlex.join(line)
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the simple values of nested settings, by dotted key."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return result
+
+
+def _flag(key: str, value: Any) -> list[str]:
+    flag = key.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]
+
+
+def _yaml(value: Any) -> str:
+    """Return a simple value as `--set` reads it; JSON's escapes of rare characters mean something else in YAML."""
+    if isinstance(value, str):
+        return yaml.safe_dump(value, default_style='"', width=math.inf).rstrip("\n")
+    return json.dumps(value)

@@ -33,30 +33,6 @@ from parley.envs.core.play import agent_errors, play_apart
 logger = logging.getLogger(__name__)
 
 
-def rows_apart(
-    rows_of: Callable[[Shard[ItemT]], list[dict[str, Any]]], shard: Shard[ItemT], seed: Callable[[str], int]
-) -> list[dict[str, Any]]:
-    """Return one row per item, in order: computed together, or one by one if a model fails, so a failure costs one item.
-
-    Args:
-        rows_of: computes the rows of items; a row does not depend on the other items.
-        shard: the items.
-        seed: returns the seed of an item, by its key.
-    """
-
-    def compute(items: Sequence[tuple[str, ItemT]]) -> list[dict[str, Any]]:
-        keys, values = zip(*items, strict=True)
-        with agent_errors():
-            return rows_of(Shard(shard.name, keys, values))
-
-    parts, lost = play_apart(compute, list(zip(shard.keys, shard.items, strict=True)))
-    rows = {row["item_key"]: row for part in parts for row in part}
-    rows |= {key: error_row(key, seed(key), str(error)) for (key, _), error in lost}
-    if lost:
-        logger.warning("%d of %d items are lost: %s", len(lost), len(shard), lost[0][1].what)
-    return [rows[key] for key in shard.keys]
-
-
 RESUME_SAFE = ("workers", "gpus_per_worker", "address", "data_root", "shard_size")
 """Settings that change how work is done and not its rows; a resumed run may differ in them.
 
@@ -252,3 +228,27 @@ def ended_sessions(run: RunFolder, event: str, *counted: str) -> list[dict[str, 
 def session(num_cpus: int, address: str) -> AbstractContextManager[RaySession]:
     """Return the Ray session of a cluster, or one on this machine with room for `num_cpus` CPUs."""
     return connect(address or None, num_cpus=None if address else max(num_cpus, os.cpu_count() or 1))
+
+
+def rows_apart(
+    rows_of: Callable[[Shard[ItemT]], list[dict[str, Any]]], shard: Shard[ItemT], seed: Callable[[str], int]
+) -> list[dict[str, Any]]:
+    """Return one row per item, in order: computed together, or one by one if a model fails, so a failure costs one item.
+
+    Args:
+        rows_of: computes the rows of items; a row does not depend on the other items.
+        shard: the items.
+        seed: returns the seed of an item, by its key.
+    """
+
+    def compute(items: Sequence[tuple[str, ItemT]]) -> list[dict[str, Any]]:
+        keys, values = zip(*items, strict=True)
+        with agent_errors():
+            return rows_of(Shard(shard.name, keys, values))
+
+    parts, lost = play_apart(compute, list(zip(shard.keys, shard.items, strict=True)))
+    rows = {row["item_key"]: row for part in parts for row in part}
+    rows |= {key: error_row(key, seed(key), str(error)) for (key, _), error in lost}
+    if lost:
+        logger.warning("%d of %d items are lost: %s", len(lost), len(shard), lost[0][1].what)
+    return [rows[key] for key in shard.keys]

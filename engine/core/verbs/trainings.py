@@ -53,62 +53,6 @@ class Entry:
         return job
 
 
-FOLDER = "tensorboard"
-
-logger = logging.getLogger(__name__)
-
-
-class Scalars:
-    """A writer of scalars by step, for a `with` block.
-
-    Args:
-        run: the run's folder.
-        behind: last saved step, -1 for not even the start; later steps of an interrupted process are superseded.
-    """
-
-    def __init__(self, run: Path, behind: int) -> None:
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import SessionLog
-
-        self._folder = run / FOLDER
-        self._writer: Any = None
-        with self._warning_of_errors():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._writer = EventsWriter(str(self._folder / "events"))
-            self._write(behind + 1, session_log=SessionLog(status=SessionLog.START))
-
-    def __enter__(self) -> Scalars:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._writer is not None:
-            with self._warning_of_errors():
-                self._writer.close()
-
-    def add(self, step: int, figures: Mapping[str, Any]) -> None:
-        """Write the figures of one step; after a failure to write, do nothing."""
-        from tensorboardX.summary import scalar
-
-        if self._writer is not None:
-            with self._warning_of_errors():
-                for name, value in figures.items():
-                    self._write(step, summary=scalar(name, value))
-                self._writer.flush()
-
-    def _write(self, step: int, **content: Any) -> None:
-        from tensorboardX.proto.event_pb2 import Event
-
-        self._writer.write_event(Event(step=step, wall_time=time.time(), **content))
-
-    @contextmanager
-    def _warning_of_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._writer = None
-            logger.warning("%s: figures for TensorBoard are no longer written: %s", self._folder, error)
-
-
 TRAININGS = (
     Entry.of(
         "train negotiator",
@@ -239,3 +183,59 @@ TRAININGS = (
         "parley train editor --model bm25 --set game.edits=3",
     ),
 )
+
+
+FOLDER = "tensorboard"
+
+logger = logging.getLogger(__name__)
+
+
+class Scalars:
+    """A writer of scalars by step, for a `with` block.
+
+    Args:
+        run: the run's folder.
+        behind: last saved step, -1 for not even the start; later steps of an interrupted process are superseded.
+    """
+
+    def __init__(self, run: Path, behind: int) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
+
+        self._folder = run / FOLDER
+        self._writer: Any = None
+        with self._warning_of_errors():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(str(self._folder / "events"))
+            self._write(behind + 1, session_log=SessionLog(status=SessionLog.START))
+
+    def __enter__(self) -> Scalars:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._writer is not None:
+            with self._warning_of_errors():
+                self._writer.close()
+
+    def add(self, step: int, figures: Mapping[str, Any]) -> None:
+        """Write the figures of one step; after a failure to write, do nothing."""
+        from tensorboardX.summary import scalar
+
+        if self._writer is not None:
+            with self._warning_of_errors():
+                for name, value in figures.items():
+                    self._write(step, summary=scalar(name, value))
+                self._writer.flush()
+
+    def _write(self, step: int, **content: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
+        self._writer.write_event(Event(step=step, wall_time=time.time(), **content))
+
+    @contextmanager
+    def _warning_of_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            logger.warning("%s: figures for TensorBoard are no longer written: %s", self._folder, error)
