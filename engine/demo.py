@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -170,13 +170,10 @@ def differences(path: Path) -> dict[str, Estimate]:
     """Return the attack minus the target against itself, over pairs of dialogues on one scenario."""
     before, after = (_dialogues(path / name) for name in ("selfplay", "attack"))
     pairs = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
-    return {name: _difference(pairs, number) for name, number in _COMPARED.items()}
-
-
-def _difference(
-    pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], number: Callable[[Mapping[str, Any]], float]
-) -> Estimate:
-    return paired_difference([number(after) for _, after in pairs], [number(before) for before, _ in pairs])
+    return {
+        name: paired_difference([number(row) for _, row in pairs], [number(row) for row, _ in pairs])
+        for name, number in _COMPARED.items()
+    }
 
 
 def answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:

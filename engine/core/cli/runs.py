@@ -205,7 +205,8 @@ def run_status(verb: Verb, arguments: Sequence[str]) -> int:
     # Resuming a run also resumes the runs below it.
     resumable = unfinished[:1] if unfinished and unfinished[0].run == run else unfinished
     resumes = [shlex.join(["parley", "resume", display_path(status.run)]) for status in resumable]
-    show_lines(console, "next", resumes or _report_commands(runs))
+    reports = [shlex.join(["parley", "report", display_path(status.run)]) for status in runs[:1] if status.state == FINISHED]
+    show_lines(console, "next", resumes or reports)
     return 0
 
 
@@ -243,11 +244,6 @@ def _show_table(console: Console, title: str, runs: Sequence[RunStatus]) -> None
         for status in runs
     ]
     show_table(console, title, columns, rows, right=("progress", "rate", "time left", "failed"))
-
-
-def _report_commands(runs: Sequence[RunStatus]) -> list[str]:
-    """Return the command for the page of the run, if it is finished."""
-    return [shlex.join(["parley", "report", display_path(status.run)]) for status in runs[:1] if status.state == FINISHED]
 
 
 def _progress(pace: Pace) -> str:

@@ -288,10 +288,10 @@ def _event(line: str, needs: Needs) -> dict[str, Any] | None:
         fields = needs.get(event["kind"], {})
     except (KeyError, RecursionError, TypeError, ValueError):
         return None
-    return event if has_zone and all(_is(event.get(name), kind) for name, kind in fields.items()) else None
+    return event if has_zone and all(_has_type(event.get(name), kind) for name, kind in fields.items()) else None
 
 
-def _is(value: object, kind: type) -> bool:
+def _has_type(value: object, kind: type) -> bool:
     return isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
 
 

@@ -52,7 +52,10 @@ class TextTable:
         """Return the table as Markdown, with its note below; lines end in a newline."""
         rule = tuple("---:" if column in self.figures else "---" for column in self.columns)
         cells = [
-            tuple(_plain_text(cell) if column in self.texts else cell for column, cell in zip(self.columns, row, strict=True))
+            tuple(
+                _MARKDOWN.sub(r"\\\g<0>", cell) if column in self.texts else cell
+                for column, cell in zip(self.columns, row, strict=True)
+            )
             for row in self.rows
         ]
         lines = [" | ".join(map(_in_one_line, row)) for row in (self.columns, rule, *cells)]
@@ -83,11 +86,6 @@ def with_interval(estimate: Estimate) -> str:
 def _in_one_line(cell: str) -> str:
     """Return a cell as Markdown has it."""
     return cell.replace("\n", " ").replace("|", "\\|")
-
-
-def _plain_text(text: str) -> str:
-    """Return a text with its Markdown and HTML escaped."""
-    return _MARKDOWN.sub(r"\\\g<0>", text)
 
 
 def above(shown: str, *below: str) -> str:

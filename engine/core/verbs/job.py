@@ -343,7 +343,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         return int((RunFolder.load(path).summary() or {}).get(self.num_rows_entry, -1)) if self.num_rows_entry else 0
 
     def num_items(self, config: ConfigT) -> int | None:
-        """Return the number of items that a run would have, found from models and data; None if as many as asked for."""
+        """Return the number of items that a run would have, found from models and data; None if it is the number asked for."""
         return None
 
     def metrics_of(self, config: ConfigT) -> Collection[str] | None:
