@@ -246,7 +246,7 @@ def _identity(lock: Path) -> str:
 
 
 _SEGMENT_BYTES = 64 << 10
-_LOG_PAUSE_S = 1.0
+_PAUSE_S = 1.0
 """Seconds that events of single shards wait for others, to be put together."""
 WEIGHTS = ".safetensors"
 _GROWING = "tensorboard"
@@ -320,7 +320,7 @@ class Mirror:
             RunError: another process has taken the run over.
             StorageError: storage cannot be written.
         """
-        if not at_once and time.monotonic() - self._put_at < _LOG_PAUSE_S:
+        if not at_once and time.monotonic() - self._put_at < _PAUSE_S:
             return
         self._lease.check()
         end = self._end_of_log()
