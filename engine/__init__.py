@@ -1,5 +1,5 @@
-"""What we do to the agents: attacks, search, training loops, metrics, verbs and pages, one folder a system.
+"""The work on agents: attacks, searches, trainings, metrics, verbs and pages, with one folder for each system.
 
-`core` is what all systems share. In each system `verbs` holds its verbs of the command line, `metrics` its figures, `page` its
-chapter of a report and `rl` its RLlib code. Everything else is pure algorithms, without Ray. Read a system's `verbs` first.
+All systems share `core`. In each system `verbs` holds its verbs of the command line, `metrics` its figures, `page` its
+chapter of a report and `rl` its RLlib code. The rest are algorithms without Ray. Read a system's `verbs` first.
 """

@@ -1,28 +1,29 @@
-"""The whole story on the embedded corpus, offline: `parley demo`.
+"""`parley demo`: all systems on the embedded corpora, offline, as one job whose stages resume by themselves.
 
-A target is fitted, and an adversary is trained against it. Two rounds of adversarial training harden the target; the best of
-all known adversaries says what can be gained before and after them. Target and adversary play the same scenarios with the
-same seeds: the target against itself, and the adversary against the target. In both matches side 1 alone chooses, so that the
-adversary's gain is not a gain of the rule. A white-box attack reads the target's networks. A sequence-to-sequence model is
-fitted to the help desk, and inputs are searched that make it say what it says anyway (a search that works finds them) and
-what nobody taught it; it is trained against two perturbations of what it is asked, one that should not change its replies and
-one that should, and both models are asked what they say. A matching model and TF-IDF choose the right one of ten replies, as
-they are and under fixed rules, and searches lift wrong replies to the top. The model goes on against a discriminator, which
-rewards each of its words (REGS), and a judge says how often its replies pass for people's. Two scripted bots look for the
-friend both have, as they are and where each mishears the names that the other says. Each stage is a run of its own below the
-demonstration's folder, and resumes by itself.
+The stages:
+  * Negotiation: fit a target, train an adversary against it, and harden the target by two rounds of adversarial training. The
+    best of all known adversaries measures the gain before and after. In the matches, target against itself and adversary
+    against target, scenarios and seeds are the same and side 1 alone chooses, so the adversary's gain is not a gain of the
+    rule. A white-box attack reads the target's networks.
+  * Trigger search: fit a sequence-to-sequence model to the help desk, and search inputs that make it say its usual replies (a
+    working search finds them) and rude sentences (which nobody taught it).
+  * Perturbation: train that model against one perturbation that should not change its replies and one that should, and measure
+    both models.
+  * Ranking: a matching model and TF-IDF choose the right one of ten replies, clean and under fixed rules; searches lift wrong
+    replies to the top.
+  * Generation: train the model against a discriminator that rewards each of its words (REGS); a judge measures how often its
+    replies pass for a person's.
+  * MutualFriends: two scripted bots look for their common friend, with clean names and with misheard ones.
 
-The replying models know nothing of the negotiators, nor matches of hardening: their stages are done in a Ray actor beside this
-process, which then finds them finished.
-
-What the stages of the demonstration come to, side by side: `parley.engine.demo` makes them.
+Ray actors run the stages of the replying models ahead, and the matches while the target is hardened; this process then finds
+them finished.
 """
 
 from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,14 +72,14 @@ from parley.policies.seq2seq import settings
 
 GAIN = "advantage_gain"
 LEAST_AGREEMENT = 0.5
-"""Share of its dialogues with itself in which the target has to agree, so that it is worth an attack."""
+"""Share of its dialogues with itself in which the target must agree to be worth an attack."""
 HARDENED = (
     *(name + ending for name in (PLAIN_AGREEMENT, EXPLOITABILITY, MEAN_FRESH) for ending in minmax.TARGETS),
     *(minmax.DROP, minmax.DROP_BEYOND_CONTROL, NUM_KNOWN, NUM_IDLE),
 )
-"""How the target plays, and what adversaries gain from it: before, after plain play alone, and after hardening."""
+"""Metrics of the target's play and of adversaries' gains: before hardening, after plain play alone, and after hardening."""
 HITS = {"normal": "o-greedy", "mal": "o-sample-min-k1"}
-"""The type of hit that each trigger search looks for, and is told by here and on its page."""
+"""The type of hit that each trigger search looks for, and by which it is reported."""
 SWAP, ANTONYM = "random-swap", "antonym"
 """The perturbation that should not change a reply, and the one that should."""
 _BEFORE = "_before_training"
@@ -88,15 +89,15 @@ _RANKERS = {MATCHER: "a matching model", TERMS: "TF-IDF"}
 RULE = "iiw"
 QUERIES = 50
 FOUND = {"friend_found": NORMAL, "friend_found_confused": CONFUSING}
-"""How often the common friend is found under which condition."""
+"""Metrics of finding the common friend, with the condition of each."""
 VS_RANDOM = "machine_vs_random"
 REPLIES = {
-    f"{here}{suffix}": f"test_{kind}{suffix}"
-    for here, kind in ((ADVERSUC, ADVERSUC), (VS_RANDOM, RANDOM))
+    f"{name}{suffix}": f"test_{kind}{suffix}"
+    for name, kind in ((ADVERSUC, ADVERSUC), (VS_RANDOM, RANDOM))
     for suffix in (BEFORE, "")
 }
-"""How often a judge takes a generator's replies for a person's, and tells them from random ones: by the name here and that of
-its own run. The one is never shown without the other, which a generator that says anything at random has low."""
+"""Metrics of a judge that takes a generator's replies for a person's, and tells them from random ones: name here, name in the
+stage's own run. The second is always shown with the first, because a generator of random replies has it low."""
 _TAKEN = "replies that a judge of words takes for a person's"
 _TOLD = "replies, the generator's and people's to other contexts, that a judge of words tells right"
 _THE_SAME = "  the same, trained against it"
@@ -166,31 +167,28 @@ _COMPARED: dict[str, Callable[[Mapping[str, Any]], float]] = {
 
 
 def differences(path: Path) -> dict[str, Estimate]:
-    """The attack less the target against itself, over pairs of dialogues on one scenario."""
+    """Return the attack minus the target against itself, over pairs of dialogues on one scenario."""
     before, after = (_dialogues(path / name) for name in ("selfplay", "attack"))
     pairs = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
-    return {name: _difference(pairs, number) for name, number in _COMPARED.items()}
-
-
-def _difference(
-    pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], number: Callable[[Mapping[str, Any]], float]
-) -> Estimate:
-    return paired_difference([number(after) for _, after in pairs], [number(before) for before, _ in pairs])
+    return {
+        name: paired_difference([number(row) for _, row in pairs], [number(row) for row, _ in pairs])
+        for name, number in _COMPARED.items()
+    }
 
 
 def answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """How often replies changed where they should not have, and stayed where they should have changed."""
-    found = {}
+    """Return how often replies changed when they should not, and stayed when they should change."""
+    rates = {}
     for suffix, model in ((_BEFORE, BASE), ("", label_of((SWAP, ANTONYM)))):
         changed = {strategy: metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"] for strategy in (SWAP, ANTONYM)}
-        other = changed[ANTONYM]
-        found[f"oversensitive{suffix}"] = changed[SWAP]
-        found[f"overstable{suffix}"] = Estimate(1 - other.value, 1 - other.high, 1 - other.low, other.n)
-    return {name: found[name] for name in LEGEND if name in found}
+        antonym = changed[ANTONYM]
+        rates[f"oversensitive{suffix}"] = changed[SWAP]
+        rates[f"overstable{suffix}"] = Estimate(1 - antonym.value, 1 - antonym.high, 1 - antonym.low, antonym.n)
+    return {name: rates[name] for name in LEGEND if name in rates}
 
 
 def choices(ranked: Mapping[str, Estimate], searched: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """How often rankers put a right reply first, and how often a wrong one can be lifted above it."""
+    """Return how often rankers put a right reply first, and how often a wrong one can be lifted above it."""
     right = {
         f"first_{ranker}{ending}": ranked[f"r@1.{ranker}.{rule}"]
         for ranker in _RANKERS
@@ -200,7 +198,7 @@ def choices(ranked: Mapping[str, Estimate], searched: Mapping[str, Estimate]) ->
 
 
 def failure(metrics: Mapping[str, Estimate]) -> str:
-    """Which promises of the demonstration do not hold; nothing where all do."""
+    """Return the promises of the demonstration that do not hold; empty if all do."""
     agreement, lost = metrics[PLAIN_AGREEMENT + minmax.BEFORE_TRAINING], metrics[minmax.DROP]
     promises = {
         f"the target agrees with itself in less than {LEAST_AGREEMENT:.0%} of its dialogues: {agreement}": (
@@ -209,7 +207,7 @@ def failure(metrics: Mapping[str, Estimate]) -> str:
         f"the adversary has no certain advantage over its target: {metrics['advantage']}": metrics["advantage"].low > 0,
         f"hardening did not certainly lower what the best known adversary gains: {lost} points lost": lost.low > 0,
     }
-    return "; ".join(what for what, kept in promises.items() if not kept)
+    return "; ".join(promise for promise, holds in promises.items() if not holds)
 
 
 logger = logging.getLogger(__name__)
@@ -219,11 +217,11 @@ STAGES = (
     *("model", "lm", "normal", "mal", "adversarial", "robustness"),
     *("matcher", "ranking", "searches", "generation", "collaboration"),
 )
-"""Names of the stages, in the order in which they are done; also of their folders."""
+"""Names of the stages and of their folders, in the order of execution."""
 BESIDE = STAGES[STAGES.index("model") :]
-"""Those that need none before them, and are done beside them."""
+"""Stages that need none before them, and run beside them."""
 BESIDE_HARDENING = STAGES[STAGES.index("selfplay") : STAGES.index("model")]
-"""Those that need what hardening needs, and are done beside it."""
+"""Stages that need the same as hardening, and run beside it."""
 
 _NOTE_SECONDS = (
     "Seconds on the wall, from where the stage's run begins, what it reads found, to its summary. Stages that are done side by "
@@ -233,14 +231,14 @@ _NOTE_SECONDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class DemoConfig(Configuration):
-    """How large the demonstration is."""
+    """Sizes and recipes of the demonstration."""
 
     dialogues: NumItems = 1000
     """Dialogues of each of the two matches; at most as many measure each target of the hardening."""
     searches: NumItems = 200
     """Dialogues of the white-box attack."""
     triggers: NumItems = 30
-    """Targets of each of the two trigger searches."""
+    """Dialogues of the white-box attack."""
     contexts: NumItemsOrAll = 200
     """Contexts that are perturbed and answered, and as many in which replies are ranked; 0 for all."""
     attacks: NumItems = 100
@@ -256,13 +254,13 @@ class DemoConfig(Configuration):
     reinforce: ReinforceConfig = field(default_factory=lambda: reinforce.demo().reinforce)
     """The adversaries' learning rule."""
     defence: ReinforceConfig = field(default_factory=lambda: minmax.demo().defence)
-    """The target's, against the adversary."""
+    """The target's learning rule against the adversary."""
     model: fitting.FitConfig = field(default_factory=settings.demo)
     """The recipe of the sequence-to-sequence model, and of the language model that judges its inputs."""
     hardening: fitting.FitConfig = field(default_factory=lambda: adversarial.demo().fit)
-    """The recipe by which the first of them is trained against perturbations."""
+    """The recipe by which the sequence-to-sequence model is trained against perturbations."""
     generation: ReplyLearning = field(default_factory=lambda: minmax_config.helpdesk().learning)
-    """How a generator and a discriminator learn from each other."""
+    """The learning rule of a generator and its discriminator."""
     matcher: MatcherFitConfig = field(default_factory=lambda: matcher_config.demo().fit)
     """The recipe of the matching model."""
 
@@ -283,7 +281,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
     resume_safe = ("workers", "side_by_side")
 
     def stages(self, config: DemoConfig, path: Path) -> dict[str, Stage]:
-        """What is trained, played, attacked, hardened, searched and perturbed."""
+        """Return the stages of all systems."""
         target, adversary = display_path(path / "target"), display_path(path / "adversary")
         fitted = replace(negotiator.demo(), fit=config.fit, seed=config.seed)
         trained = replace(reinforce.demo(), target=target, corpus=fitted.corpus, reinforce=config.reinforce, seed=config.seed)
@@ -316,7 +314,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             model=display_path(path / "model"),
             seed=config.seed,
         )
-        asked = replace(
+        evaluation = replace(
             robustness.demo(),
             strategies=strategies,
             model=display_path(path / "model"),
@@ -344,7 +342,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             "normal": (search.SEARCH, searching),
             "mal": (search.SEARCH, replace(searching, targets=MAL, hit=HITS["mal"])),
             "adversarial": (adversarial.TRAIN_ADVERSARIAL, against),
-            "robustness": (robustness.EVALUATE_ROBUSTNESS, asked),
+            "robustness": (robustness.EVALUATE_ROBUSTNESS, evaluation),
             "matcher": (matcher.TRAIN_MATCHER, replace(matcher_config.demo(), fit=config.matcher, seed=config.seed)),
             "ranking": (ranking.EVALUATE_RANKING, RankingConfig(rules=f"{RULE},sow,ngr", limit=config.contexts, **ranked)),
             "searches": (
@@ -366,17 +364,17 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         }
 
     def finished(self, config: DemoConfig, path: Path, weights: Mapping[str, str]) -> bool:
-        """The stages say themselves what is finished, one by one: that is part of the story."""
+        """Return False: each stage reports by itself whether it is finished, which is part of the demonstration."""
         return False
 
     def prepare(self, config: DemoConfig, path: Path, reporter: Reporter) -> DemoConfig:
-        """Nothing is needed."""
+        """Return the configuration: nothing else is needed."""
         return config
 
     def work(self, run: RunFolder, prepared: DemoConfig, reporter: Reporter) -> DemoConfig:
-        """Does what is left of the stages."""
+        """Run the rest of the stages."""
         planned = self.stages(prepared, run.path)
-        # For both of these, the control and two trainers; actors of a match come and go on either side.
+        # CPUs for models and matches, the control and two trainers; actors of a match come and go on either side.
         num_cpus = 5 + 2 * prepared.workers
         models, matches = (
             BackgroundStages([{name: planned[name]} for name in names], run.path, int(prepared.side_by_side), num_cpus=num_cpus)
@@ -396,7 +394,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return prepared
 
     def measure(self, run: RunFolder, found: DemoConfig) -> Summary:
-        """What the stages came to, side by side."""
+        """Return the metrics of all stages."""
         measured = {name: RunFolder.load(run.path / name).metrics() for name in STAGES}
         searched = measured["reactive"]
         metrics = {
@@ -409,8 +407,8 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
             **{f"hits_{name}": measured[name][f"hit_rate.{kind}"] for name, kind in HITS.items()},
             **answers(measured["robustness"]),
             **choices(measured["ranking"], measured["searches"]),
-            **{name: measured["generation"][kept] for name, kept in REPLIES.items()},
-            **{name: measured["collaboration"][of(COMPLETION, MODEL, heard)] for name, heard in FOUND.items()},
+            **{name: measured["generation"][source] for name, source in REPLIES.items()},
+            **{name: measured["collaboration"][of(COMPLETION, MODEL, condition)] for name, condition in FOUND.items()},
         }
         return Summary(
             "A trained adversary against the agent it was trained on",
@@ -420,7 +418,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         )
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Beside the target against itself, and what each stage took; a failure where the adversary is not certainly better."""
+        """Return the result with a comparison and the stages' times; it fails if the adversary is not certainly better."""
         before = RunFolder.load(run.path / "selfplay").metrics()
         took = [(name, f"{seconds_of(RunFolder.load(run.path / name).events()):.1f}") for name in STAGES]
         comparison = Comparison("target against itself", "adversary against target", before, differences(run.path))
@@ -428,7 +426,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
         return replace(result, comparison=comparison, more=more, failure=failure(result.metrics))
 
     def next_commands(self, config: DemoConfig, path: Path) -> tuple[str, ...]:
-        """Talks with the agents, and searches of one's own."""
+        """Return commands to talk with the agents, and to search and attack."""
         model, lm = display_path(path / "model"), display_path(path / "lm")
         return (
             *(shlex.join(["parley", "play", display_path(path / name)]) for name in ("target", "adversary", "minmax")),

@@ -1,7 +1,7 @@
-"""The public names of all rooms under one name.
+"""The public names of Parley in one namespace.
 
-A name is imported when it is first asked for. `dir(parley)` lists them. Each room's own `__init__` says which they are and in
-which file to read on. `import parley` makes the environments known to Gymnasium, as `gymnasium.make("parley/Negotiation-v1")`.
+A name is imported at its first use; `dir(parley)` lists all names. The `__init__` of each folder lists its own, and names the
+file to read first. `import parley` registers the environments with Gymnasium, as in `gymnasium.make("parley/Negotiation-v1")`.
 
     import parley
 
@@ -51,11 +51,11 @@ def __dir__() -> list[str]:
 
 
 class _AfterGymnasium:
-    """Registers the environments once Gymnasium is imported, so that the command line starts without it."""
+    """An import hook that registers the environments once Gymnasium is imported, so the command line starts without it."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the spec of Gymnasium, which registers the environments when it is loaded; None of all others."""
+        """Return the spec of Gymnasium, which registers the environments when it is loaded; None for any other module."""
         if name != "gymnasium":
             return None
         sys.meta_path.remove(_AfterGymnasium)

@@ -1,4 +1,4 @@
-"""The command line as `python -m parley`, also where the project is a folder and not installed, as in a submitted Ray job."""
+"""The command line as `python -m parley`, which also works without an installation, as in a submitted Ray job."""
 
 from __future__ import annotations
 

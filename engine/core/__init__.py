@@ -1,1 +1,1 @@
-"""What all systems of the engine share: command line, runs, Ray, RLlib, statistics, pages and verbs. It imports no system."""
+"""The shared parts of all systems: command line, runs, Ray, RLlib, statistics, pages and verbs. It imports no system."""

@@ -1,4 +1,4 @@
-"""The command line `parley`. Read `main.py` first, then `jobs.py` (verbs that run jobs) and `flags.py` (how they are set).
+"""The command line `parley`. Read `main.py` first, then `runs.py` (verbs that run jobs) and `flags.py` (their settings).
 
-Modules are imported when their verb is asked for: help must not wait for torch, Ray or anything that draws.
+The module of a verb is imported when the verb runs: help must not wait for torch, Ray or matplotlib.
 """

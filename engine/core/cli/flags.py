@@ -1,9 +1,9 @@
-"""From the command line to a configuration: a preset, then a YAML file, then `--set` and flags.
+"""From a command line to a configuration: a preset, then a YAML file, then `--set` and flags.
 
-Flags are made by tyro from the simple fields of a configuration; the docstring under a field is its help. Sections (fields
-that are configurations themselves) have no flags: they are set by `--set SECTION.KEY=VALUE` or in the YAML file.
+tyro makes flags from the simple fields of a configuration; the docstring below a field is its help. Sections (fields that are
+configurations themselves) have no flags: `--set SECTION.KEY=VALUE` or the YAML file sets them.
 
-Mistakes on a command line, told in the one style of all errors: what is wrong, what was found, how to mend it.
+Mistakes on a command line become errors of the usual form: what is wrong, what was given, how to fix it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from parley.envs.core.errors import ConfigError, OutOfRangeError, ParleyError
 from parley.envs.core.storage.copies import fetched_file
 from parley.envs.core.storage.uris import local_copy
 
-# tyro offers its errors to a caller in this module alone; constraints.txt pins the version.
+# tyro offers its errors to a caller only in the module `tyro._errors`; constraints.txt pins the version.
 
 
 _ALIKE = 0.75
-"""How alike a name must be to one that was typed to be meant by it: of `difflib`, 1 is the same."""
+"""The similarity by `difflib` above which a known name is taken for a typed one; 1 is the same."""
 _MEANINGS = (
     {"adversary", "speaker", "attacker", "learner"},
     {"target", "model", "agent", "victim", "corpus"},
@@ -48,17 +48,17 @@ _MEANINGS = (
     {"device", "gpu", "cuda"},
     {"judge", "lm"},
 )
-"""Names of flags that say about the same, because verbs call it by different ones."""
+"""Groups of flags with about the same meaning, because verbs name it differently."""
 _KINDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path"}
 
 
 @contextmanager
 def told(command: str, words: Sequence[str]) -> Iterator[None]:
-    """A block in which tyro's errors become our own.
+    """Turn tyro's errors into our own within a `with` block.
 
     Args:
         command: the verb as typed, such as "parley selfplay".
-        words: that followed it.
+        words: the words after it.
 
     Raises:
         ConfigError: a value is missing or of the wrong type.
@@ -68,14 +68,14 @@ def told(command: str, words: Sequence[str]) -> Iterator[None]:
     def hook(event: ParseErrorEvent) -> None:
         match event:
             case MissingArgs(missing_arguments=missing):
-                raise ConfigError(f"{', '.join(_name(each.arg) for each in missing)} is missing", fix=fix)
+                raise ConfigError(f"{', '.join(_name(entry.arg) for entry in missing)} is missing", fix=fix)
             case BadValue(argument=argument):
                 raise ConfigError(f"{_name(argument)} needs a value", got=event.offending_value, fix=fix)
             case InvalidChoice(argument=argument, value=value, choices=choices):
                 what = f"{_name(argument)} takes one of {', '.join(choices)}{meant(value, choices)}"
                 raise ConfigError(what, got=repr(value), fix=fix)
             case InstantiationFailure(argument=None, message=message):
-                # The arguments' own checks have raised, and tyro is at work on that.
+                # The arguments' own checks have raised, and tyro is handling that error.
                 error = sys.exception()
                 raise error if isinstance(error, ParleyError) else ConfigError(message, fix=fix)
             case InstantiationFailure(argument=argument) if argument is not None:
@@ -90,13 +90,13 @@ def told(command: str, words: Sequence[str]) -> Iterator[None]:
 def unknown_flag(
     argument: str, command: str, flags: Sequence[str], positional: Sequence[str], settings: Sequence[str]
 ) -> ConfigError:
-    """The error of an argument that a verb does not have.
+    """Return the error of an argument that a verb does not have.
 
     Args:
-        argument: as typed.
+        argument: the argument as typed.
         command: the verb, such as "parley selfplay".
-        flags: the names of those that it has; no dashes in front.
-        positional: the names of its arguments without a flag.
+        flags: names of the verb's flags, without dashes.
+        positional: names of its arguments without a flag.
         settings: dotted keys of its sections.
     """
     fix = f"{command} --help"
@@ -116,15 +116,15 @@ def unknown_flag(
 
 
 def meant(name: str, names: Sequence[str], dashes: str = "") -> str:
-    """A hint such as ", did you mean '--speaker'?": the name that says about the same, or is spelled alike; or nothing."""
+    """Return a hint such as ", did you mean '--speaker'?", by meaning or by spelling; empty if nothing fits."""
     alike = difflib.get_close_matches(name, names, n=1, cutoff=_ALIKE)
-    same = [each for group in _MEANINGS if name in group for each in names if each in group]
-    found = [*(each for each in alike if each in same), *same, *alike][:1]
-    return f", did you mean {dashes + found[0]!r}?" if found else ""
+    same = [candidate for group in _MEANINGS if name in group for candidate in names if candidate in group]
+    matches = [*(candidate for candidate in alike if candidate in same), *same, *alike][:1]
+    return f", did you mean {dashes + matches[0]!r}?" if matches else ""
 
 
 numbers = ConstructorRegistry()
-"""How tyro reads numbers: whole ones may be written 1e3, others must be finite."""
+"""Tyro's rule for numbers: whole ones may be written 1e3, others must be finite."""
 
 
 @numbers.primitive_rule
@@ -162,21 +162,21 @@ def _finite(text: str) -> float:
 
 
 def _value_of(flag: str, words: Sequence[str]) -> str | None:
-    """What was typed behind a flag, the last time that it was."""
-    found = [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
-    found += [value for word, value in itertools.pairwise(words) if word == flag]
-    return repr(found[-1]) if found else None
+    """Return the value typed after a flag, the last one of several."""
+    values = [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
+    values += [value for word, value in itertools.pairwise(words) if word == flag]
+    return repr(values[-1]) if values else None
 
 
 def _name(argument: Any) -> str:
-    """How an argument is typed: its flag, or what the help calls a positional one."""
+    """Return an argument as it is typed: its flag, or its name in the help if it has none."""
     flags = argument.lowered.name_or_flags
     return str(argument.lowered.metavar) if argument.is_positional() else str(flags[0])
 
 
 ArgumentsT = TypeVar("ArgumentsT")
 _POSITIONAL = get_args(conf.Positional[str])[1]
-"""What tyro marks an argument without a flag by."""
+"""Tyro's mark of an argument without a flag."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,12 +195,12 @@ class RunFlags:
 
 @dataclass(frozen=True)
 class JobCommand:
-    """A command line understood.
+    """A parsed command line.
 
     Args:
-        config: the job's configuration, complete.
-        run: the run's folder; of a URI its local copy.
-        json: whether the metrics are wanted as JSON.
+        config: the job's complete configuration.
+        run: the run's folder; for a URI its local copy.
+        json: whether to print the metrics as JSON.
     """
 
     config: Any
@@ -209,16 +209,16 @@ class JobCommand:
 
 
 def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> JobCommand:
-    """Understands the arguments of a verb that runs a job.
+    """Parse the arguments of a verb that runs a job.
 
     Args:
-        verb: what was typed before them.
-        job: the job.
+        verb: the verb.
+        job: its job.
         arguments: `[PRESET] [flags]`.
 
     Raises:
-        ConfigError: an unknown preset, flag or key (with the nearest name), or a value that is not allowed.
-        SystemExit: help was asked for, or tyro found a value of the wrong type and said so.
+        ConfigError: a preset, flag or key is unknown (the error names the nearest), or a value is not allowed.
+        SystemExit: help was printed, or tyro has reported a value of the wrong type.
     """
     preset, rest = _take_preset(job, arguments)
     for name in job.repeatable:
@@ -237,7 +237,7 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
         line = line_type(settings_type(**shown), RunFlags(run=f"runs/{job.run_name}"))
         return _parse(line_type, verb, rest, _about(verb, job), _sections_help(verb, job.config), line, job.config)
 
-    # Read twice: the first time for the settings that flags are laid over.
+    # Parsed twice: the first time for the settings below the flags.
     run: RunFlags = read(config).run
     try:
         base = assign(overlay(config, fetched_file(run.config), run.config) if run.config else config, run.set)
@@ -252,22 +252,22 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
 
 
 def parse(kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str]) -> ArgumentsT:
-    """Understands the arguments of any other verb.
+    """Parse the arguments of any other verb.
 
     Args:
-        kind: a dataclass with a docstring under every field.
-        verb: what was typed before them.
-        arguments: what follows it.
+        kind: a dataclass with a docstring below every field.
+        verb: the verb.
+        arguments: the words after it.
 
     Raises:
-        ConfigError: an unknown flag or one argument too many.
-        SystemExit: help was asked for, or tyro found a missing or wrong value and said so.
+        ConfigError: a flag is unknown, or there is one argument too many.
+        SystemExit: help was printed, or tyro has reported a missing or wrong value.
     """
     return _parse(kind, verb, arguments, verb.summary, (), tyro.MISSING_NONPROP, kind)
 
 
 def field_docs(kind: type) -> dict[str, str]:
-    """The docstrings under the fields of a dataclass, inherited ones included."""
+    """Return the docstrings below the fields of a dataclass, with inherited ones."""
     docs: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         if dataclasses.is_dataclass(owner):
@@ -293,7 +293,7 @@ def _take_preset(job: Job[Any, Any, Any], arguments: Sequence[str]) -> tuple[str
 
 
 def gathered(arguments: Sequence[str], flag: str) -> list[str]:
-    """The arguments with the values of a flag that is given several times behind it once, commas between them."""
+    """Return the arguments with the values of a repeated flag joined by commas, after the flag, at the end."""
     rest, values = [], []
     words = iter(arguments)
     for word in words:
@@ -308,14 +308,20 @@ def gathered(arguments: Sequence[str], flag: str) -> list[str]:
 
 
 def _parse(
-    kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str], about: str, more: Sequence[str], default: Any, known: type
+    kind: type[ArgumentsT],
+    verb: Verb,
+    arguments: Sequence[str],
+    about: str,
+    footer: Sequence[str],
+    default: Any,
+    owner_kind: type,
 ) -> ArgumentsT:
     name = f"parley {verb.name}"
     try:
         with told(name, arguments):
-            found, unknown = tyro.cli(
+            parsed, unknown = tyro.cli(
                 kind,
-                # tyro shows positional arguments of its own accord; it does not know of presets.
+                # tyro shows positional arguments by itself; it does not know of presets.
                 prog=f"{name} {PRESET}" if verb.has_presets else name,
                 description=about,
                 args=list(arguments),
@@ -327,26 +333,26 @@ def _parse(
         raise _of_a_flag(error) from None
     except SystemExit as end:
         if end.code in (None, 0):
-            sys.stdout.write("\n".join([*more, "", "examples:", *(f"  {line}" for line in verb.examples), ""]))
+            sys.stdout.write("\n".join([*footer, "", "examples:", *(f"  {line}" for line in verb.examples), ""]))
         raise
     if unknown:
-        owners = (known,) if known is kind else (known, RunFlags)
-        hints = {each: hint for owner in owners for each, hint in get_type_hints(owner, include_extras=True).items()}
-        typed = [each for each, hint in hints.items() if _POSITIONAL in getattr(hint, "__metadata__", ())]
-        flags = [each.replace("_", "-") for each in hints if each not in typed]
-        raise unknown_flag(unknown[0], name, flags, typed, dotted_keys(known))
-    return found
+        owners = (owner_kind,) if owner_kind is kind else (owner_kind, RunFlags)
+        hints = {field: hint for owner in owners for field, hint in get_type_hints(owner, include_extras=True).items()}
+        typed = [field for field, hint in hints.items() if _POSITIONAL in getattr(hint, "__metadata__", ())]
+        flags = [field.replace("_", "-") for field in hints if field not in typed]
+        raise unknown_flag(unknown[0], name, flags, typed, dotted_keys(owner_kind))
+    return parsed
 
 
 def _of_a_flag(error: OutOfRangeError) -> OutOfRangeError:
-    """The error of a setting that was given by a flag."""
+    """Return the error of a setting with the name of its flag."""
     name, _, rest = error.what.partition(" ")
     what = f"--{name.replace('_', '-')} {rest}"
     return OutOfRangeError(what, where=error.where, got=error.got, fix=error.fix)
 
 
 def dotted_keys(kind: type, prefix: str = "") -> list[str]:
-    """Every simple key of a configuration, those of sections with the sections' names in front."""
+    """Return every simple key of a configuration; keys of sections begin with the sections' names."""
     keys = [prefix + name for name, _ in _simple_fields(kind)]
     for name, inner in _sections(kind):
         keys += dotted_keys(inner, f"{prefix}{name}.")
@@ -362,7 +368,7 @@ def _sections(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _fields(kind: type) -> Iterator[tuple[str, Any]]:
-    """Names and types, those of the configuration itself before those that it shares with others."""
+    """Yield names and types of fields, those of the configuration itself before inherited ones."""
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     for owner in map(inspect.get_annotations, kind.__mro__):
@@ -371,7 +377,7 @@ def _fields(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _settings_type(kind: type, argument: str) -> Any:
-    """A dataclass of the simple fields of a configuration, as tyro shall show them; one of them may be an argument."""
+    """Return a dataclass of the simple fields of a configuration as tyro shall show them; one may be an argument."""
     docs = field_docs(kind)
     positional: Any = conf.Positional
     flags = [
@@ -392,7 +398,7 @@ def _settings_type(kind: type, argument: str) -> Any:
 
 
 def _metavar(hint: Any) -> str | None:
-    """None leaves it to tyro, which would show the None of an optional value as a choice."""
+    """Return the name of a value; None leaves it to tyro, which would show the None of an optional value as a choice."""
     return "PATH" if Path in get_args(hint) else None
 
 

@@ -1,9 +1,4 @@
-"""`parley list`: everything that can be named on the command line.
-
-`parley check`: whether a part of the user's own keeps what its protocol promises.
-
-`parley settings VERB`: every setting of a verb, what it is, and what it would be; nothing is run.
-"""
+"""Verbs that explain: `parley list` (everything with a name), `parley check` (a part of the user), `parley settings VERB`."""
 
 from __future__ import annotations
 
@@ -47,7 +42,7 @@ from parley.policies.ranking.rankers import RANKER_KINDS, rankers
 
 @dataclass(frozen=True, kw_only=True)
 class CheckArguments:
-    """What is checked."""
+    """The part to check."""
 
     part: Annotated[conf.Positional[str], conf.arg(metavar="PART")]
     """path/file.py:Name of an agent, a player of MutualFriends, a corpus, a strategy or rule, a responder, a ranker,
@@ -57,41 +52,41 @@ class CheckArguments:
 
 
 def run_check(verb: Verb, arguments: Sequence[str]) -> int:
-    """Tests the part; returns 0 when it keeps every promise, 1 otherwise."""
-    asked = parse(CheckArguments, verb, arguments)
-    found = check_part(asked.part)
-    broken = sum(not conformance.kept for conformance in found)
-    if asked.json:
+    """Test the part; return 0 if it keeps every promise, 1 otherwise."""
+    options = parse(CheckArguments, verb, arguments)
+    results = check_part(options.part)
+    broken = sum(not conformance.kept for conformance in results)
+    if options.json:
         kinds = {
-            each.kind.name: {
-                "protocol": each.kind.protocol,
-                "kept": each.kept,
-                "promises": {promise.text: promise.failure for promise in each.promises},
+            result.kind.name: {
+                "protocol": result.kind.protocol,
+                "kept": result.kept,
+                "promises": {promise.text: promise.failure for promise in result.promises},
             }
-            for each in found
+            for result in results
         }
-        sys.stdout.write(f"{json.dumps({'part': asked.part, 'kinds': kinds})}\n")
+        sys.stdout.write(f"{json.dumps({'part': options.part, 'kinds': kinds})}\n")
         return int(broken > 0)
     console = make_console()
-    for each in found:
-        rows = [(promise.text, "kept" if not promise.failure else f"BROKEN: {promise.failure}") for promise in each.promises]
-        show_table(console, f"{asked.part} as {each.kind.name} ({each.kind.protocol})", ("promise", ""), rows)
+    for result in results:
+        rows = [(promise.text, "kept" if not promise.failure else f"BROKEN: {promise.failure}") for promise in result.promises]
+        show_table(console, f"{options.part} as {result.kind.name} ({result.kind.protocol})", ("promise", ""), rows)
     return int(broken > 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListArguments:
-    """How it is printed."""
+    """Options of the output."""
 
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print one JSON object on standard output."""
 
 
 def run_list(verb: Verb, arguments: Sequence[str]) -> int:
-    """Prints the lists; returns the exit status."""
-    asked = parse(ListArguments, verb, arguments)
+    """Print the lists; return the exit status."""
+    options = parse(ListArguments, verb, arguments)
     parts = listing()
-    if asked.json:
+    if options.json:
         sys.stdout.write(f"{json.dumps(parts)}\n")
         return 0
     console = make_console()
@@ -135,7 +130,7 @@ def _part(target: str) -> Any:
 
 
 def listing() -> dict[str, Any]:
-    """The names of each kind of part, with what is worth knowing of each."""
+    """Return the names of each kind of part, with a summary of each."""
     friends_agents = _part("parley.engine.mutual_friends.verbs.agents:friends_agents")
     liars = _part("parley.engine.mutual_friends.verbs.config:LIARS")
     searches = _part("parley.engine.triggers.catalogue:searches")
@@ -187,10 +182,10 @@ class Setting:
     """One setting of a job.
 
     Args:
-        key: dotted.
-        kind: what values it takes, in words.
-        default: its own, before any preset; `dataclasses.MISSING` where it has none.
-        meaning: the docstring under it.
+        key: its dotted key.
+        kind: its allowed values, in words.
+        default: its own default, before any preset; `dataclasses.MISSING` if it has none.
+        meaning: the docstring below it.
     """
 
     key: str
@@ -199,15 +194,15 @@ class Setting:
     meaning: str
 
     def told(self, value: Any) -> str:
-        """What it is, which values it takes, and its default where the value is another."""
-        other = self.default is not dataclasses.MISSING and self.default != value
-        default = f"; default {_shown(self.default)}" if other else ""
+        """Return its meaning, its allowed values, and its default if the value differs."""
+        differs = self.default is not dataclasses.MISSING and self.default != value
+        default = f"; default {_shown(self.default)}" if differs else ""
         return f"{self.meaning} [{self.kind}{default}]"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SettingsArguments:
-    """What may follow a verb with settings that runs no job."""
+    """Options after a verb with settings that runs no job."""
 
     config: Annotated[str, conf.arg(metavar="FILE.yaml", help_behavior_hint="")] = ""
     """Settings laid over the defaults; a file or its URI."""
@@ -218,33 +213,33 @@ class SettingsArguments:
 
 
 def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
-    """Prints the settings that a command line would use; returns the exit status."""
-    # The words of a verb may stand in quotes, too.
+    """Print the settings that a command line would use; return the exit status."""
+    # The words of a verb may be quoted as one argument.
     arguments = [word for argument in arguments[:1] for word in argument.split()] + list(arguments[1:])
-    wanted = find_verb(arguments)
-    if wanted is not None and wanted.name in OTHERS and not set(arguments) & HELP:
-        return _settings_of_no_job(wanted, arguments[len(wanted.words) :])
-    if wanted not in JOBS:
+    target = find_verb(arguments)
+    if target is not None and target.name in OTHERS and not set(arguments) & HELP:
+        return _settings_of_no_job(target, arguments[len(target.words) :])
+    if target not in JOBS:
         names = [*(job.name for job in JOBS), *OTHERS]
-        asked = [argument for argument in arguments if argument not in HELP]
-        if asked != list(arguments) or not asked:
+        words = [argument for argument in arguments if argument not in HELP]
+        if words != list(arguments) or not words:
             sys.stdout.write(_help(verb))
             return 0
-        begun = [name for name in names if name.startswith(f"{asked[0]} ")]
-        hint = "" if begun and len(asked) == 1 else meant(" ".join(asked), begun or names)
-        raise ConfigError(f"no verb with settings is called {asked[0]!r}{hint}", fix=f"one of {', '.join(begun or names)}")
-    assert wanted is not None
-    job = find("-".join(wanted.words)).load()
-    command = parse_job(wanted, job, arguments[len(wanted.words) :])
+        beginnings = [name for name in names if name.startswith(f"{words[0]} ")]
+        hint = "" if beginnings and len(words) == 1 else meant(" ".join(words), beginnings or names)
+        raise ConfigError(f"no verb with settings is called {words[0]!r}{hint}", fix=f"one of {', '.join(beginnings or names)}")
+    assert target is not None
+    job = find("-".join(target.words)).load()
+    command = parse_job(target, job, arguments[len(target.words) :])
     values = flat(to_dict(command.config))
     if command.json:
         sys.stdout.write(f"{json.dumps(to_dict(command.config))}\n")
         return 0
-    console = _show(wanted.name, job.config, values)
-    first, *others = (flat(to_dict(preset())) for preset in job.presets.values())
+    console = _show(target.name, job.config, values)
+    first, *other_presets = (flat(to_dict(preset())) for preset in job.presets.values())
     differences = [
         (name, ", ".join(f"{key}={_shown(value)}" for key, value in preset.items() if value != first[key]))
-        for name, preset in zip([*job.presets][1:], others, strict=True)
+        for name, preset in zip([*job.presets][1:], other_presets, strict=True)
     ]
     if differences:
         show_table(console, f"presets, where they differ from {next(iter(job.presets))}", ("preset", "settings"), differences)
@@ -253,13 +248,13 @@ def run_settings(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 def _settings_of_no_job(verb: Verb, arguments: Sequence[str]) -> int:
-    """The settings of a verb that runs no job; returns the exit status."""
-    asked = parse(SettingsArguments, verb, arguments)
+    """Print the settings of a verb that runs no job; return the exit status."""
+    options = parse(SettingsArguments, verb, arguments)
     module, _, name = OTHERS[verb.name].partition(":")
     kind = getattr(importlib.import_module(module), name)
-    config = overlay(kind(), fetched_file(asked.config), asked.config) if asked.config else kind()
-    values = to_dict(assign(config, asked.set))
-    if asked.json:
+    config = overlay(kind(), fetched_file(options.config), options.config) if options.config else kind()
+    values = to_dict(assign(config, options.set))
+    if options.json:
         sys.stdout.write(f"{json.dumps(values)}\n")
     else:
         _show(verb.name, kind, flat(values))
@@ -268,13 +263,13 @@ def _settings_of_no_job(verb: Verb, arguments: Sequence[str]) -> int:
 
 def _show(name: str, kind: type, values: Mapping[str, Any]) -> Console:
     console = make_console()
-    rows = [(each.key, _shown(values[each.key]), each.told(values[each.key])) for each in settings_of(kind)]
+    rows = [(setting.key, _shown(values[setting.key]), setting.told(values[setting.key])) for setting in settings_of(kind)]
     show_table(console, f"settings of parley {name}", ("setting", "value", "what it is"), rows)
     return console
 
 
 def settings_of(kind: type, prefix: str = "") -> Iterator[Setting]:
-    """Every simple setting of a configuration in the order of its fields, those of sections after the section's place."""
+    """Yield every simple setting of a configuration in the order of its fields, those of a section at its place."""
     hints, docs = get_type_hints(kind), field_docs(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
@@ -289,7 +284,7 @@ def _kind(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return ", ".join(map(str, get_args(hint)))
     if isinstance(hint, UnionType):
-        return " or ".join("none" if each is NoneType else _kind(each) for each in get_args(hint))
+        return " or ".join("none" if part is NoneType else _kind(part) for part in get_args(hint))
     return _TYPES.get(hint, getattr(hint, "__name__", str(hint)))
 
 

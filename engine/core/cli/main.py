@@ -1,9 +1,9 @@
-"""The entry point of the console script `parley`: finds the verb, runs it, and says in few words what went wrong.
+"""The console script `parley`: the list of verbs, their help, and `main`, which runs one and reports its errors.
 
-Exit status: 0 done, 1 done but not as it should be (a broken corpus, a promise not kept), 2 a mistake that the user can
-mend, 130 interrupted (SIGINT), 143 terminated (SIGTERM), 141 nobody reads on (`parley list | head`), as of other programs.
+Exit status: 0 done; 1 done with a bad result (a broken corpus, a promise not kept); 2 a mistake that the user can fix;
+130 interrupted (SIGINT); 143 terminated (SIGTERM); 141 the reader of the output has gone (`parley list | head`).
 
-The verbs and their help, as plain text: importing this imports nothing heavy.
+Importing this module imports nothing heavy: help is plain text.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PRESET = "[PRESET]"
 
 @dataclass(frozen=True)
 class Verb:
-    """What can be typed after `parley`.
+    """A verb that can be typed after `parley`.
 
     Args:
-        words: such as ("train", "negotiator").
+        words: the words, such as ("train", "negotiator").
         summary: one line of help.
-        target: "module:function" of what runs it; the function takes the verb and the arguments after its words, and
-            returns the exit status.
-        examples: copy-paste commands.
+        target: "module:function" that runs it; the function takes the verb and the arguments after its words, and returns the
+            exit status.
+        examples: commands to copy and paste.
         usage: the positional arguments.
     """
 
@@ -48,7 +48,7 @@ class Verb:
 
     @classmethod
     def of(cls, words: str, summary: str, target: str, *examples: str, usage: str = "") -> Verb:
-        """The verb of those words, as they are typed."""
+        """Return the verb with these words, as they are typed."""
         return cls(tuple(words.split()), summary, target, examples, usage)
 
     @property
@@ -58,11 +58,11 @@ class Verb:
 
     @property
     def has_presets(self) -> bool:
-        """Whether it runs a job, whose first argument may name a preset."""
+        """Return whether it runs a job, whose first argument may name a preset."""
         return self.usage.startswith(PRESET)
 
     def run(self, arguments: Sequence[str]) -> int:
-        """Imports the verb's module and runs it; returns the exit status."""
+        """Import the verb's module and run it; return the exit status."""
         module, _, attribute = self.target.partition(":")
         function: Callable[[Verb, Sequence[str]], int] = getattr(importlib.import_module(module), attribute)
         return function(self, arguments)
@@ -251,18 +251,18 @@ _ORDER = (
 
 
 def find_verb(arguments: Sequence[str]) -> Verb | None:
-    """The verb that a command line begins with, of several the one with the most words; None when there is none."""
-    found = (verb for verb in VERBS if tuple(arguments[: len(verb.words)]) == verb.words)
-    return max(found, key=lambda verb: len(verb.words), default=None)
+    """Return the verb that a command line begins with, the longest of several; None if there is none."""
+    matches = (verb for verb in VERBS if tuple(arguments[: len(verb.words)]) == verb.words)
+    return max(matches, key=lambda verb: len(verb.words), default=None)
 
 
 def below(word: str) -> list[Verb]:
-    """The verbs that begin with a word, the word itself first where it is one."""
+    """Return the verbs that begin with a word, a verb of that word alone first."""
     return sorted((verb for verb in VERBS if verb.words[0] == word), key=lambda verb: len(verb.words) > 1)
 
 
 def help_text() -> str:
-    """What `parley --help` prints."""
+    """Return the text of `parley --help`."""
     lines = ["usage: parley VERB [ARGUMENTS]", "", SLOGAN]
     for title, words in _ORDER:
         lines += ["", title, *(line for word in words for line in _lines(below(word)))]
@@ -277,7 +277,7 @@ def help_text() -> str:
 
 
 def group_help(word: str) -> str:
-    """What `parley train --help` prints, and the like for other words that begin several verbs."""
+    """Return the text of `parley train --help`, or of another word that begins several verbs."""
     verbs = below(word)
     endings = "|".join(verb.words[1] for verb in verbs)
     examples = [f"  {verb.examples[0]}" for verb in verbs]
@@ -304,10 +304,10 @@ LOG, FORMS = "--log", ("text", "json")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
     Args:
-        argv: the arguments without the program's name; those of the process when not given.
+        argv: the arguments without the program's name; those of the process if not given.
 
     Returns:
         The exit status.
@@ -319,7 +319,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if DEBUG in arguments:
             stack.enter_context(logs.debugging())
         debug = logs.is_debug()
-        _drop_sizes_of_nothing()
+        _drop_zero_sizes()
         try:
             arguments, in_json = _take_log([argument for argument in arguments if argument not in (DEBUG, TRUST_CODE)])
             if in_json:
@@ -328,7 +328,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return status
         except SystemExit as end:
-            # Help was asked for, or a value was of the wrong type and tyro has said so.
+            # Help was printed, or tyro has reported a value of the wrong type.
             return end.code if isinstance(end.code, int) else 0
         except KeyboardInterrupt:
             if debug:
@@ -336,15 +336,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"\n{'terminated' if terminations else 'interrupted'}; the same command resumes\n")
             return TERMINATED if terminations else INTERRUPTED
         except BrokenPipeError:
-            if debug or not _unread():
+            if debug or not _has_no_reader():
                 raise
             return UNREAD
         except OSError as error:
-            if debug or not _is_of_output(error):
+            if debug or not _is_output_full(error):
                 raise
-            return _output_lost(error)
+            return _report_lost_output(error)
         except ValueError as error:
-            # Imported late, because the tree of errors lies in a package whose import takes longer than help may.
+            # Imported late, because the import of the errors' package takes longer than help may.
             from parley.envs.core.errors import ParleyError
 
             if debug or not isinstance(error, ParleyError):
@@ -357,27 +357,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[list[int]]:
-    """Lets SIGTERM do whatever SIGINT does, for the length of a `with` block; hands out a list that it is noted in."""
-    noted: list[int] = []
+    """Let SIGTERM do the same as SIGINT within a `with` block; yield a list that records it."""
+    signals: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-        answer = signal.getsignal(signal.SIGINT)
-        # A shell lets what it starts in the background ignore SIGINT.
-        (answer if callable(answer) else signal.default_int_handler)(signal.SIGINT, frame)
+        signals.append(number)
+        handler = signal.getsignal(signal.SIGINT)
+        # A shell makes its background processes ignore SIGINT.
+        (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 
     if threading.current_thread() is not threading.main_thread():
-        yield noted
+        yield signals
         return
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        yield noted
+        yield signals
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _unread() -> bool:
-    """Whether nobody reads standard output any more; what is left for it goes nowhere then."""
+def _has_no_reader() -> bool:
+    """Return whether the reader of standard output has gone; then discard the rest of the output."""
     try:
         output = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -391,14 +391,14 @@ def _unread() -> bool:
 
 
 def _write_nowhere(output: int) -> None:
-    """Let what is buffered for a descriptor go nowhere: it is written when Python ends, and would fail once more."""
+    """Discard the buffered output of a descriptor: Python writes it at exit, which would fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, output)
     os.close(nowhere)
 
 
-def _is_of_output(error: OSError) -> bool:
-    """Whether standard output takes no more, such as a file on a full disk: a line end more is tried."""
+def _is_output_full(error: OSError) -> bool:
+    """Return whether standard output takes no more, such as a file on a full disk; a line end is written to find out."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
         return False
     try:
@@ -408,7 +408,7 @@ def _is_of_output(error: OSError) -> bool:
     return False
 
 
-def _output_lost(error: OSError) -> int:
+def _report_lost_output(error: OSError) -> int:
     from parley.engine.core.cli.screen import show_error
     from parley.envs.core.errors import RunError
 
@@ -418,24 +418,24 @@ def _output_lost(error: OSError) -> int:
     return MISTAKE
 
 
-def _drop_sizes_of_nothing() -> None:
-    """Forget a terminal's width or height of 0, as some schedulers set it: text would be folded to nothing."""
+def _drop_zero_sizes() -> None:
+    """Remove a terminal's width or height of 0, which some schedulers set: text would be folded to nothing."""
     for name in ("COLUMNS", "LINES"):
         if os.environ.get(name, "1").strip().strip("0") == "":
             del os.environ[name]
 
 
 def _take_log(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without `--log text|json`, and whether it says json."""
+    """Return the arguments without `--log text|json`, and whether it is json."""
     if LOG not in arguments:
         return arguments, False
-    place = arguments.index(LOG)
-    form = arguments[place + 1] if place + 1 < len(arguments) else None
+    index = arguments.index(LOG)
+    form = arguments[index + 1] if index + 1 < len(arguments) else None
     if form not in FORMS:
         from parley.envs.core.errors import ConfigError
 
         raise ConfigError(f"{LOG} takes one of {', '.join(FORMS)}", got=form, fix=f"{LOG} json")
-    return arguments[:place] + arguments[place + 2 :], form == "json"
+    return arguments[:index] + arguments[index + 2 :], form == "json"
 
 
 def _run(arguments: list[str], trusts_code: bool) -> int:

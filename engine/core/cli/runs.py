@@ -1,10 +1,6 @@
-"""Verbs that take a run: `parley report` and `parley resume`.
+"""Verbs that run a job or take a run: every verb of a job, and `parley report`, `rows`, `status` and `resume`.
 
-`parley rows`: the rows of a run as one flat file for pandas, R or a spreadsheet.
-
-Verbs that run jobs: understand the flags, run, show the result.
-
-`parley status`: how a run stands, or a table of the runs of a folder.
+A verb parses its flags, does its work and shows the result.
 """
 
 from __future__ import annotations
@@ -38,24 +34,24 @@ from parley.policies.chat.model import by_kind
 
 @dataclass(frozen=True, kw_only=True)
 class RowsArguments:
-    """Which run, and which file."""
+    """A run and a file."""
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of a run, finished or not."""
     file: Annotated[conf.Positional[str], conf.arg(metavar="FILE")]
-    """What is written, a file or URI that is not there yet: .csv, .parquet or .jsonl."""
+    """The file or URI to write, which does not exist yet: .csv, .parquet or .jsonl."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print what was written as one JSON object on standard output."""
 
 
 def run_rows(verb: Verb, arguments: Sequence[str]) -> int:
-    """Writes the file; returns the exit status."""
-    asked = parse(RowsArguments, verb, arguments)
+    """Write the rows of a run into a file; return the exit status."""
+    options = parse(RowsArguments, verb, arguments)
     from parley.engine.core.verbs.export import write_flat
 
     with watching() as reporter:
-        written = write_flat(asked.run, asked.file, reporter)
-    if asked.json:
+        written = write_flat(options.run, options.file, reporter)
+    if options.json:
         sys.stdout.write(f"{json.dumps({**asdict(written), 'file': display_path(written.file)})}\n")
         return 0
     console = make_console()
@@ -64,26 +60,26 @@ def run_rows(verb: Verb, arguments: Sequence[str]) -> int:
         ("failed rows", f"{written.num_failed:,}, a line each that says why" if written.num_failed else ""),
         ("columns", ", ".join(written.columns)),
     ]
-    show_table(console, f"{asked.run}: {written.job}", ("", "written"), [fact for fact in facts if fact[1]])
+    show_table(console, f"{options.run}: {written.job}", ("", "written"), [fact for fact in facts if fact[1]])
     if written.num_guarded:
-        told = f"{written.num_guarded:,} texts begin as a formula does, or with an apostrophe: an apostrophe stands in front"
-        console.print(Text(f"\n{told}; .parquet and .jsonl hold them as they are"), soft_wrap=True)
+        hint = f"{written.num_guarded:,} texts begin as a formula does, or with an apostrophe: an apostrophe stands in front"
+        console.print(Text(f"\n{hint}; .parquet and .jsonl hold them as they are"), soft_wrap=True)
     if not written.finished:
         console.print(Text("\nthe run is not finished: these are the rows that it has so far"), soft_wrap=True)
     show_lines(console, "files", [display_path(written.file)])
-    show_lines(console, "next", [] if written.finished else [shlex.join(["parley", "resume", asked.run])])
+    show_lines(console, "next", [] if written.finished else [shlex.join(["parley", "resume", options.run])])
     return 0
 
 
 def run_job(verb: Verb, arguments: Sequence[str]) -> int:
-    """Runs the job of a verb; returns the exit status."""
+    """Run the job of a verb; return the exit status."""
     entry = find("-".join(verb.words))
     job = entry.load()
     return carry_out(entry, job, parse_job(verb, job, arguments))
 
 
 def _without_figures(result: Result) -> Result:
-    """A result of which every item failed says so, and shows no table of nothing."""
+    """Return the result without empty tables if every item failed."""
     if not result.failure or any(estimate.n for estimate in result.metrics.values()):
         return result
     hint = "" if "--debug" in result.failure else "; the same command with --debug shows the traceback"
@@ -92,15 +88,15 @@ def _without_figures(result: Result) -> Result:
 
 
 def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int:
-    """Runs a job and shows its result.
+    """Run a job and show its result.
 
     Args:
-        entry: what the list of jobs says of it.
+        entry: the entry of the job in the list of jobs.
         job: the job.
         command: its configuration and folder.
 
     Returns:
-        The exit status: 1 when the result is not what the job promises.
+        The exit status: 1 if the result is not what the job promises.
     """
     typed = HUMAN in flat(to_dict(command.config)).values()
     with logs.metadata(run=str(command.run), job=job.name):
@@ -122,19 +118,19 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
 
 @dataclass(frozen=True, kw_only=True)
 class ReportArguments:
-    """Which run."""
+    """A run."""
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of a run, or of a folder that holds runs."""
     picture: Annotated[str, conf.arg(metavar="FILE", help_behavior_hint="")] = ""
     """Also draw the verdicts into one .png, .svg or .pdf, for a slide or a README."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
-    """Print where the page is as one JSON object on standard output."""
+    """Print the path of the page as one JSON object on standard output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeArguments:
-    """Which run."""
+    """A run."""
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")]
     """Folder or URI of the run."""
@@ -143,47 +139,47 @@ class ResumeArguments:
 
 
 def run_report(verb: Verb, arguments: Sequence[str]) -> int:
-    """Writes report.html into a run folder; returns the exit status."""
-    asked = parse(ReportArguments, verb, arguments)
+    """Write report.html into a run folder; return the exit status."""
+    options = parse(ReportArguments, verb, arguments)
     from parley.engine.core.page.page import collect_run, load_chapters, report_from_run
     from parley.engine.core.page.plots import require_suffix, write_picture
 
-    if asked.picture:
-        require_suffix(asked.picture)
+    if options.picture:
+        require_suffix(options.picture)
     with watching():
-        run = fetched_run(asked.run)
+        run = fetched_run(options.run)
         files = [report_from_run(run)]
-        if asked.picture:
-            picture = local_copy(asked.picture)
+        if options.picture:
+            picture = local_copy(options.picture)
             shown = collect_run(run)
             files.append(write_picture(shown, load_chapters(shown.jobs), picture))
             replicate(picture)
-    # Of a URI the copy too, for the browser.
+    # For a URI also the local copy, for the browser.
     names = [name for file in files for name in dict.fromkeys((display_path(file), str(file)))]
     show_lines(make_console(), "files", names)
-    if asked.json:
+    if options.json:
         sys.stdout.write(f"{json.dumps({'report': names[0], 'run': display_path(run)})}\n")
     return 0
 
 
 def run_resume(verb: Verb, arguments: Sequence[str]) -> int:
-    """Goes on with a run as its folder says it was asked for; returns the exit status."""
-    asked = parse(ResumeArguments, verb, arguments)
-    run = fetched_run(asked.run)
+    """Resume a run with the configuration in its folder; return the exit status."""
+    options = parse(ResumeArguments, verb, arguments)
+    run = fetched_run(options.run)
     folder = RunFolder.load(run)
     entry = find(folder.job)
     job = entry.load()
     config: Any = from_dict(job.config, folder.config, str(run / "config.json"))
-    return carry_out(entry, job, JobCommand(config, run, asked.json))
+    return carry_out(entry, job, JobCommand(config, run, options.json))
 
 
 _REASONS = 5
-"""Reasons of failures that a screen shows; --json has them all."""
+"""Number of reasons of failures on the screen; --json prints all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatusArguments:
-    """Which run."""
+    """A run."""
 
     run: Annotated[conf.Positional[str], conf.arg(metavar="RUN")] = "runs"
     """Folder or URI of a run, or of a folder that holds runs."""
@@ -192,24 +188,25 @@ class StatusArguments:
 
 
 def run_status(verb: Verb, arguments: Sequence[str]) -> int:
-    """Shows how runs stand; returns the exit status."""
-    asked = parse(StatusArguments, verb, arguments)
+    """Show the status of runs; return the exit status."""
+    options = parse(StatusArguments, verb, arguments)
     with watching():
-        run = fetched_run(asked.run)
-        found = statuses(run)
-    if asked.json:
-        sys.stdout.write(f"{json.dumps({'runs': [status.to_json() for status in found]})}\n")
+        run = fetched_run(options.run)
+        runs = statuses(run)
+    if options.json:
+        sys.stdout.write(f"{json.dumps({'runs': [status.to_json() for status in runs]})}\n")
         return 0
     console = make_console()
-    if len(found) == 1:
-        _show_one(console, found[0])
+    if len(runs) == 1:
+        _show_one(console, runs[0])
     else:
-        _show_table(console, display_path(run), found)
-    unfinished = [status for status in found if status.state in (DAMAGED, FAILED, INTERRUPTED)]
-    # What goes on with a run goes on with the runs below it.
-    goes_on = unfinished[:1] if unfinished and unfinished[0].run == run else unfinished
-    resumes = [shlex.join(["parley", "resume", display_path(status.run)]) for status in goes_on]
-    show_lines(console, "next", resumes or _reports(found))
+        _show_table(console, display_path(run), runs)
+    unfinished = [status for status in runs if status.state in (DAMAGED, FAILED, INTERRUPTED)]
+    # Resuming a run also resumes the runs below it.
+    resumable = unfinished[:1] if unfinished and unfinished[0].run == run else unfinished
+    resumes = [shlex.join(["parley", "resume", display_path(status.run)]) for status in resumable]
+    reports = [shlex.join(["parley", "report", display_path(status.run)]) for status in runs[:1] if status.state == FINISHED]
+    show_lines(console, "next", resumes or reports)
     return 0
 
 
@@ -231,7 +228,7 @@ def _show_one(console: Console, status: RunStatus) -> None:
     show_lines(console, "errors", [*reasons[:_REASONS], *more])
 
 
-def _show_table(console: Console, title: str, found: Sequence[RunStatus]) -> None:
+def _show_table(console: Console, title: str, runs: Sequence[RunStatus]) -> None:
     columns = ("run", "job", "state", "progress", "rate", "time left", "failed", "last event")
     rows = [
         (
@@ -244,14 +241,9 @@ def _show_table(console: Console, title: str, found: Sequence[RunStatus]) -> Non
             f"{sum(status.errors.values()):,}",
             _last_event(status),
         )
-        for status in found
+        for status in runs
     ]
     show_table(console, title, columns, rows, right=("progress", "rate", "time left", "failed"))
-
-
-def _reports(found: Sequence[RunStatus]) -> list[str]:
-    """The page of a run that is finished alone; running ones are looked at again."""
-    return [shlex.join(["parley", "report", display_path(status.run)]) for status in found[:1] if status.state == FINISHED]
 
 
 def _progress(pace: Pace) -> str:
@@ -275,7 +267,7 @@ def _last_event(status: RunStatus) -> str:
 
 
 def _duration(seconds: float | None) -> str:
-    """Such as "0:07", "12:30" or "3 d 4:05:06"."""
+    """Return a duration such as "0:07", "12:30" or "3 d 4:05:06"."""
     if seconds is None:
         return ""
     minutes, rest = divmod(max(0, round(seconds)), 60)

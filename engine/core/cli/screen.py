@@ -1,14 +1,10 @@
-"""Watching a job: a live line on a terminal, a plain line every few seconds elsewhere. Both on standard error.
+"""The screen: progress of a job, its result tables and errors on standard error, and the terminal of a person who plays.
 
-Where a person sits who plays: what is shown goes to standard error, what is typed comes from standard input.
+On a terminal progress is one live line; elsewhere it is a plain line every few seconds. Texts may hold words of agents or names
+of files, so nothing in them is taken for markup or obeyed by a terminal. A person who plays reads standard error and types into
+standard input; a file of lines may stand in for the person, and its lines are then shown as if typed.
 
-So a person can also be a file of lines, which are then shown as if they had been typed.
-
-What people see at the end: result tables, files, next commands, errors. Everything goes to standard error.
-
-Texts may hold what agents said or files are called, so nothing in them is taken for markup or obeyed by a terminal.
-
-Files of Python that were not typed are imported when the user agrees: by `--trust-code`, or asked on a terminal.
+Python files that were not typed are imported only if the user agrees, by `--trust-code` or on the terminal.
 """
 
 from __future__ import annotations
@@ -41,13 +37,13 @@ from parley.envs.core.visible import visible
 
 
 class Terminal(Protocol):
-    """Where a person sits."""
+    """The terminal of a person."""
 
     def show(self, text: str) -> None:
-        """Shows lines."""
+        """Show lines."""
 
     def ask(self, prompt: str) -> str:
-        """The next line typed, without blanks at its ends.
+        """Return the next typed line, without blanks at its ends.
 
         Raises:
             KeyboardInterrupt: the person has left.
@@ -58,19 +54,19 @@ class StandardTerminal:
     """Standard error and standard input of this process."""
 
     def show(self, text: str) -> None:
-        """Shows lines."""
+        """Show lines."""
         sys.stderr.write(f"{visible(text, keep=chr(10))}\n")
         sys.stderr.flush()
 
     def ask(self, prompt: str) -> str:
-        """The next line typed; raises `KeyboardInterrupt` at the end of the input."""
+        """Return the next typed line; raise `KeyboardInterrupt` at the end of the input."""
         sys.stderr.write(prompt)
         sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:
             raise KeyboardInterrupt
         if not sys.stdin.isatty():
-            # No terminal shows what came through a pipe, nor the end of its line.
+            # No terminal shows a line that came through a pipe, nor its end.
             self.show(line.strip())
         return line.strip()
 
@@ -82,16 +78,16 @@ _UNLIMITED = 10_000
 
 
 class VisibleConsole(Console):
-    """A console that spells what a terminal would obey, whatever is printed; its own colours and movements go through."""
+    """A console that spells out what a terminal would obey in printed text; its own colours and movements pass through."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The parts of what is printed, all of their text visible."""
+        """Yield the parts of a printed thing, with all of their text visible."""
         for part in super().render(renderable, options):
             yield part if part.control else part._replace(text=visible(part.text, keep="\n"))
 
 
 def make_console(stderr: bool = True) -> Console:
-    """Standard error or output, with colours when it is a terminal and room for a table when it is not."""
+    """Return a console on standard error or output, with colours on a terminal and room for tables elsewhere."""
     console = VisibleConsole(stderr=stderr, markup=False, highlight=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _PLAIN_WIDTH
@@ -99,7 +95,7 @@ def make_console(stderr: bool = True) -> Console:
 
 
 def show_error(error: ParleyError) -> None:
-    """What is wrong in red, where, what was found and how to mend it below."""
+    """Print an error in red: what is wrong, where, what was given and how to fix it."""
     if logs.is_json():
         parts = {"where": error.where, "got": error.got, "fix": error.fix}
         logger.error(error.what, extra={name: str(part) for name, part in parts.items() if part is not None})
@@ -113,7 +109,7 @@ def show_error(error: ParleyError) -> None:
 
 
 def show_result(result: Result) -> None:
-    """The last screen of a job: its table, the files written, the next command, and what was promised and not kept."""
+    """Print the last screen of a job: tables, written files, next commands, warnings and failure."""
     if logs.is_json():
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
         about = {"metrics": metrics, "files": list(map(str, result.files)), "next": result.next_commands}
@@ -146,7 +142,7 @@ def _show_tables(console: Console, title: str, tables: Mapping[str, TextTable]) 
 
 
 def show_lines(console: Console, heading: str, lines: Sequence[str]) -> None:
-    """A heading and lines that can be copied."""
+    """Print a heading and lines that can be copied."""
     if lines:
         console.print(Text("\n".join([f"\n{heading}:", *(f"  {line}" for line in lines)])), soft_wrap=True)
 
@@ -154,24 +150,24 @@ def show_lines(console: Console, heading: str, lines: Sequence[str]) -> None:
 def show_table(
     console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()
 ) -> None:
-    """A table of text without lines.
+    """Print a table of text without lines.
 
-    Where no terminal limits it, each row is one line, whole, so that it can be searched for. On a terminal the first column,
-    the name, is not folded unless it takes more than half of the width.
+    Without a terminal each row is one whole line, so that it can be searched for. On a terminal the first column, the name, is
+    not folded unless it takes more than half of the width.
 
     Args:
-        console: where it goes.
-        title: above it.
+        console: the console.
+        title: title above the table.
         columns: headings.
         rows: cells in the order of the headings.
-        right: headings of columns that are set flush right.
+        right: headings of the columns that are set flush right.
     """
     table = Table(box=None, pad_edge=False)
     unlimited = not console.is_terminal and "COLUMNS" not in os.environ
     name_fits = 2 * max((len(line) for row in rows for line in row[0].split("\n")), default=0) <= console.width
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if column in right else "left"
-        whole = unlimited or (place == 0 and name_fits)
+        whole = unlimited or (index == 0 and name_fits)
         table.add_column(column, justify=justify, header_style="dim", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
@@ -183,10 +179,10 @@ def show_table(
 
 
 def number(value: float, counted: bool = False) -> str:
-    """A number at the precision that tables show.
+    """Return a number with the precision of tables.
 
     Args:
-        value: NaN is "none".
+        value: the number; NaN is "none".
         counted: whether it is exact; then whole numbers stay whole.
     """
     if math.isnan(value):
@@ -197,7 +193,7 @@ def number(value: float, counted: bool = False) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """The 95 % interval; empty when there is none."""
+    """Return the 95 % interval; empty if there is none."""
     return "" if math.isnan(estimate.low) else f"[{number(estimate.low)}, {number(estimate.high)}]"
 
 
@@ -215,8 +211,8 @@ def _alone(result: Result) -> _Cells:
 def _compared(result: Result, comparison: Comparison) -> _Cells:
     rows = []
     for name, estimate in result.metrics.items():
-        three = (comparison.metrics.get(name, NOTHING), estimate, comparison.differences.get(name, NOTHING))
-        rows.append([*_name(result, name), *map(_both, three), _num(estimate)])
+        estimates = (comparison.metrics.get(name, NOTHING), estimate, comparison.differences.get(name, NOTHING))
+        rows.append([*_name(result, name), *map(_both, estimates), _num(estimate)])
     return ("metric", "direction", comparison.title, comparison.here, "difference", "n"), rows
 
 
@@ -237,22 +233,22 @@ def _num(estimate: Estimate) -> str:
 
 PLAIN_INTERVAL_S, SILENCE_S = 5.0, 10.0
 SLOW = 0.01
-"""Units a second below which they are told by the hour."""
+"""Units a second below which the rate is given by the hour."""
 LEAST_SHARE = 0.001
-"""So little of the whole work tells no pace: models are still being loaded."""
+"""The smallest share of the work that gives a pace: before it, models may still be loading."""
 
 
 class Stage:
-    """A stage in words: how far, how fast, how long still.
+    """A stage in words: progress, pace, time left.
 
-    The pace is counted from the first news, because a resumed stage does not begin at nothing; before there is any, the
-    time so far is told.
+    The pace is counted from the first report, because a resumed stage does not begin at 0. Before there is a pace, the elapsed
+    time is shown.
 
     Args:
-        title: what is done.
-        total: units of the whole stage; 0 when that is not known.
-        unit: their name; empty where nothing is counted.
-        clock: seconds, never going back.
+        title: title of the stage.
+        total: units of the whole stage; 0 if unknown.
+        unit: name of the units; empty if nothing is counted.
+        clock: returns seconds that never go back.
     """
 
     def __init__(self, title: str, total: int, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -261,7 +257,7 @@ class Stage:
         self._began = clock()
 
     def at(self, done: float, note: str = "") -> str:
-        """Such as "learning: 40/100 updates, 3.5 updates/s, 0:17 left, reward +0.3"."""
+        """Return a text such as "learning: 40/100 updates, 3.5 updates/s, 0:17 left, reward +0.3"."""
         of = f"/{self._total:,}" if self._total else ""
         what = f"{self._title}: {int(done):,}{of} {self._unit}" if self._unit else self._title
         parts = (what, self._pace(done), note)
@@ -286,11 +282,11 @@ def _minutes(seconds: float) -> str:
 
 
 class PlainScreen:
-    """Lines of text, for files and pipes.
+    """A screen of plain lines, for files and pipes.
 
     Args:
-        console: where they go.
-        clock: seconds, never going back.
+        console: the console.
+        clock: returns seconds that never go back.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -300,32 +296,32 @@ class PlainScreen:
         self._news: tuple[float, str] | None = None
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Begins a stage in silence; a short one is never mentioned."""
+        """Begin a stage without a line; a short one is never shown."""
         self._stage, self._news = Stage(title, total, unit, self._clock), (0, "")
 
     def advance(self, done: float, note: str = "") -> None:
-        """Writes a line when the last one is some seconds old."""
+        """Print a line if the last one is some seconds old."""
         self._news = done, note
         line = self._stage.at(done, note)
         if self._clock() - self._spoke >= PLAIN_INTERVAL_S:
             self.say(line)
 
     def beat(self) -> None:
-        """Says again how far the stage is when nothing has been said for long."""
+        """Print the progress again after a long silence."""
         if self._news is not None and self._clock() - self._spoke >= SILENCE_S:
             self.say(self._stage.at(*self._news))
 
     def say(self, text: str) -> None:
-        """Writes a line."""
+        """Print a line."""
         self._spoke = self._clock()
         self._console.print(Text(text), soft_wrap=True)
 
 
 class JsonScreen:
-    """Lines of the log, for programs that read them.
+    """A screen of log lines, for programs that read them.
 
     Args:
-        clock: seconds, never going back.
+        clock: returns seconds that never go back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -334,27 +330,27 @@ class JsonScreen:
         self._title, self._about = "", dict[str, Any]()
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Begins a stage; of one that counts nothing no other line follows."""
+        """Begin a stage; one that counts nothing gets its only line now."""
         self._title, self._about = title, {"total": total or None, "unit": unit}
         if not unit:
             self.say(title)
 
     def advance(self, done: float, note: str = "") -> None:
-        """Writes a line when the last one is some seconds old."""
+        """Log a line if the last one is some seconds old."""
         if self._clock() - self._spoke >= PLAIN_INTERVAL_S:
             self._spoke = self._clock()
             logger.info(self._title, extra={"done": int(done), **self._about, "note": note})
 
     def say(self, text: str) -> None:
-        """Writes a line."""
+        """Log a line."""
         logger.info(text)
 
 
 class LiveScreen:
-    """One moving line, and kept lines above it.
+    """A screen with one live line, and kept lines above it.
 
     Args:
-        progress: the moving line; it starts with the first stage, so that questions can be asked before.
+        progress: the live line; it starts with the first stage, so that questions can be asked before.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -364,7 +360,7 @@ class LiveScreen:
         self._news: tuple[float, str] = 0, ""
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Replaces the line by that of a new stage."""
+        """Replace the live line by that of a new stage."""
         if self._task is None:
             self._progress.start()
         else:
@@ -373,27 +369,27 @@ class LiveScreen:
         self._stage, self._news = Stage(title, total, unit), (0, "")
 
     def advance(self, done: float, note: str = "") -> None:
-        """Moves the line."""
+        """Update the live line."""
         assert self._task is not None, "a stage begins before it advances"
         self._news = done, note
         self._progress.update(self._task, completed=done, description=self._stage.at(done, note))
 
     def beat(self) -> None:
-        """Shows the time that has gone by."""
+        """Show the elapsed time."""
         if self._task is not None:
             self.advance(*self._news)
 
     def say(self, text: str) -> None:
-        """Writes a line above the moving one."""
+        """Print a line above the live one."""
         self._progress.console.print(Text(text), soft_wrap=True)
 
 
 @contextmanager
 def watching(live: bool = True) -> Iterator[Reporter]:
-    """A screen for the length of a `with` block, in which standard output is left to what comes after it.
+    """Provide a screen within a `with` block, in which standard output is kept free for the result.
 
     Args:
-        live: whether a line may move where there is a terminal; it must not where somebody types.
+        live: whether a line may move on a terminal; it must not while a person types.
     """
     console = make_console()
     with ExitStack() as stack:
@@ -404,7 +400,7 @@ def watching(live: bool = True) -> Iterator[Reporter]:
             return
         stack.enter_context(_warnings_on(console))
         if not live:
-            # Somebody types.
+            # A person types.
             yield PlainScreen(console)
             return
         if not console.is_terminal:
@@ -412,7 +408,7 @@ def watching(live: bool = True) -> Iterator[Reporter]:
             stack.enter_context(beating(plain.beat))
             yield plain
             return
-        # A narrow terminal shows more lines, and not less of them.
+        # A narrow terminal folds the text into more lines and does not cut it.
         columns = (BarColumn(bar_width=12), TextColumn("{task.description}", markup=False, table_column=Column(ratio=1)))
         progress = Progress(*columns, console=console, transient=True)
         stack.callback(progress.stop)
@@ -423,7 +419,7 @@ def watching(live: bool = True) -> Iterator[Reporter]:
 
 @contextmanager
 def beating(beat: Callable[[], None], every_s: float = 1.0) -> Iterator[None]:
-    """Calls `beat` every second from a thread of its own, so that work which says nothing is seen to go on."""
+    """Call `beat` every second from another thread, so that silent work is seen to go on."""
     over = threading.Event()
 
     def run() -> None:
@@ -447,13 +443,13 @@ class _WarningLines(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one record."""
+        """Print one record."""
         self._console.print(Text(f"{record.levelname.lower()}: {record.getMessage()}", style="yellow"), soft_wrap=True)
 
 
 @contextmanager
 def _warnings_on(console: Console) -> Iterator[None]:
-    """Shows logged warnings, Python's own among them."""
+    """Print logged warnings, with Python's own."""
     root, handler = logging.getLogger(), _WarningLines(console)
     root.addHandler(handler)
     logging.captureWarnings(True)
@@ -466,11 +462,11 @@ def _warnings_on(console: Console) -> Iterator[None]:
 
 @contextmanager
 def trusting_what_is_typed(arguments: Sequence[str], every: bool) -> Iterator[None]:
-    """Trusts the files that a command line names, for the length of a `with` block.
+    """Trust the files that a command line names, within a `with` block.
 
     Args:
-        arguments: of the command.
-        every: whether `--trust-code` was among them.
+        arguments: arguments of the command.
+        every: whether `--trust-code` was among them, which trusts all files.
     """
     with trusting(Trust(typed_files(arguments), every, _agrees)):
         yield

@@ -1,4 +1,4 @@
-"""Run folders as pages for people: one self-contained HTML file, and one picture.
+"""Run folders as pages: one self-contained HTML file, and one picture.
 
-Read `content.py` first (what a report shows), then `collect.py` (where it comes from) and `page.py` (how it is written).
+Read `content.py` first (the values of a report), then `page.py` (how they are collected from runs, and written).
 """

@@ -1,16 +1,11 @@
-"""What a report shows, as plain values that know no system: verdicts, figures, items, and the chapters that make them.
+"""The content of a report as plain values that know no system: runs, chapters, verdicts, figures and items.
 
-A chapter says which jobs are its own, reads their runs (`collect`) and shows what it read (`render`). `chapters.py` lists them;
-`collect.py` makes a `Report` of a run folder, and `page.py` and `picture.py` show it.
+A chapter says which jobs are its own, reads their runs (`collect`) and shows the content (`render`). `page.py` lists the
+chapters, makes a `Report` of a run folder and writes it as HTML; `plots.py` draws it as a picture. `fill` makes HTML from
+templates: it escapes every value that this package has not made.
 
-HTML from templates: everything that is filled in is escaped unless this package has made it.
-
-A drawing as the page shows it, and the curves that one may draw.
-
-The runs of a folder, as chapters read them.
-
-A folder may be a run, hold runs, or both: the stages of a demonstration lie below it, and its report shows them together in
-the order in which they were started.
+A folder may be a run, hold runs, or both: the stages of a demonstration lie below it, and its report shows them together in the
+order of their start.
 """
 
 from __future__ import annotations
@@ -39,17 +34,17 @@ from parley.envs.core.visible import visible
 
 
 def fill(template: str, **values: Any) -> Markup:
-    """Return a template with its values.
+    """Return a template filled with values.
 
     Args:
-        template: its path below `engine/`, such as "negotiation/page/dialogue.html".
-        values: what stands in it by name; a name that is missing is an error.
+        template: path of the template below `engine/`, such as "negotiation/page/dialogue.html".
+        values: values by name; a missing name is an error.
     """
     return Markup(_environment().get_template(template).render(**values))
 
 
 def line(pattern: str, *values: Any, **named: Any) -> Markup:
-    """One line of HTML, `pattern` in the syntax of `str.format`; values are escaped."""
+    """Return one line of HTML, `pattern` in the syntax of `str.format`; values are escaped."""
     return Markup(pattern).format(*values, **named)
 
 
@@ -78,11 +73,11 @@ class Curve:
     """Some series over the same steps of training.
 
     Args:
-        title: what is shown.
-        x_label: the step, such as "epoch".
+        title: title of the curve.
+        x_label: name of the step, such as "epoch".
         y_label: the quantity and its unit.
         series: (step, value) points by name, each in the order of its steps.
-        smoothed: draws a moving average in front of the single points, for quantities that jump from step to step.
+        smoothed: whether to draw a moving average in front of the single points, for quantities that jump from step to step.
         bands: (step, low, high) 95 % intervals of some series, by name.
     """
 
@@ -95,8 +90,8 @@ class Curve:
 
 
 def told_apart(names: Sequence[str]) -> list[str]:
-    """The names, numbered where some are equal, so that each can name a series of its own."""
-    return [f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name for place, name in enumerate(names)]
+    """Return the names, numbered where several are equal, so that each can name a series."""
+    return [f"{name} ({names[: index + 1].count(name)})" if names.count(name) > 1 else name for index, name in enumerate(names)]
 
 
 _PATH = re.compile(r"[^\s,;()'\"]*/[^\s,;()'\"]+")
@@ -107,8 +102,8 @@ class Run:
     """One run of a page.
 
     Args:
-        name: its folder below the page's own; empty for the page's own run.
-        heading: what it is called on the page.
+        name: the run's folder below the page's own; empty for the page's own run.
+        heading: heading on the page.
         shown: whether its own metrics and rows are shown; those of a run with stages are shown stage by stage.
         folder: the run.
     """
@@ -120,7 +115,7 @@ class Run:
 
     @property
     def job(self) -> str:
-        """Its job."""
+        """The name of its job."""
         return self.folder.job
 
     @property
@@ -130,7 +125,7 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """What it wrote last; empty before."""
+        """Its summary; empty before there is one."""
         return self.folder.summary() or {}
 
     @cached_property
@@ -140,7 +135,7 @@ class Run:
 
     @cached_property
     def legend(self) -> Mapping[str, Metric]:
-        """What its job says of its metrics; nothing for a job that this version does not have."""
+        """The definitions of its metrics; empty for a job that this version does not have."""
         try:
             return find(self.job).load().legend
         except RunError:
@@ -148,13 +143,13 @@ class Run:
 
     @property
     def description(self) -> str:
-        """One sentence; the heading of a page already carries that of its own run."""
+        """One sentence; empty for the page's own run, whose description is in the heading."""
         text = str(self.summary.get("description", "")) if self.name else ""
         return short_paths([text])[text]
 
     @property
     def trainings(self) -> list[tuple[str, TextTable]]:
-        """The table of its trainings, with its heading, where it made several."""
+        """The table of its trainings, with its heading; empty if it made one training."""
         values = spread_of(self.summary)
         title = f"{self.heading}: each training" if self.name else "Each training"
         return [(title, spread_table(values, self.metrics, self.legend))] if values else []
@@ -176,19 +171,19 @@ class Run:
 
 
 def estimates(parts: Mapping[str, Any]) -> dict[str, Estimate]:
-    """Estimates by name, as a summary holds them."""
+    """Return the estimates of a summary by name."""
     return {name: Estimate.from_json(estimate) for name, estimate in parts.items()}
 
 
 def find_runs(folder: Path) -> dict[str, RunFolder]:
-    """The runs of a folder by name: its own first, under the empty name, then those below it in the order of their start.
+    """Return the runs of a folder by name: its own first, under the empty name, then those below it in the order of start.
 
     Raises:
         RunError: there is no run.
     """
-    # A checkpoint has a configuration too, and no environment that it was measured in.
-    found = [path.parent for path in folder.glob(f"*/{CONFIG}") if (path.parent / ENVIRONMENT).is_file()]
-    below = sorted([RunFolder.load(path) for path in found], key=lambda run: (_started(run), run.path.name))
+    # A checkpoint also has a configuration, but no `environment.json`.
+    folders = [path.parent for path in folder.glob(f"*/{CONFIG}") if (path.parent / ENVIRONMENT).is_file()]
+    below = sorted([RunFolder.load(path) for path in folders], key=lambda run: (_started(run), run.path.name))
     own = {} if below and not (folder / CONFIG).is_file() else {"": RunFolder.load(folder)}
     return {**own, **{run.path.name: run for run in below}}
 
@@ -199,7 +194,7 @@ def _started(run: RunFolder) -> str:
 
 
 def short_paths(texts: Iterable[str]) -> dict[str, str]:
-    """The texts with each path in them cut to its end, as short as tells the paths of all of them apart; by text."""
+    """Return the texts with each path cut to its end, as short as keeps all paths different; by text."""
     texts = list(texts)
     paths = {path.rstrip("/") for text in texts for path in _PATH.findall(text)}
     ends = {path: _unique_end(path, paths) for path in paths}
@@ -207,12 +202,12 @@ def short_paths(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _unique_end(path: str, paths: Iterable[str]) -> str:
-    parts, others = path.split("/"), [other.split("/") for other in paths if other != path]
+    parts, other_parts = path.split("/"), [other.split("/") for other in paths if other != path]
     return next(
         (
             "/".join(parts[-length:])
             for length in range(1, len(parts))
-            if all(other[-length:] != parts[-length:] for other in others)
+            if all(other[-length:] != parts[-length:] for other in other_parts)
         ),
         path,
     )
@@ -223,13 +218,13 @@ _MAX_REASONS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a chapter comes to.
+    """The answer of a chapter.
 
     Args:
         sentence: the answer, with its numbers.
-        metric: what the marks measure.
+        metric: metric of the marks.
         marks: the estimates behind the sentence, by label; drawn on one axis.
-        minor: whether it is worth a reader's first look only where no other chapter has one.
+        minor: whether it is shown only if no other chapter has a verdict.
     """
 
     sentence: str
@@ -251,19 +246,19 @@ class Failures:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownRun:
-    """One run as a chapter has read it; chapters add what they know of theirs.
+    """One run as a chapter has read it; chapters add further fields.
 
     Args:
         name: a short heading, such as "adversary vs target".
         metrics: estimates by metric name.
-        legend: what the names mean; names that it lacks are shown as they are.
+        legend: definitions of the metrics; metrics without one are shown by name.
         description: one sentence for a reader who does not know the run.
         rows: its items, in any order.
-        attack: the parts of the attack that it is, in words, where it tells them.
+        attack: parts of its attack in words, if it tells them.
     """
 
     unit: ClassVar[str] = "items"
-    """What the items are, in the plural."""
+    """Name of the items, in the plural."""
     name: str
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
     legend: Mapping[str, Metric] = field(default_factory=dict)
@@ -273,10 +268,10 @@ class ShownRun:
 
     @classmethod
     def of(cls, run: Run, **more: Any) -> Self:
-        """What every run of a folder has; `more` is what a chapter adds, or has it otherwise."""
-        read: dict[str, Any] = {name: getattr(run, name) for name in ("metrics", "legend", "description", "rows")}
+        """Return the shown form of a run; `more` holds further or other fields of a chapter."""
+        values: dict[str, Any] = {name: getattr(run, name) for name in ("metrics", "legend", "description", "rows")}
         attack = {name: visible(str(text)) for name, text in run.summary.get(ATTACK, {}).items()}
-        return cls(name=run.heading, **read | {"attack": attack} | more)
+        return cls(name=run.heading, **values | {"attack": attack} | more)
 
     @property
     def done(self) -> list[Row]:
@@ -285,7 +280,7 @@ class ShownRun:
 
     @property
     def failures(self) -> list[Failures]:
-        """The items that ended in an error; none where nothing failed."""
+        """The items that ended in an error; empty if nothing failed."""
         failed = [row for row in self.rows if row["status"] != OK]
         reasons = Counter(str(row["error"]).splitlines()[0] for row in failed)
         frequent = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:_MAX_REASONS]
@@ -294,7 +289,7 @@ class ShownRun:
 
 @dataclass(frozen=True)
 class Piece:
-    """Words of a text; `change` is "before" or "after" for those that only that side has, else empty."""
+    """A stretch of text; `change` is "before" or "after" for words that only that side has, else empty."""
 
     text: str
     change: str = ""
@@ -305,13 +300,13 @@ class Item:
     """One dialogue, trigger or example of the viewer.
 
     Args:
-        kind: what it is, in one word.
-        key: its key in the run; the address on the page is made of it.
-        group: the run that it comes from, and more where that holds several sorts of items.
+        kind: its kind in one word.
+        key: its key in the run; its address on the page is made of it.
+        group: the run that it comes from, and its sort if the run holds several.
         summary: one line.
-        tags: what the viewer filters by.
-        values: what the viewer sorts by, by name.
-        body: all of it, as HTML.
+        tags: tags by which the viewer filters.
+        values: values by which the viewer sorts, by name.
+        body: the whole item, as HTML.
     """
 
     kind: str
@@ -325,16 +320,16 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A chapter as the page shows it: a dozen numbers at first sight, the rest folded away.
+    """A chapter as the page shows it: a dozen numbers open, the rest folded.
 
     Args:
         notes: sentences below the heading.
         tables: tables with their headings.
-        measured: the runs whose metrics and failures are shown.
+        measured: runs whose metrics and failures are shown.
         figures: drawings.
-        lists: longer lists of (what, remark), by heading; always folded.
-        items: for the viewer.
-        chosen: items worth a look, by what they are; each an element of `items`.
+        lists: longer lists of (thing, remark), by heading; always folded.
+        items: items for the viewer.
+        chosen: items worth a look, by label; each an element of `items`.
     """
 
     notes: Sequence[str] = ()
@@ -347,25 +342,25 @@ class Section:
 
 
 def tables_of(runs: Sequence[tuple[str, Mapping[str, TextTable]]]) -> list[tuple[str, TextTable]]:
-    """The tables of some runs, each with its heading and, where there are several runs, the name of its own."""
+    """Return the tables of some runs, each with its heading and, if there are several runs, the name of its run."""
     return [(f"{title}, {name}" if len(runs) > 1 else title, table) for name, tables in runs for title, table in tables.items()]
 
 
 @dataclass(frozen=True)
 class Stages:
-    """How the stages of a run that holds others are shown.
+    """The presentation of the stages of a run that holds others.
 
     Args:
-        names: short headings by stage, or by path of a stage of a stage, which the run's summary may decide; the title of the
+        names: short headings by stage, or by path of a stage of a stage; the run's summary may decide them. The title of the
             whole run says the rest.
-        others: what becomes of stages without one.
+        others: heading of stages without a name, or "hidden".
     """
 
     names: Mapping[str, str] | Callable[[Mapping[str, Any]], Mapping[str, str]] = field(default_factory=dict)
     others: Literal["by title", "by folder", "hidden"] = "by title"
 
     def of(self, summary: Mapping[str, Any]) -> Mapping[str, str]:
-        """The headings in a run with a summary; the summary of one that is not finished is empty."""
+        """Return the headings in a run with this summary, which is empty for an unfinished run."""
         return self.names(summary) if callable(self.names) else self.names
 
 
@@ -373,14 +368,14 @@ Found = TypeVar("Found")
 
 
 class Chapter(ABC, Generic[Found]):
-    """One system on the page; a subclass says all of it.
+    """One system on the page; a subclass defines all of it.
 
     Attributes:
-        name: the address of the chapter on the page.
+        name: address of the chapter on the page.
         title: its heading.
-        jobs: names of those whose runs are its own, where `owns` says nothing else.
-        stages: how the stages of its composite runs are shown, by job.
-        terms: the glossary: what a word of the chapter means, by a regular expression that finds it in any case.
+        jobs: names of its jobs, unless it overrides `owns`.
+        stages: presentation of the stages of its composite runs, by job.
+        terms: glossary: meaning of a word of the chapter, by a regular expression that finds it in any case.
     """
 
     name: ClassVar[str]
@@ -390,25 +385,25 @@ class Chapter(ABC, Generic[Found]):
     terms: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def owns(self, job: str) -> bool:
-        """Whether runs of a job are this chapter's; a run goes to the first chapter that says so."""
+        """Return whether runs of a job belong to this chapter; a run goes to the first chapter that accepts it."""
         return job in self.jobs
 
     @abstractmethod
     def collect(self, runs: Sequence[Run]) -> Found | None:
-        """What its runs hold; None where that is nothing."""
+        """Return the content of its runs; None if there is nothing."""
 
     @abstractmethod
     def verdict(self, found: Found) -> Verdict | None:
-        """What it comes to; None where nothing was measured."""
+        """Return its verdict; None if nothing was measured."""
 
     @abstractmethod
     def render(self, found: Found) -> Section:
-        """What the page shows of it, drawings and all."""
+        """Return its content as the page shows it, with drawings."""
 
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run of a folder of runs: its short name, job and state, what came of it, and its own page if there is one."""
+    """One run of a folder of runs: its short name, job, state, verdict, and its own page if there is one."""
 
     name: str
     job: str
@@ -422,16 +417,16 @@ class Report:
     """A whole report.
 
     Args:
-        title: the heading of the page.
+        title: heading of the page.
         lead: one or two sentences under it.
-        state: how a run stands that is not finished; empty for others.
+        state: state of an unfinished run; empty for others.
         warnings: sentences on answers of chat models that are no reply.
-        found: what each chapter has read, by its name, in the order of the page.
+        found: content of each chapter, by its name, in the order of the page.
         overview: the runs of a folder that is no run itself.
-        commands: what to type to get the same figures again.
+        commands: commands that give the same figures again.
         runs: (folder, title) of the runs shown.
         jobs: names of their jobs.
-        files: (path, what it is) of the files beside the report.
+        files: (path, description) of the files beside the report.
         config: settings by dotted name.
         environment: versions, device and the like by name.
     """

@@ -1,18 +1,14 @@
-"""The report as one self-contained HTML page: nothing is loaded from elsewhere, every text is escaped.
+"""The report of a run folder as one self-contained HTML page: collect its content, choose its chapters, and write it.
 
-What speakers say is hostile text. Three lines of defence: jinja2 escapes everything that is not a figure drawn here, the page's
-content policy forbids foreign resources and every script but the viewer's own, known by its hash, and invisible characters are
-written out (`envs/core/visible.py`). Without the script the page stands as it is, its items folded.
+Words of speakers are hostile text. Three defences: jinja2 escapes everything except drawings made here; the page's content
+policy forbids foreign resources and every script but the viewer's own, known by its hash; and invisible characters are written
+out (`envs/core/visible.py`). Without the script the page stands as it is, with its items folded.
 
-The chapters of a report, in the order of the page: one line per system, imported when a run of it is shown.
+`CHAPTERS` lists the chapters in the order of the page, one line per system; a chapter is imported when a run of it is shown.
 
-What the sentences of verdicts are made of: numbers in words, directions, and what a number does not carry.
-
-From a run folder to what its report shows.
-
-What a job can tell the report, beyond its metrics and rows:
+Beyond metrics and rows, a job tells the report:
   * `write_summary(metrics, extra)` with `title` (a short heading), `description` (one sentence) and `command` (what to type);
-  * events, as the curves of the chapters list them.
+  * events, as listed by the curves of the chapters.
 """
 
 from __future__ import annotations
@@ -64,7 +60,7 @@ from parley.envs.core.visible import visible
 
 CHAPTERS = (
     "parley.engine.negotiation.page.chapter:Negotiations",
-    # What hardening came to stands before the attacks that measured it.
+    # The result of hardening comes before the attacks that measured it.
     "parley.engine.triggers.page.chapter:HardenedModels",
     "parley.engine.triggers.page.chapter:TriggerSearches",
     "parley.engine.perturb.page.chapter:Perturbations",
@@ -77,18 +73,18 @@ CHAPTERS = (
     "parley.engine.mutual_friends.page.chapter:Collaborations",
     "parley.engine.core.page.sweeps:Sweeps",
     "parley.engine.core.page.trainings:Trainings",
-    # Last: what no other chapter knows.
+    # Last: runs that no other chapter knows.
     "parley.engine.core.page.trainings:Measurements",
 )
-_WITHOUT = ("core", "responders")
-"""Packages whose jobs the chapters of every page show."""
+_ON_EVERY_PAGE = ("core", "responders")
+"""Packages whose jobs are shown by chapters of every page."""
 
 
 def load_chapters(jobs: Iterable[str] | None = None) -> list[Chapter[Any]]:
     """Return the chapters that can own runs of some jobs, in the order of the page.
 
     Args:
-        jobs: names as run folders carry them; all chapters where it is left out.
+        jobs: names of the jobs in run folders; all chapters if left out.
     """
     systems = None if jobs is None else {_system(job) for job in jobs}
     return [_load(target) for target in CHAPTERS if _is_wanted(target.split(".")[2], systems)]
@@ -99,7 +95,7 @@ def _is_wanted(system: str, systems: Collection[str] | None) -> bool:
         return True
     # The demonstration holds runs of all systems; a job of another version may be of any.
     with_chapters = {target.split(".")[2] for target in CHAPTERS}
-    return any(other not in with_chapters and other not in _WITHOUT for other in systems)
+    return any(name not in with_chapters and name not in _ON_EVERY_PAGE for name in systems)
 
 
 def _system(job: str) -> str:
@@ -121,11 +117,11 @@ MINUS = "\N{MINUS SIGN}"
 POINTS = Metric("points", "", "")
 SHARE = Metric("share", "", "", "share")
 MOST_MARKS = 12
-"""Estimates that a picture has room for."""
+"""The number of estimates that fit into a picture."""
 
 
 def number(metric: Metric, value: float) -> str:
-    """A value in the form of its metric: decimals, percent, or a whole number; "none" for NaN."""
+    """Return a value in the form of its metric: decimals, percent, or a whole number; "none" for NaN."""
     if not math.isfinite(value):
         return "none"
     if metric.form == "share":
@@ -135,61 +131,61 @@ def number(metric: Metric, value: float) -> str:
 
 
 def interval(metric: Metric, estimate: Estimate) -> str:
-    """The 95 % interval in words; empty where there is none."""
+    """Return the 95 % interval in words; empty if there is none."""
     if not all(map(math.isfinite, (estimate.low, estimate.high))):
         return ""
     return f"{number(metric, estimate.low)} to {number(metric, estimate.high)}"
 
 
 def certain_sign(difference: Estimate) -> Literal[-1, 0, 1]:
-    """Which side of 0 the whole interval is on; 0 where it holds 0 or there is none."""
+    """Return the side of 0 that holds the whole interval; 0 if the interval holds 0 or does not exist."""
     return 1 if difference.low > 0 else -1 if difference.high < 0 else 0
 
 
 def caveat(*estimates: Estimate, unit: str = "independent units") -> str:
-    """A sentence, with a blank before it, on what the numbers of a verdict do not carry; empty where they carry it.
+    """Return a sentence, after a blank, on few units or a missing interval; empty if there is nothing to warn of.
 
     Args:
-        estimates: the numbers.
-        unit: what they are counted in, in the plural.
+        estimates: the numbers of a verdict.
+        unit: name of the counted units, in the plural.
     """
-    known = [each for each in estimates if math.isfinite(each.value)]
-    said = ""
-    if known and (least := min(each.n for each in known)) < FEW:
-        said += f" Few {unit} ({least:,}): do not lean on it."
-    if any(not math.isfinite(each.low) for each in known):
-        said += " There is no interval."
-    return said
+    measured = [estimate for estimate in estimates if math.isfinite(estimate.value)]
+    text = ""
+    if measured and (least := min(estimate.n for estimate in measured)) < FEW:
+        text += f" Few {unit} ({least:,}): do not lean on it."
+    if any(not math.isfinite(estimate.low) for estimate in measured):
+        text += " There is no interval."
+    return text
 
 
 def listed(names: list[str]) -> str:
-    """Such as "a, b and c"."""
+    """Return the names as a phrase such as "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def first_marks(marks: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """As many as a picture has room for."""
+    """Return the first marks, as many as fit into a picture."""
     return dict(list(marks.items())[:MOST_MARKS])
 
 
 def others_below(measured: Sized, what: str = "evaluations") -> str:
-    """A sentence, with a blank before it, on the runs that a verdict on the first one leaves out; empty for no other."""
+    """Return a sentence, after a blank, on the runs that a verdict on the first one omits; empty if there are none."""
     return f" {len(measured) - 1} more {what} are below." if len(measured) > 1 else ""
 
 
 MOST_NUMBERS = 12
-"""Numbers of a chapter that are not folded away."""
+"""Numbers of a chapter that are not folded."""
 MOST_FIGURES = 3
-"""Drawings of a chapter that are not."""
+"""Drawings of a chapter that are not folded."""
 _MOST_COLUMNS = 8
-"""Columns of a table that a page of 1,200 pixels has room for."""
+"""Columns of a table that fit on a page of 1,200 pixels."""
 _RAIL = 120.0
 _TAG = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One estimate of a metric; `dot`, `span` (start, width) and `zero` are places on a rail of 120 units."""
+    """One estimate of a metric; `dot`, `span` (start, width) and `zero` are positions on a rail of 120 units."""
 
     name: str
     value: str
@@ -213,7 +209,7 @@ class MetricBlock:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as it fits a page: with as few columns as its two sides allow, or row by row where neither is few."""
+    """A table that fits a page: turned if its columns are too many, stacked row by row if both sides are long."""
 
     heading: str
     table: TextTable
@@ -238,18 +234,18 @@ class ShownItem:
 
     @property
     def values(self) -> str:
-        """As the viewer reads them."""
+        """The values as JSON for the viewer."""
         return json.dumps({name: value for name, value in self.item.values.items() if math.isfinite(value)})
 
     @property
     def tags(self) -> str:
-        """As the viewer reads them."""
+        """The tags as JSON for the viewer."""
         return json.dumps([visible(tag) for tag in self.item.tags])
 
 
 @dataclass(frozen=True)
 class ShownChapter:
-    """A chapter as the page has it: what stands open, what is folded, links to items, and the words that it uses."""
+    """A chapter as the page has it: open and folded parts, links to items, and the glossary words that it uses."""
 
     chapter: Chapter[Any]
     section: Section
@@ -264,30 +260,30 @@ class ShownChapter:
     @property
     def measured(self) -> list[ShownRun]:
         """The runs that have metrics."""
-        return [each for each in self.section.measured if each.metrics]
+        return [run for run in self.section.measured if run.metrics]
 
     @property
     def failures(self) -> list[Failures]:
-        """What is in no figure."""
-        return [failures for each in self.section.measured for failures in each.failures]
+        """The failures, which are in no figure."""
+        return [failures for run in self.section.measured for failures in run.failures]
 
     @property
     def notes(self) -> list[str]:
-        """How each run was made, and what more the chapter has to say."""
-        described = [f"{each.name}: {each.description}" for each in self.measured if each.description]
+        """The descriptions of the runs, and the notes of the chapter."""
+        described = [f"{run.name}: {run.description}" for run in self.measured if run.description]
         return [*described, *self.section.notes]
 
 
 def write_report(report: Report, chapters: Sequence[Chapter[Any]], path: Path) -> Path:
-    """Writes the page.
+    """Write the page.
 
     Args:
-        report: what to show.
-        chapters: those that have found it.
-        path: the file to write; a page that stands there is replaced only when the new one is complete.
+        report: the report to show.
+        chapters: the chapters that have collected it.
+        path: the file to write; an existing page is replaced only when the new one is complete.
 
     Returns:
-        The path written.
+        The written path.
 
     Raises:
         RunError: the file cannot be written.
@@ -302,7 +298,7 @@ def write_report(report: Report, chapters: Sequence[Chapter[Any]], path: Path) -
 
 
 def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
-    """The page as text; the same report gives the same text."""
+    """Return the page as text; the same report gives the same text."""
     parts = [(chapter, chapter.render(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found]
     items = _addressed([item for _, section in parts for item in section.items])
     shown = [_shown(chapter, section, items, report.title) for chapter, section in parts]
@@ -312,30 +308,32 @@ def render(report: Report, chapters: Sequence[Chapter[Any]]) -> str:
             "core/page/templates/page.html",
             report=report,
             verdicts=[] if report.overview else shown_verdicts(report, chapters),
-            chapters=[(each, fill("core/page/templates/chapter.html", part=each, terms=_terms(each))) for each in shown],
+            chapters=[(part, fill("core/page/templates/chapter.html", part=part, terms=_terms(part))) for part in shown],
             items=items,
             kinds=[
                 f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-                for kind in dict.fromkeys(each.item.kind for each in items)
+                for kind in dict.fromkeys(entry.item.kind for entry in items)
             ],
             style=Markup(files("parley.engine.core.page").joinpath("templates/report.css").read_text(encoding="utf-8")),
             script=Markup(script),
-            script_hash=_hash(script),
+            script_hash=_script_hash(script),
         )
     )
-    # Here for every name, title, setting and text; a line without such characters is found so at once.
+    # Applied here to every name, title, setting and text; line by line, because most lines have no such characters.
     return "\n".join(map(visible, page.split("\n")))
 
 
 def verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[tuple[Chapter[Any], Verdict]]:
-    """What the chapters of a report come to; minor verdicts only where there is no other."""
-    said = [(each, each.verdict(report.found[each.name])) for each in chapters if each.name in report.found]
-    found = [(each, verdict) for each, verdict in said if verdict is not None]
-    return [pair for pair in found if not pair[1].minor] or found
+    """Return the verdicts of the chapters of a report; minor verdicts only if there are no others."""
+    candidates = [
+        (chapter, chapter.verdict(report.found[chapter.name])) for chapter in chapters if chapter.name in report.found
+    ]
+    pairs = [(chapter, verdict) for chapter, verdict in candidates if verdict is not None]
+    return [pair for pair in pairs if not pair[1].minor] or pairs
 
 
 def shown_verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[ShownVerdict]:
-    """The same with their pictures."""
+    """Return the verdicts with their pictures."""
     return [
         ShownVerdict(chapter, verdict.sentence, _block(verdict.metric, verdict.marks))
         for chapter, verdict in verdicts(report, chapters)
@@ -343,39 +341,39 @@ def shown_verdicts(report: Report, chapters: Sequence[Chapter[Any]]) -> list[Sho
 
 
 def metric_blocks(measured: Sequence[ShownRun]) -> list[tuple[Metric, MetricBlock]]:
-    """The metrics of some runs, each over all runs that have it; those that a reader looks for first come first.
+    """Return the metrics of some runs, each over all runs that have it; main metrics come first.
 
-    Metrics of one name that mean different things are not comparable: they have blocks of their own.
+    Metrics of one name with different meanings are not comparable: they have blocks of their own.
     """
-    legends = [metric for each in measured for metric in {**each.legend, **each.metrics}]
-    places = {name: place for place, name in reversed(list(enumerate(legends)))}
-    found: dict[tuple[str, Metric], dict[str, Estimate]] = {}
-    for each in measured:
-        for name, estimate in each.metrics.items():
-            metric = each.legend.get(name) or Metric(name.replace("_", " "), NEITHER, "")
-            found.setdefault((name, metric), {})[each.name] = estimate
-    keys = sorted(found, key=lambda key: (not key[1].main, places[key[0]]))
-    return [(key[1], _block(key[1], found[key])) for key in keys]
+    names = [name for run in measured for name in {**run.legend, **run.metrics}]
+    positions = {name: position for position, name in reversed(list(enumerate(names)))}
+    estimates: dict[tuple[str, Metric], dict[str, Estimate]] = {}
+    for run in measured:
+        for name, estimate in run.metrics.items():
+            metric = run.legend.get(name) or Metric(name.replace("_", " "), NEITHER, "")
+            estimates.setdefault((name, metric), {})[run.name] = estimate
+    keys = sorted(estimates, key=lambda key: (not key[1].main, positions[key[0]]))
+    return [(key[1], _block(key[1], estimates[key])) for key in keys]
 
 
 def fitted(heading: str, table: TextTable) -> Sheet:
-    """A table as a page has room for: turned round where it has many columns and few rows, stacked where both are many."""
+    """Return a table that fits the page: transposed if it has many columns and few rows, stacked if it has many of both."""
     if len(table.columns) <= _MOST_COLUMNS:
         return Sheet(heading, table, "wide")
     if len(table.rows) < _MOST_COLUMNS:
-        first, *others = zip(table.columns, *table.rows, strict=True)
-        return Sheet(heading, TextTable(first, tuple(others), table.note), "wide")
+        first, *columns = zip(table.columns, *table.rows, strict=True)
+        return Sheet(heading, TextTable(first, tuple(columns), table.note), "wide")
     return Sheet(heading, table, "stacked")
 
 
 def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem], title: str) -> ShownChapter:
-    """Opens a dozen numbers, tables first, and folds the rest; what repeats the page's title is told without it."""
+    """Return a chapter with a dozen numbers open, tables first, and the rest folded; drop the page's title from texts."""
 
     def brief(text: str) -> str:
         rest = text.removeprefix(title)
         return rest[2:] if rest != text and rest[:2] in (", ", ": ", "; ") else text
 
-    figures = [replace(each, caption=brief(each.caption)) for each in section.figures]
+    figures = [replace(figure, caption=brief(figure.caption)) for figure in section.figures]
     room = MOST_NUMBERS
     open_sheets: list[Sheet] = []
     folded_sheets: list[Sheet] = []
@@ -385,13 +383,13 @@ def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem], 
         num = sum(cell not in ("", ABSENT) for row in table.rows for cell in row[1:])
         (open_sheets if num <= room else folded_sheets).append(fitted(heading, table))
         room -= num if num <= room else 0
-    found = metric_blocks([each for each in section.measured if each.metrics])
-    first = [block for metric, block in found if metric.main] or [block for _, block in found]
-    for _, block in found:
-        wanted = not folded_blocks and len(block.lines) <= room and block in first
-        (open_blocks if wanted else folded_blocks).append(block)
-        room -= len(block.lines) * wanted
-    addresses = {id(each.item): each.anchor for each in items}
+    blocks = metric_blocks([run for run in section.measured if run.metrics])
+    first = [block for metric, block in blocks if metric.main] or [block for _, block in blocks]
+    for _, block in blocks:
+        is_open = not folded_blocks and len(block.lines) <= room and block in first
+        (open_blocks if is_open else folded_blocks).append(block)
+        room -= len(block.lines) * is_open
+    addresses = {id(entry.item): entry.anchor for entry in items}
     return ShownChapter(
         chapter,
         section,
@@ -406,13 +404,13 @@ def _shown(chapter: Chapter[Any], section: Section, items: Sequence[ShownItem], 
 
 
 def _terms(shown: ShownChapter) -> list[tuple[str, str]]:
-    """The words of the glossary that stand in a chapter."""
+    """Return the glossary words that occur in a chapter."""
     text = _TAG.sub(" ", fill("core/page/templates/chapter.html", part=shown, terms=[]))
     return [term for pattern, term in shown.chapter.terms.items() if re.search(pattern, text, re.IGNORECASE)]
 
 
 def _addressed(items: Sequence[Item]) -> list[ShownItem]:
-    """The items, each with an address of its own, made of its kind, run and key."""
+    """Return the items, each with an address of its own, made of its kind, run and key."""
     times: dict[str, int] = {}
     shown = []
     for item in items:
@@ -426,8 +424,8 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _hash(script: str) -> str:
-    """What the content policy knows the script by; empty for none."""
+def _script_hash(script: str) -> str:
+    """Return the hash by which the content policy knows the script; empty for no script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" if script else ""
 
 
@@ -436,12 +434,12 @@ def _block(metric: Metric, estimates: Mapping[str, Estimate]) -> MetricBlock:
     low, high = (0.0, 1.0) if metric.form in ("rate", "share") else (min(0.0, *bounds, 0.0), max(0.0, *bounds, 0.0))
     width = (high - low) or 1.0
 
-    def place(x: float) -> float:
+    def position(x: float) -> float:
         return round(4 + (_RAIL - 8) * (x - low) / width, 2)
 
     lines = []
     for name, estimate in estimates.items():
-        known = all(map(math.isfinite, (estimate.low, estimate.high)))
+        bounded = all(map(math.isfinite, (estimate.low, estimate.high)))
         lines.append(
             Line(
                 name=name,
@@ -449,9 +447,9 @@ def _block(metric: Metric, estimates: Mapping[str, Estimate]) -> MetricBlock:
                 interval=interval(metric, estimate),
                 n=estimate.n,
                 small=estimate.flagged,
-                dot=place(estimate.value) if known else None,
-                span=(place(estimate.low), round(place(estimate.high) - place(estimate.low), 2)) if known else None,
-                zero=place(0.0) if known and low < 0 < high else None,
+                dot=position(estimate.value) if bounded else None,
+                span=(position(estimate.low), round(position(estimate.high) - position(estimate.low), 2)) if bounded else None,
+                zero=position(0.0) if bounded and low < 0 < high else None,
             )
         )
     direction = "" if metric.direction == NEITHER else metric.direction
@@ -479,17 +477,17 @@ _ALL_FAILED, _DAMAGED = "every item failed", "damaged"
 
 
 def report_from_run(run_dir: Path) -> Path:
-    """Writes `report.html` into a run folder.
+    """Write `report.html` into a run folder.
 
     Args:
         run_dir: a run, or a folder that holds runs.
 
     Returns:
-        The page written.
+        The written page.
 
     Raises:
-        RunError: there is no run in the folder, a part of it is damaged, or the page cannot be written. Of a folder of runs
-            those that are damaged stand in the table of all with what is wrong.
+        RunError: there is no run in the folder, a part of it is damaged, or the page cannot be written. Damaged runs in a
+            folder of runs are listed in its table, with the damage.
     """
     with _whole(run_dir):
         report = collect_run(run_dir)
@@ -499,13 +497,13 @@ def report_from_run(run_dir: Path) -> Path:
 
 
 def collect_run(run_dir: Path) -> Report:
-    """What the report of a run folder shows.
+    """Return the content of the report of a run folder.
 
     Args:
         run_dir: a run, or a folder that holds runs.
 
     Raises:
-        RunError: there is no run in the folder, or something that one holds is damaged.
+        RunError: there is no run in the folder, or a run is damaged.
     """
     with _whole(run_dir):
         return _collect(run_dir)
@@ -516,25 +514,25 @@ def _whole(run_dir: Path) -> AbstractContextManager[None]:
 
 
 def _collect(run_dir: Path) -> Report:
-    found = find_runs(run_dir)
-    top = found.get("")
-    overview = [] if top else [_line(name, folder) for name, folder in found.items()]
-    # One of many keeps the others from no page; where all are damaged, reading them says how.
+    folders = find_runs(run_dir)
+    top = folders.get("")
+    overview = [] if top else [_line(name, folder) for name, folder in folders.items()]
+    # A damaged run keeps no other from the page; if all are damaged, reading them raises the error.
     damaged = {line.name for line in overview if line.state.startswith(_DAMAGED)}
-    found = {name: folder for name, folder in found.items() if name not in damaged} or found
+    folders = {name: folder for name, folder in folders.items() if name not in damaged} or folders
     stages = _stages(top)
     if top and stages.others == "hidden":
-        # Its phases are many; the page shows what they came to.
-        there = [name for name in stages.of({}) if (run_dir / name / ENVIRONMENT).is_file()]
-        found = {"": top} | {name: RunFolder.load(run_dir / name) for name in there}
-    summaries = {name: folder.summary() or {} for name, folder in found.items()}
+        # Its stages are many; the page shows their results.
+        existing = [name for name in stages.of({}) if (run_dir / name / ENVIRONMENT).is_file()]
+        folders = {"": top} | {name: RunFolder.load(run_dir / name) for name in existing}
+    summaries = {name: folder.summary() or {} for name, folder in folders.items()}
     about = summaries.get("", {})
-    titles = {name: str(summaries[name].get("title") or name or folder.path.resolve().name) for name, folder in found.items()}
-    headings = _headings(found, titles, stages, stages.of(summaries.get("", {})))
+    titles = {name: str(summaries[name].get("title") or name or folder.path.resolve().name) for name, folder in folders.items()}
+    headings = _headings(folders, titles, stages, stages.of(summaries.get("", {})))
     runs = [
-        # What a run of several stages measured is in its stages; shown twice it would look like one more.
-        Run(name=name, heading=headings[name], shown=bool(name) or len(found) == 1, folder=folder)
-        for name, folder in found.items()
+        # The measurements of a run with stages are those of its stages; shown twice they would look like one more.
+        Run(name=name, heading=headings[name], shown=bool(name) or len(folders) == 1, folder=folder)
+        for name, folder in folders.items()
     ]
     failed = {line.name for line in overview if line.state.startswith(_ALL_FAILED)}
     config: dict[str, str] = {}
@@ -549,19 +547,19 @@ def _collect(run_dir: Path) -> Report:
         lead=about.get("description", ""),
         state=_state(runs[0]) if top else "",
         warnings=_warnings(summaries),
-        found=_read([run for run in runs if run.name not in failed]),
+        found=_collected([run for run in runs if run.name not in failed]),
         overview=overview,
         commands=commands[:1] if "command" in about else commands,
         runs=[(name or ".", title) for name, title in titles.items()],
-        jobs=[folder.job for folder in found.values()],
+        jobs=[folder.job for folder in folders.values()],
         files=files,
         config=config,
-        environment=_flat(read_json(next(iter(found.values())).path / ENVIRONMENT), ""),
+        environment=_flat(read_json(next(iter(folders.values())).path / ENVIRONMENT), ""),
     )
 
 
 def _warnings(summaries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return what runs say of answers that are no reply, each sentence once, those of the page's own run first."""
+    """Return the warnings of runs on answers that are no reply, each sentence once, those of the page's own run first."""
     warnings = (str(sentence) for summary in summaries.values() for sentence in summary.get(USAGE, {}).get(WARNINGS, ()))
     return list(dict.fromkeys(visible(sentence) for sentence in warnings))
 
@@ -569,26 +567,26 @@ def _warnings(summaries: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _stages(top: RunFolder | None) -> Stages:
     if top is None:
         return Stages()
-    known = {job: stages for chapter in load_chapters([top.job]) for job, stages in chapter.stages.items()}
-    return known.get(top.job, Stages())
+    stages_of = {job: stages for chapter in load_chapters([top.job]) for job, stages in chapter.stages.items()}
+    return stages_of.get(top.job, Stages())
 
 
 def _headings(
-    found: Mapping[str, RunFolder], titles: Mapping[str, str], stages: Stages, known: Mapping[str, str]
+    folders: Mapping[str, RunFolder], titles: Mapping[str, str], stages: Stages, stage_headings: Mapping[str, str]
 ) -> dict[str, str]:
-    """What each run is called: by its title, or short where the title of the page says the rest; equal titles by folder too."""
+    """Return the heading of each run: its title, shortened if the page's title says the rest, with the folder if equal."""
     short = short_paths(titles.values())
-    named = {
-        name: known.get(name) or (name if name and stages.others == "by folder" else short[title])
+    headings = {
+        name: stage_headings.get(name) or (name if name and stages.others == "by folder" else short[title])
         for name, title in titles.items()
     }
-    folders = {name: name or folder.path.resolve().name for name, folder in found.items()}
-    times = Counter(named.values())
-    return {name: f"{heading} ({folders[name]})" if times[heading] > 1 else heading for name, heading in named.items()}
+    folder_names = {name: name or folder.path.resolve().name for name, folder in folders.items()}
+    times = Counter(headings.values())
+    return {name: f"{heading} ({folder_names[name]})" if times[heading] > 1 else heading for name, heading in headings.items()}
 
 
-def _shared_out(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]]:
-    """The chapters that have runs, each with its own."""
+def _runs_by_chapter(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]]:
+    """Return the chapters that have runs, each with its own."""
     runs = list(runs)
     chapters = load_chapters(run.job for run in runs)
     shares: dict[str, list[Run]] = {}
@@ -598,27 +596,27 @@ def _shared_out(runs: Iterable[Run]) -> list[tuple[Chapter[Any], list[Run]]]:
     return [(chapter, shares[chapter.name]) for chapter in chapters if chapter.name in shares]
 
 
-def _read(runs: Iterable[Run]) -> dict[str, Any]:
-    """What the chapters find in their runs, by chapter."""
-    found = {chapter.name: chapter.collect(own) for chapter, own in _shared_out(runs)}
-    return {name: read for name, read in found.items() if read is not None}
+def _collected(runs: Iterable[Run]) -> dict[str, Any]:
+    """Return the content that the chapters collect from their runs, by chapter."""
+    contents = {chapter.name: chapter.collect(own) for chapter, own in _runs_by_chapter(runs)}
+    return {name: content for name, content in contents.items() if content is not None}
 
 
 def _line(name: str, folder: RunFolder) -> RunLine:
-    """A run among others: how it stands, and what its own page would say of it."""
+    """Return a run among others: its state, and the verdict of its own page."""
     page = f"{name}/{REPORT}" if (folder.path / REPORT).is_file() else ""
     try:
         alone = collect_run(folder.path)
     except RunError as error:
-        said = "; ".join(str(part) for part in (error.what, error.where, error.fix) if part is not None)
-        return RunLine(name=name, job=folder.job, state=f"{_DAMAGED}: {said}", outcome="", page=page)
+        message = "; ".join(str(part) for part in (error.what, error.where, error.fix) if part is not None)
+        return RunLine(name=name, job=folder.job, state=f"{_DAMAGED}: {message}", outcome="", page=page)
     outcome = " ".join(verdict.sentence for _, verdict in verdicts(alone, load_chapters(alone.jobs)))
     failed = alone.state.startswith(_ALL_FAILED)
     return RunLine(name=name, job=folder.job, state=alone.state or FINISHED, outcome="" if failed else outcome, page=page)
 
 
 def _state(run: Run) -> str:
-    """How a run stands that is not whole, in one line; empty for one that is."""
+    """Return the state of an unfinished run in one line; empty for a finished one."""
     outcomes = run.folder.outcomes()
     if outcomes.failed and not outcomes.done:
         ((reason, times),) = outcomes.errors.most_common(1)
@@ -632,14 +630,14 @@ def _state(run: Run) -> str:
 
 
 def _files(path: Path) -> Sequence[tuple[str, str]]:
-    known = [(name, what) for name, what in _FILES.items() if (path / name).exists()]
+    files = [(name, description) for name, description in _FILES.items() if (path / name).exists()]
     weights = sorted(str(file.relative_to(path)) for file in path.glob(f"*{_WEIGHTS}"))
     weights += sorted(str(file.relative_to(path)) for file in path.glob(f"*/*{_WEIGHTS}"))
-    return [*known, *((name, "weights") for name in weights)]
+    return [*files, *((name, "weights") for name in weights)]
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Nested settings by dotted name; what is not set is left out."""
+    """Return nested settings by dotted name, without those that are not set."""
     flat: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):

@@ -1,9 +1,7 @@
-"""How the report draws: one style, and the drawings that every chapter has a use for.
+"""Drawings of a report: one style, the drawings that several chapters use, and the verdicts as one picture.
 
-Every figure is drawn once, in the colours of the light page. The SVG form then exchanges each colour for a variable of
-the page's style sheet, so that the same drawing follows a reader's dark mode.
-
-The verdicts of a report as one picture, for a slide or a README.
+Every figure is drawn once, in the colours of the light page. Its SVG form then replaces each colour by a variable of the page's
+style sheet, so the same drawing follows a reader's dark mode. `write_picture` makes a picture for a slide or a README.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from parley.envs.core.visible import visible
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5c6878", "#d8dee6", "#fefefe"
 SERIES = ("#b8460e", "#1f5fbf", "#0f7b6c", "#8a3ffc")
-"""Colours of series in order; the adversary takes the first and the target the second wherever both are shown."""
+"""Colours of series in order; wherever both are shown, the adversary takes the first and the target the second."""
 TINT, GOOD, DULL = "#9db4d6", "#0f7b6d", "#b9a6a0"
 VARIABLES = {
     INK: "--ink",
@@ -77,23 +75,23 @@ _LONGEST_LABEL = 36
 _MANY, _MOST_TICKS = 32, 9
 _MANY_LINES = 6
 _LINES = ("-", "--")
-"""Lines of series, so that twice as many can be told apart as there are colours."""
+"""Styles of lines, which double the number of series that the colours keep apart."""
 
 
 def curve_svg(curve: Curve) -> str:
-    """A training curve as SVG text."""
+    """Return a training curve as SVG text."""
     return svg((5.4, 3.2), f"{curve.title}, {curve.y_label} per {curve.x_label}", lambda axes: draw_curve(axes, curve))
 
 
 def budget_svg(title: str, x_label: str, series: Mapping[str, Points], y_label: str = "adversary's points ahead") -> str:
-    """What attacks gain within a budget, as SVG text (see `draw_budget`)."""
+    """Return the gains of attacks within a budget, as SVG text (see `draw_budget`)."""
     return svg((5.4, 3.2), title, lambda axes: draw_budget(axes, x_label, series, y_label))
 
 
 def dots_svg(
     title: str, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]], unit: float = 1.0
 ) -> str:
-    """Estimates by row and series as SVG text (see `draw_dots`)."""
+    """Return estimates by row and series as SVG text (see `draw_dots`)."""
     height = 1.2 + 0.2 * len(names) * (1 + len(series))
     return svg((5.4, height), title, lambda axes: draw_dots(axes, x_label, names, series, unit))
 
@@ -105,15 +103,15 @@ def heat_svg(
     cells: Sequence[Sequence[tuple[float, str] | None]],
     axis_labels: tuple[str, str],
 ) -> str:
-    """A table of tinted cells as SVG text (see `draw_heat`); `axis_labels` are of the columns and of the lines."""
+    """Return a table of tinted cells as SVG text (see `draw_heat`); `axis_labels` are of the columns and of the lines."""
     height = 1.4 + (0.9 if len(lines) < _MANY_LINES else 0.42) * len(lines)
     return svg((2.2 + 0.9 * len(columns), height), title, lambda axes: draw_heat(axes, lines, columns, cells, axis_labels))
 
 
 def draw_curve(axes: Axes, curve: Curve) -> None:
-    """Draws every series of a curve, its 95 % interval as a band where there is one.
+    """Draw every series of a curve, with its 95 % interval as a band if it has one.
 
-    A smoothed one is drawn as faint points with its moving average in front.
+    A smoothed series is drawn as faint points with its moving average in front.
 
     Args:
         axes: where to draw.
@@ -139,9 +137,9 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
 
 
 def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label: str) -> None:
-    """Draws a mean against a budget with its 95 % interval as a band; budgets in the hundreds on a logarithmic axis.
+    """Draw a mean against a budget with its 95 % interval as a band; budgets in the hundreds on a logarithmic axis.
 
-    A series over fewer units than `FEW` says so in its name.
+    A series over fewer units than `FEW` has a mark in its name.
 
     Args:
         axes: where to draw.
@@ -154,7 +152,7 @@ def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label:
     few = False
     for (name, points), (line, colour) in zip(series.items(), itertools.cycle(itertools.product(_LINES, SERIES))):
         budgets = [budget for budget, _ in points]
-        low, value, high = np.array([[each.low, each.value, each.high] for _, each in points]).T
+        low, value, high = np.array([[estimate.low, estimate.value, estimate.high] for _, estimate in points]).T
         thin = points[0][1].flagged
         few |= thin
         label = short(name) + (f" (few: n = {points[0][1].n})" if thin else "")
@@ -177,14 +175,14 @@ def draw_budget(axes: Axes, x_label: str, series: Mapping[str, Points], y_label:
 def draw_dots(
     axes: Axes, x_label: str, names: Sequence[str], series: Mapping[str, Mapping[str, Estimate]], unit: float = 1.0
 ) -> None:
-    """Draws estimates as dots with their 95 % intervals: one row per strategy or attack, the dots of its series in lanes.
+    """Draw estimates as dots with their 95 % intervals: one row per strategy or attack, one lane per series.
 
     Args:
         axes: where to draw.
         x_label: the quantity.
         names: the rows, from top to bottom.
-        series: an estimate by row, by the name of the series; an empty one keeps its colour from the others.
-        unit: what figures are multiplied by; 100 for shares in percent.
+        series: an estimate by row, by the name of the series; an empty series keeps its colour free.
+        unit: factor of the figures; 100 for shares in percent.
     """
     axes.grid(True, axis="x")
     axes.set_axisbelow(True)
@@ -194,10 +192,10 @@ def draw_dots(
         if not points:
             continue
         lane = lanes[label]
-        places = [names.index(name) + lane for name in points]
-        low, value, high = unit * np.array([[each.low, each.value, each.high] for each in points.values()]).T
-        axes.hlines(places, low, high, color=colour, linewidth=1.9, linestyle=line)
-        axes.plot(value, places, color=colour, marker="o", linestyle="", markersize=4.2, label=short(label))
+        heights = [names.index(name) + lane for name in points]
+        low, value, high = unit * np.array([[estimate.low, estimate.value, estimate.high] for estimate in points.values()]).T
+        axes.hlines(heights, low, high, color=colour, linewidth=1.9, linestyle=line)
+        axes.plot(value, heights, color=colour, marker="o", linestyle="", markersize=4.2, label=short(label))
     axes.set_yticks(range(len(names)), [short(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set(xlabel=x_label)
@@ -212,14 +210,14 @@ def draw_heat(
     cells: Sequence[Sequence[tuple[float, str] | None]],
     axis_labels: tuple[str, str],
 ) -> None:
-    """Draws a table of tinted cells with their figures.
+    """Draw a table of tinted cells with their figures.
 
     Args:
         axes: where to draw.
-        lines: their names, from top to bottom.
-        columns: their names.
-        cells: of each line a tint from 0 to 1 and the figure for each column; none where there is none.
-        axis_labels: of the columns and of the lines.
+        lines: names of the lines, from top to bottom.
+        columns: names of the columns.
+        cells: a tint from 0 to 1 and the figure, by line and column; None for an empty cell.
+        axis_labels: labels of the columns and of the lines.
     """
     for row, line in enumerate(cells):
         for column, cell in enumerate(line):
@@ -236,7 +234,7 @@ def draw_heat(
 
 
 def moving_average(values: np.ndarray) -> np.ndarray:
-    """A centred mean over about a tenth of the steps, over fewer near the ends.
+    """Return a centred mean over about a tenth of the steps, over fewer near the ends.
 
     Args:
         values: (n,) float; values that are not finite are left out of the means.
@@ -245,9 +243,9 @@ def moving_average(values: np.ndarray) -> np.ndarray:
         (n,) float64; NaN where no value of the window is finite.
     """
     half = max(1, round(len(values) * 0.1 / 2))
-    known = np.isfinite(values)
-    sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
-    counts = np.concatenate([[0], np.cumsum(known)])
+    is_finite = np.isfinite(values)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(is_finite, values, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(is_finite)])
     start = np.maximum(np.arange(len(values)) - half, 0)
     stop = np.minimum(np.arange(len(values)) + half + 1, len(values))
     with np.errstate(invalid="ignore"):
@@ -255,7 +253,7 @@ def moving_average(values: np.ndarray) -> np.ndarray:
 
 
 def short(label: str) -> str:
-    """A label as axes and legends have room for: visible, and long ones without their middle, as their ends tell runs apart."""
+    """Return a label that fits axes and legends: visible, and without its middle if long, because ends tell runs apart."""
     label = visible(label)
     # A longer one would leave no room for the axes.
     half = _LONGEST_LABEL // 2
@@ -263,24 +261,24 @@ def short(label: str) -> str:
 
 
 def svg(size: tuple[float, float], label: str, draw: Callable[[Axes], None]) -> str:
-    """A drawing as SVG text in the colours of the page.
+    """Return a drawing as SVG text in the colours of the page.
 
     Args:
         size: width and height in inches.
-        label: what it shows, for those who cannot see it.
-        draw: draws it.
+        label: description for readers who cannot see it.
+        draw: draws it on axes.
     """
     # The salt names clip paths and markers: different figures on one page must not share those names.
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": label}):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
         buffer = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+        no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     view = text.split('viewBox="', 1)[1].split('"', 1)[0]
-    # The first <defs> is a style rule for everything on the page; names of groups would repeat from figure to figure.
+    # The first <defs> is a style rule for the whole page, and names of groups would repeat from figure to figure.
     body = text.split("</defs>", 1)[1].replace("xlink:href=", "href=")
     body = re.sub(r'<g id="[^"]*"', "<g", body)
     for colour, variable in VARIABLES.items():
@@ -294,10 +292,10 @@ _CHARACTERS = 96
 
 
 def require_suffix(path: str | Path) -> None:
-    """Finds out before anything is done whether a picture of that name can be drawn.
+    """Raise an error unless a picture of this name can be drawn; called before any work.
 
     Raises:
-        ConfigError: it ends in none of `SUFFIXES`.
+        ConfigError: the name has none of `SUFFIXES`.
     """
     suffix = Path(path).suffix
     if suffix.lower() not in SUFFIXES:
@@ -306,41 +304,41 @@ def require_suffix(path: str | Path) -> None:
 
 
 def write_picture(report: Report, chapters: Sequence[Chapter[Any]], path: Path) -> Path:
-    """Writes the verdicts of a report, each with its estimates, in the form that the name of the file says.
+    """Write the verdicts of a report, each with its estimates, in the format of the file's suffix.
 
     Args:
-        report: with at least one verdict.
-        chapters: those that have found it.
+        report: a report with at least one verdict.
+        chapters: the chapters that have collected it.
         path: the file to write.
 
     Returns:
-        The path written.
+        The written path.
 
     Raises:
-        ConfigError: the file's suffix is none of `SUFFIXES`.
+        ConfigError: the file has none of `SUFFIXES`.
         RunError: the report holds no verdict, or the file cannot be written.
     """
     require_suffix(path)
-    told = [verdict for _, verdict in verdicts(report, chapters)]
-    if not told:
+    shown = [verdict for _, verdict in verdicts(report, chapters)]
+    if not shown:
         raise RunError("there is nothing to draw", where=report.title, fix="draw a run that has measured something")
-    texts = [textwrap.wrap(visible(verdict.sentence), _CHARACTERS) for verdict in told]
+    texts = [textwrap.wrap(visible(verdict.sentence), _CHARACTERS) for verdict in shown]
     heights = [
         _HEIGHT_OF_LINE * len(text) + _HEIGHT_OF_MARK * len(verdict.marks) + 0.75
-        for text, verdict in zip(texts, told, strict=True)
+        for text, verdict in zip(texts, shown, strict=True)
     ]
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": report.title}):
         figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained", facecolor=PAPER)
-        parts = figure.subfigures(len(told), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for part, text, verdict in zip(parts, texts, told, strict=True):
+        parts = figure.subfigures(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for part, text, verdict in zip(parts, texts, shown, strict=True):
             part.suptitle("\n".join(text), x=0.01, horizontalalignment="left", fontsize=9.5, fontweight="bold", color=INK)
             _draw(part.subplots(), verdict)
-        # Without its usual marks of software and date, the same run gives the same bytes.
+        # Without the usual marks of software and date, the same run gives the same bytes.
         kind = path.suffix.lower().removeprefix(".")
-        nothing: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}.get(kind, {"Date": None})
+        no_metadata: dict[str, Any] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}.get(kind, {"Date": None})
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, format=kind, metadata=nothing)
+            figure.savefig(path, format=kind, metadata=no_metadata)
         except OSError as error:
             raise RunError(
                 "the picture cannot be written",
@@ -352,7 +350,7 @@ def write_picture(report: Report, chapters: Sequence[Chapter[Any]], path: Path) 
 
 
 def _draw(axes: Axes, verdict: Verdict) -> None:
-    """One row per estimate with its interval, and how many stand behind it."""
+    """Draw one row per estimate with its interval and its sample size."""
     share = verdict.metric.form == "share"
     unit = 100.0 if share else 1.0
     draw_dots(axes, verdict.metric.title.lower() + " in %" * share, list(verdict.marks), {"": verdict.marks}, unit)

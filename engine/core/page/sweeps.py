@@ -1,14 +1,8 @@
-"""Sweeps, from run folders to what their report shows.
+"""The chapter of sweeps: the best trial so far, trials as lines through their settings, and the importance of settings.
 
-What the chapter of sweeps reads: trials.
-
-Figures of sweeps, in the style of the others (`plots.py`).
-
-Sweeps for people to read: the best trial so far, trials as lines through their settings, and which settings matter.
-
-Importance is Spearman's rank correlation of a setting with what was measured, over trials that were given the same budget; of a
-setting without an order, the correlation ratio of the ranks (0 to 1): the share of their variance that lies between its values,
-rooted.
+Importance is Spearman's rank correlation of a setting with the measured value, over trials with the same budget. For a setting
+without an order it is the correlation ratio of the ranks (0 to 1): the root of the share of their variance that lies between
+the values of the setting.
 """
 
 from __future__ import annotations
@@ -39,11 +33,11 @@ class Trial:
     """One trial.
 
     Args:
-        number: of the trial, from 0, in the order in which they were started.
+        number: number of the trial from 0, in the order of start.
         parameters: its settings by dotted key.
-        value: what it was worth at its largest budget.
-        whole: whether that was the whole one.
-        by_budget: what it was worth at every budget that it was given.
+        value: its value at its largest budget.
+        whole: whether that was the whole budget.
+        by_budget: its value at each of its budgets.
     """
 
     number: int
@@ -59,11 +53,11 @@ class ShownSweep:
 
     Args:
         name: a short heading.
-        objective: what trials were measured by.
+        objective: metric of the trials.
         direction: "max" or "min".
-        trials: those that worked, in the order in which they were started.
-        failures: how many others failed.
-        again: the best settings in runs that chose nothing; `NOTHING` before the end.
+        trials: trials that worked, in the order of start.
+        failures: number of trials that failed.
+        again: the best settings measured in runs that chose nothing; `NOTHING` before the end.
     """
 
     name: str
@@ -74,7 +68,7 @@ class ShownSweep:
     again: Estimate = NOTHING
 
     def ranked(self) -> list[Trial]:
-        """The trials, whole ones first, of these the best first; of two alike the earlier one, as the sweep itself has it."""
+        """Return the trials, whole ones first, the best first among them; of equals the earlier one, as in the sweep itself."""
         sign = -1 if self.direction == "max" else 1
         return sorted(self.trials, key=lambda trial: (not trial.whole, sign * trial.value.value, trial.number))
 
@@ -83,7 +77,7 @@ Value = str | float
 
 
 def best_svg(title: str, y_label: str, points: Sequence[tuple[int, float, float]]) -> str:
-    """Values of trials as dots, the best so far as steps, as SVG text."""
+    """Return values of trials as dots and the best so far as steps, as SVG text."""
 
     def draw(axes: Axes) -> None:
         axes.grid(True, axis="y")
@@ -98,24 +92,24 @@ def best_svg(title: str, y_label: str, points: Sequence[tuple[int, float, float]
 
 
 def parallel_svg(title: str, section: ShownSweep) -> str:
-    """Trials as lines through their settings and their value, as SVG text; each axis goes from its least to its largest."""
+    """Return trials as lines through their settings and their value, as SVG text; each axis spans its values."""
     keys = list(section.trials[0].parameters)
     # Drawn from the last to the best.
     trials = section.ranked()[::-1]
     columns: list[list[Value]] = [[trial.parameters[key] for trial in trials] for key in keys]
     columns.append([trial.value.value for trial in trials])
-    places = [_places(column) for column in columns]
+    positions = [_positions(column) for column in columns]
 
     def draw(axes: Axes) -> None:
         for i, trial in enumerate(trials):
             best, whole = i == len(trials) - 1, trial.whole
             colour = SERIES[0] if best else SERIES[1]
-            line = [column[i] for column in places]
+            line = [column[i] for column in positions]
             axes.plot(line, color=colour, linewidth=2.2 if best else 1.2, alpha=1.0 if best else 0.6 if whole else 0.2)
-        for at, (column, place) in enumerate(zip(columns, places, strict=True)):
+        for at, (column, heights) in enumerate(zip(columns, positions, strict=True)):
             axes.axvline(at, color=GRID, linewidth=1.0, zorder=0)
-            ends = {p: value for value, p in zip(column, place, strict=True)}
-            shown = ends if isinstance(column[0], str) else {p: ends[p] for p in (min(ends), max(ends))}
+            ends = {height: value for value, height in zip(column, heights, strict=True)}
+            shown = ends if isinstance(column[0], str) else {height: ends[height] for height in (min(ends), max(ends))}
             for height, value in shown.items():
                 text = short(value) if isinstance(value, str) else f"{value:.3g}"
                 axes.annotate(text, (at, height), color=INK, fontsize=8, xytext=(3, 3), textcoords="offset points")
@@ -128,7 +122,7 @@ def parallel_svg(title: str, section: ShownSweep) -> str:
 
 
 def importance_svg(title: str, shares: Mapping[str, float]) -> str:
-    """How much each setting matters as bars from 0, as SVG text; negative ones lower what is measured."""
+    """Return the importance of each setting as bars from 0, as SVG text; negative settings lower the measured value."""
 
     def draw(axes: Axes) -> None:
         axes.grid(True, axis="x")
@@ -142,27 +136,25 @@ def importance_svg(title: str, shares: Mapping[str, float]) -> str:
     return svg((5.4, 1.2 + 0.3 * len(shares)), title, draw)
 
 
-def _places(values: Sequence[Value]) -> list[float]:
-    """Where values stand on an axis from 0 to 1; words in the order of the alphabet, a single value in the middle."""
+def _positions(values: Sequence[Value]) -> list[float]:
+    """Return positions on an axis from 0 to 1; words in alphabetical order, a single value in the middle."""
     numbers = [sorted(set(map(str, values))).index(str(value)) if isinstance(value, str) else value for value in values]
     low, high = min(numbers), max(numbers)
     return [0.5 if low == high else (number - low) / (high - low) for number in numbers]
 
 
 LEAST_TRIALS = 10
-"""Trials of a budget from which on ranks say anything: over fewer, chance correlates by more than 0.6 in one case of twenty."""
+"""The fewest trials of a budget for ranks: over fewer, chance correlates by more than 0.6 in one case of twenty."""
 SHOWN = 10
 """Trials in the table of the best."""
 
 
 def figures_of(section: ShownSweep) -> list[Figure]:
-    """The best so far, the settings, and their importance where enough trials tell it.
+    """Return the figures of a sweep: the best so far, the settings, and their importance if there are enough trials.
 
     Args:
-        section: with at least one trial that worked.
+        section: a sweep with at least one trial that worked.
     """
-    # matplotlib costs a second, which readers of this module's figures need not pay.
-
     name = section.name
     figures = [
         Figure(
@@ -177,24 +169,24 @@ def figures_of(section: ShownSweep) -> list[Figure]:
         ),
     ]
     if budget := telling_budget(section.trials):
-        found = importance(section.trials, budget)
-        num_asked = sum(budget in trial.by_budget for trial in section.trials)
-        caption = f"rank correlation with {section.objective} over the {num_asked} trials that were given {budget:,}"
-        figures.append(Figure("Importance", caption, Markup(importance_svg(f"{name}, importance", found))))
+        shares = importance(section.trials, budget)
+        num_trials = sum(budget in trial.by_budget for trial in section.trials)
+        caption = f"rank correlation with {section.objective} over the {num_trials} trials that were given {budget:,}"
+        figures.append(Figure("Importance", caption, Markup(importance_svg(f"{name}, importance", shares))))
     return figures
 
 
 def note_of(section: ShownSweep) -> str:
-    """How many trials there are, and what is best."""
+    """Return a sentence on the number of trials and the direction of the objective."""
     failed = f", {section.failures} failed" if section.failures else ""
     num_trials = len(section.trials) + section.failures
     num_whole = sum(trial.whole for trial in section.trials)
-    told = f"{num_trials} trials{failed}, {num_whole} with the whole budget; {section.direction}imum of "
-    return f"{section.name}: {told}{section.objective} is best."
+    counts = f"{num_trials} trials{failed}, {num_whole} with the whole budget; {section.direction}imum of "
+    return f"{section.name}: {counts}{section.objective} is best."
 
 
 def best_trials(section: ShownSweep) -> TextTable:
-    """The best of the trials that were given the whole budget, with their settings."""
+    """Return a table of the best trials with the whole budget, with their settings."""
     keys = list(section.trials[0].parameters)
     rows = tuple(
         (str(trial.number), str(trial.value), *(told(trial.parameters[key]) for key in keys))
@@ -210,12 +202,12 @@ def best_trials(section: ShownSweep) -> TextTable:
 
 
 def told(value: str | float) -> str:
-    """A setting as text."""
+    """Return a setting as text."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def best_so_far(section: ShownSweep) -> list[tuple[int, float, float]]:
-    """Number, value and best value so far of every whole trial."""
+    """Return number, value and best value so far of every whole trial."""
     better = max if section.direction == "max" else min
     whole = [(trial.number, trial.value.value) for trial in section.trials if trial.whole]
     best = itertools.accumulate((value for _, value in whole), better)
@@ -223,30 +215,30 @@ def best_so_far(section: ShownSweep) -> list[tuple[int, float, float]]:
 
 
 def telling_budget(trials: Sequence[Trial]) -> int | None:
-    """The largest budget that enough trials were given for ranks to say anything; None where there is none."""
+    """Return the largest budget with enough trials for ranks; None if there is none."""
     times = Counter(budget for trial in trials for budget in trial.by_budget)
     return max((budget for budget, number in times.items() if number >= LEAST_TRIALS), default=None)
 
 
 def importance(trials: Sequence[Trial], budget: int) -> dict[str, float]:
-    """How much each setting goes with what was measured, the largest first; see the module.
+    """Return the importance of each setting, the largest first; the module docstring defines it.
 
     Args:
-        trials: a setting, or values, that never differ count as 0.
-        budget: trials that were not given it are left out; at least one was.
+        trials: the trials; settings or values that never differ count as 0.
+        budget: trials without this budget are left out; at least one has it.
     """
     from scipy.stats import rankdata
 
-    asked = [trial for trial in trials if budget in trial.by_budget]
-    ranks = rankdata([trial.by_budget[budget] for trial in asked])
-    found = {}
-    for key in asked[0].parameters:
-        values = [trial.parameters[key] for trial in asked]
+    compared = [trial for trial in trials if budget in trial.by_budget]
+    ranks = rankdata([trial.by_budget[budget] for trial in compared])
+    shares = {}
+    for key in compared[0].parameters:
+        values = [trial.parameters[key] for trial in compared]
         if all(isinstance(value, int | float) for value in values):
-            found[key] = _correlation(rankdata(values), ranks)
+            shares[key] = _correlation(rankdata(values), ranks)
         else:
-            found[key] = _ratio([str(value) for value in values], ranks)
-    return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
+            shares[key] = _ratio([str(value) for value in values], ranks)
+    return dict(sorted(shares.items(), key=lambda item: -abs(item[1])))
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
@@ -265,7 +257,7 @@ def _ratio(labels: Sequence[str], ranks: np.ndarray) -> float:
 
 
 SWEEP = "sweep"
-"""The job whose runs are shown here; it lives in a room that this one does not know."""
+"""The job whose runs are shown here; it lives in `tune`, which the engine does not know."""
 
 
 class Sweeps(Chapter[list[ShownSweep]]):
@@ -281,19 +273,19 @@ class Sweeps(Chapter[list[ShownSweep]]):
         return [_sweep(run) for run in runs if run.done] or None
 
     def verdict(self, found: list[ShownSweep]) -> Verdict | None:
-        """The best trial of the first sweep, and what its settings are worth in runs that chose nothing."""
+        """Return the best trial of the first sweep, and the value of its settings in runs that chose nothing."""
         first = found[0]
         ranked = first.ranked()
         best = ranked[0]
         metric = Metric(first.objective, f"{'higher' if first.direction == 'max' else 'lower'}: better", "of the best trials")
         if not best.whole:
-            said = f"None of {len(ranked)} trials was given the whole budget yet; so far the best"
+            lead = f"None of {len(ranked)} trials was given the whole budget yet; so far the best"
         else:
-            said = f"The best of {sum(trial.whole for trial in ranked)} whole trials"
+            lead = f"The best of {sum(trial.whole for trial in ranked)} whole trials"
         settings = ", ".join(f"{key} = {told(value)}" for key, value in best.parameters.items())
         more = f" {len(found) - 1} more sweeps are below." if len(found) > 1 else ""
         return Verdict(
-            sentence=f"{said} has {first.objective} = {number(POINTS, best.value.value)} with {settings}.{caveat(best.value)} "
+            sentence=f"{lead} has {first.objective} = {number(POINTS, best.value.value)} with {settings}.{caveat(best.value)} "
             f"{_again(first)}{more}",
             metric=metric,
             marks=({"best, measured again": first.again} if first.again.n else {})
@@ -315,11 +307,11 @@ def _again(sweep: ShownSweep) -> str:
 
 
 def _sweep(run: Run) -> ShownSweep:
-    begun = [event for event in run.folder.events() if event["kind"] == WORK][-1]
+    start = [event for event in run.folder.events() if event["kind"] == WORK][-1]
     return ShownSweep(
         name=run.heading,
-        objective=begun["objective"],
-        direction=begun["direction"],
+        objective=start["objective"],
+        direction=start["direction"],
         trials=[
             Trial(
                 int(row["item_key"]),

@@ -1,10 +1,8 @@
-"""Trainings of any model: their curves, and what was measured at the end.
+"""Chapters on trainings, hardening campaigns and all other runs, and the curves that events of a run make.
 
-Runs that no other chapter knows, such as a demonstration among others or a job of another version: their metrics.
-
-Curves of events: which fields of which events make one, and how it is read from a run.
-
-Campaigns that harden models by rounds, from run folders to what their report shows; a system says which job is its own.
+`Trainings` shows the curves and final figures of any model. `Hardenings` shows campaigns that harden models by rounds; a system
+derives its own chapter and names its job. `Measurements` shows runs that no other chapter knows, such as a job of another
+version.
 """
 
 from __future__ import annotations
@@ -24,41 +22,20 @@ from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.stats.tables import TextTable
 from parley.engine.core.verbs.job import Job, noted
 
-
-class Measurements(Chapter[list[ShownRun]]):
-    """The chapter of all other runs."""
-
-    name, title = "measurements", "Measurements"
-
-    def owns(self, job: str) -> bool:
-        return True
-
-    def collect(self, runs: Sequence[Run]) -> list[ShownRun] | None:
-        found = [ShownRun.of(run, description="") for run in runs if run.shown]
-        return [each for each in found if each.metrics or each.failures] or None
-
-    def verdict(self, found: list[ShownRun]) -> None:
-        """Nobody knows which of its metrics matters."""
-        return None
-
-    def render(self, found: list[ShownRun]) -> Section:
-        return Section(measured=found)
-
-
 STEP = "number"
-"""The field of an event that says which epoch or iteration it was."""
+"""The field of an event that holds the number of the epoch or iteration."""
 
 Steps = Mapping[float, Mapping[str, Any]]
-"""Events by step; a step that a resumed run did twice counts as it was done last."""
+"""Events by step; of a step that a resumed run did twice, the last one counts."""
 
 
 @dataclass(frozen=True)
 class CurveSource:
-    """Which fields of which events make a curve.
+    """The event and the fields that make a curve.
 
     Args:
-        kind: the kind of event, which is also the name of the step.
-        title: what is shown.
+        kind: kind of the event, which is also the name of the step.
+        title: title of the curve.
         y_label: the quantity and its unit.
         fields: fields of the event by name of the series.
         smoothed: as in `Curve`.
@@ -71,7 +48,7 @@ class CurveSource:
     smoothed: bool = False
 
     def read(self, heading: str, events: Sequence[Mapping[str, Any]]) -> Curve | None:
-        """The curve of a run of that heading; None where it has no such event."""
+        """Return the curve of a run, under a heading; None if the run has no such event."""
         steps = {event[STEP]: event for event in events if event["kind"] == self.kind}
         series = {label: points for label, name in self.fields.items() if (points := _series(steps, name))}
         if not series:
@@ -87,15 +64,15 @@ class CurveSource:
 
 
 def read_curves(sources: Sequence[CurveSource], runs: Sequence[Run]) -> list[Curve]:
-    """The curves of some runs, run by run."""
+    """Return the curves of some runs, run by run."""
     needs = {source.kind: {STEP: float} for source in sources}
     logs = [(run.heading, run.folder.events(needs)) for run in runs]
     return [curve for heading, events in logs for source in sources if (curve := source.read(heading, events))]
 
 
 def curve_figure(curve: Curve) -> Figure:
-    """A curve as the page shows it."""
-    # matplotlib costs a second, which readers of curves need not pay.
+    """Return a curve as the page shows it."""
+    # Imported here, because matplotlib costs a second, which readers of curves need not pay.
     from parley.engine.core.page import plots
 
     smoothed = ", moving average in front of the single values" if curve.smoothed else ""
@@ -108,9 +85,9 @@ def _series(steps: Steps, name: str) -> list[tuple[float, float]]:
 
 
 def _band(steps: Steps, name: str) -> list[tuple[float, float, float]]:
-    """The intervals of one field, where events hold estimates."""
-    found = [(step, event.get("estimates", {}).get(name)) for step, event in sorted(steps.items())]
-    return [(float(step), parts["low"], parts["high"]) for step, parts in found if parts and parts["low"] is not None]
+    """Return the intervals of one field, if events hold estimates."""
+    estimates = [(step, event.get("estimates", {}).get(name)) for step, event in sorted(steps.items())]
+    return [(float(step), parts["low"], parts["high"]) for step, parts in estimates if parts and parts["low"] is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +95,11 @@ class ShownCampaign:
     """One campaign.
 
     Args:
-        heading: what it is called on the page.
-        metrics: of its end; empty before.
-        tables: with their headings.
-        curves: by round.
-        known: what all known adversaries do, once they have met.
+        heading: heading on the page.
+        metrics: final metrics; empty before the end.
+        tables: tables with their headings.
+        curves: curves over rounds.
+        known: gains of all known adversaries, once they have been measured.
     """
 
     heading: str
@@ -139,22 +116,23 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
     words: ClassVar[AdversaryWords]
     """The words in which known adversaries are shown."""
     unhelped: ClassVar[str] = ""
-    """What is said where the start is the result."""
+    """The sentence if the start is the result."""
     sources: ClassVar[Sequence[CurveSource]]
-    """What the rounds of a campaign tell."""
+    """The curves over the rounds of a campaign."""
 
     @abstractmethod
     def verdict_of(self, metrics: Mapping[str, Estimate]) -> Verdict:
-        """What a campaign that has ended comes to."""
+        """Return the verdict on a finished campaign."""
 
     def owns(self, job: str) -> bool:
         return job == self.job.name
 
     def collect(self, runs: Sequence[Run]) -> Sequence[ShownCampaign] | None:
-        return [each for run in runs if (each := self._campaign(run)).tables or each.curves] or None
+        campaigns = [self._campaign(run) for run in runs]
+        return [campaign for campaign in campaigns if campaign.tables or campaign.curves] or None
 
     def verdict(self, found: Sequence[ShownCampaign]) -> Verdict | None:
-        """Return what the first campaign has come to, who is best against its result, and how many have learned nothing."""
+        """Return the verdict on the first campaign, with its best adversary and the number of those that learned nothing."""
         ended = [campaign for campaign in found if campaign.metrics]
         if not ended:
             return None
@@ -169,20 +147,20 @@ class Hardenings(Chapter[Sequence[ShownCampaign]]):
 
     def render(self, found: Sequence[ShownCampaign]) -> Section:
         return Section(
-            tables=[table for each in found for table in each.tables],
-            figures=[curve_figure(curve) for each in found for curve in each.curves],
+            tables=[table for campaign in found for table in campaign.tables],
+            figures=[curve_figure(curve) for campaign in found for curve in campaign.curves],
         )
 
     def _campaign(self, run: Run) -> ShownCampaign:
         tables = noted(self.job.tables(run.folder), self.job.note(run.folder)).items()
-        named = [(f"{run.heading}: {title.lower()}" if run.name else title, table) for title, table in tables]
+        headed = [(f"{run.heading}: {title.lower()}" if run.name else title, table) for title, table in tables]
         known = known_of(run.folder.summary(), self.words)
         curves = read_curves(self.sources, [run])
-        return ShownCampaign(heading=run.heading, metrics=run.metrics, tables=named, curves=curves, known=known)
+        return ShownCampaign(heading=run.heading, metrics=run.metrics, tables=headed, curves=curves, known=known)
 
 
 def certainly(gain: Estimate, less: str, more: str) -> str:
-    """How sure a gain of the result is, of what stood before: " (certainly LESS)", " (certainly MORE)" or nothing."""
+    """Return the certainty of a gain over an earlier model: " (certainly LESS)", " (certainly MORE)" or nothing."""
     return {1: f" (certainly {less})", 0: "", -1: f" (certainly {more})"}[certain_sign(gain)]
 
 
@@ -235,27 +213,50 @@ class Trainings(Chapter[ShownTraining]):
 
     def collect(self, runs: Sequence[Run]) -> ShownTraining | None:
         curves = read_curves(CURVES, runs)
-        measured = [each for run in runs if run.shown and ((each := ShownRun.of(run)).metrics or each.failures)]
+        shown = [ShownRun.of(run) for run in runs if run.shown]
+        measured = [run for run in shown if run.metrics or run.failures]
         tables = [table for run in runs for table in run.trainings]
         return ShownTraining(curves=curves, measured=measured, tables=tables) if curves or measured else None
 
     def verdict(self, found: ShownTraining) -> Verdict | None:
-        """What the first training came to, by the metrics that its job calls the main ones."""
-        measured = [each for each in found.measured if each.metrics]
+        """Return the figures of the first training, by the main metrics of its job."""
+        measured = [run for run in found.measured if run.metrics]
         if not measured:
             return None
         first = measured[0]
-        known = {name: first.legend.get(name) or Metric(name.replace("_", " "), "", "") for name in first.metrics}
-        main = [name for name in first.metrics if known[name].main] or list(first.metrics)
-        said = ", ".join(f"{known[name].title} {number(known[name], first.metrics[name].value)}" for name in main[:_NUM_SAID])
+        legend = {name: first.legend.get(name) or Metric(name.replace("_", " "), "", "") for name in first.metrics}
+        main = [name for name in first.metrics if legend[name].main] or list(first.metrics)
+        figures = ", ".join(
+            f"{legend[name].title} {number(legend[name], first.metrics[name].value)}" for name in main[:_NUM_SAID]
+        )
         more = f" {len(measured) - 1} more trainings are below." if len(measured) > 1 else ""
         return Verdict(
-            sentence=f"{first.name}: {said}.{caveat(first.metrics[main[0]])}{more}",
-            metric=known[main[0]],
-            marks={each.name: each.metrics[main[0]] for each in measured if main[0] in each.metrics},
+            sentence=f"{first.name}: {figures}.{caveat(first.metrics[main[0]])}{more}",
+            metric=legend[main[0]],
+            marks={run.name: run.metrics[main[0]] for run in measured if main[0] in run.metrics},
             minor=True,
         )
 
     def render(self, found: ShownTraining) -> Section:
         drawn = [curve for curve in found.curves if any(curve.series.values())]
         return Section(tables=found.tables, measured=found.measured, figures=[curve_figure(curve) for curve in drawn])
+
+
+class Measurements(Chapter[list[ShownRun]]):
+    """The chapter of all other runs."""
+
+    name, title = "measurements", "Measurements"
+
+    def owns(self, job: str) -> bool:
+        return True
+
+    def collect(self, runs: Sequence[Run]) -> list[ShownRun] | None:
+        shown = [ShownRun.of(run, description="") for run in runs if run.shown]
+        return [run for run in shown if run.metrics or run.failures] or None
+
+    def verdict(self, found: list[ShownRun]) -> None:
+        """Return None: the metric that matters is unknown."""
+        return None
+
+    def render(self, found: list[ShownRun]) -> Section:
+        return Section(measured=found)

@@ -1,15 +1,16 @@
-"""A pool of Ray actors, fed so that none waits and none floods, and kept alive while workers and machines die.
+"""A pool of Ray actors with back-pressure, which survives the deaths of workers and machines.
 
-* At most two shards are in flight per worker: one runs, the next is there when it ends. A worker that works in turns holds as
-  many as it has room for; after a turn others take the place of those that have ended, but no more than its share of the rest.
-* A worker that dies, by itself or with its machine, is restarted by Ray where there is room. Its shards are tried again,
-  each alone on whichever worker is free, so that one that kills its workers does not take others along; after three deaths
-  it fails. A result is handed over once.
-* A machine that is gone, or that cannot be reached, is no fault of the work: what died with it is not counted. The other
-  workers go on; the run ends when no worker has been up for a set time.
-* A worker that dies three times in a row while it starts, on machines that are there, is given up, and the run ends when
-  that was the last one. A worker that cannot be built ends the run: its error would be everybody's. So does one whose machine
-  has other code than this process: its rows would differ from the others'.
+* At most two shards are in flight per worker: one runs, the next is ready when it ends. A worker that works in turns holds as
+many
+  as fit; after a turn waiting shards replace finished ones, but no more than its share of the rest.
+* Ray restarts a dead worker where there is room. Its shards are tried again, each alone on any free worker, so that one that
+  kills its workers does not fail others; after three deaths it fails. A result is handed over once.
+* A lost or unreachable machine is not the fault of the work: deaths with it are not counted. The other workers continue; the
+run
+  ends if no worker has been up for a set time.
+* A worker that dies three times in a row while it starts, on machines that are up, is given up, and the run ends with the last
+  worker. A worker that cannot be built ends the run, because all would have its error. So does a machine with other code than
+  this process, because its rows would differ.
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ logger = logging.getLogger(__name__)
 MAX_IN_FLIGHT = 2
 MAX_DEATHS = 3
 MAX_LOSSES = 10
-"""Workers that a shard may lose with their machines: it might be what fells them."""
+"""Number of workers that a shard may lose with their machines: it might be the cause."""
 LOOK_S = 5.0
-"""Seconds without a result after which it is looked whether the workers that have work are up."""
+"""Seconds without a result after which the pool checks whether its busy workers are up."""
 TURN_S, TURNS_PER_S = 1.0, 50
-"""Seconds of a worker's turn, longer where so many workers would end more turns in a second than the driver can take in."""
+"""Seconds of a worker's turn; longer if so many workers would end more turns a second than the driver can take."""
 MORE_S = 0.2
-"""Seconds after which it is looked whether more shards have come, where more may."""
+"""Seconds between two checks for further shards, if more may come."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""What says how many threads to compute with; each goes before the first, and an actor would inherit the driver's."""
+"""Variables for the number of threads; each library prefers its own, and an actor would inherit the driver's."""
 RETRY_S = 1.0
-"""Seconds after which a worker that did not start is asked again; Ray hears of a lost machine only after some of them."""
+"""Seconds after which a failed start is tried again; Ray learns of a lost machine only after some seconds."""
 
 
 @dataclass(eq=False)
@@ -64,15 +65,16 @@ class _Worker:
     """A worker, up or not.
 
     Args:
-        actor: that holds it.
-        machines: that were there when it was last looked at.
-        machine: that it is on.
+        actor: the actor that holds it.
+        machines: machines that were up at the last check.
+        machine: its machine.
         is_up: whether it is built, as far as is known here.
-        ask_at: when to ask it again to start, after it did not; on the clock of `time.monotonic`.
-        error: of its last start that failed.
-        num_restarts: of the actor, when it was last looked at.
-        num_failures: starts in a row in which it died, on machines that were there afterwards.
-        held: what it holds between turns, by name, and whether that is a suspect.
+        ask_at: time of the next start after a failed one, on the clock of `time.monotonic`.
+        error: error of its last failed start.
+        num_restarts: restarts of the actor at the last check.
+        num_failures: deaths in a row at its start, on machines that were still up afterwards.
+        held: shards that it holds between turns, by name.
+        alone: whether the held shard is a suspect.
     """
 
     actor: Any
@@ -93,11 +95,11 @@ class ActorPool(Generic[ItemT, ResultT]):
     Args:
         worker_class: makes a worker.
         worker_args: its arguments.
-        num_workers: how many actors, at least 1.
+        num_workers: number of actors, at least 1.
         num_cpus: CPUs that each reserves, above 0; also its threads, at least 1.
         num_gpus: GPUs that each reserves; with 0 it sees none.
-        room: shards that each holds, if it works in turns; 0 if not.
-        places: what is reserved for each and for actors of its own, in the place of CPUs and GPUs as above.
+        room: number of shards that each holds, if it works in turns; 0 if not.
+        places: reservations for each and its own actors, instead of CPUs and GPUs as above.
 
     Raises:
         ClusterError: there is no session, or one that cannot grow has too little room.
@@ -126,29 +128,29 @@ class ActorPool(Generic[ItemT, ResultT]):
         num_threads = max(1, int(num_cpus))
         variables = {**dict.fromkeys(_THREADS, str(num_threads)), **worker_variables()}
         if not num_gpus and not (places and places.share.has_gpus):
-            # Ray leaves this alone for actors without GPUs, which then use all of them; those that they make inherit it.
+            # Ray does not set this for actors without GPUs, which then use all of them; actors that they make inherit it.
             variables["CUDA_VISIBLE_DEVICES"] = ""
-        # A machine with another Parley, or with none, must be able to say so.
+        # A machine with another Parley, or with none, must be able to report that.
         for module in (identity, workplace):
             ray.cloudpickle.register_pickle_by_value(module)
         sizes = {"num_cpus": num_cpus, "num_gpus": num_gpus}
         options: dict[str, Any] = sizes | {
             "max_restarts": -1,
-            # Makes calls wait while an actor restarts. Each call turns the retries themselves off, because Ray would repeat
-            # the shards in flight together, and bind them to this actor even when its machine is gone.
+            # Calls wait while an actor restarts. Each call turns off the retries themselves, because Ray would repeat all
+            # shards in flight together, and tie them to this actor even when its machine is gone.
             "max_task_retries": MAX_DEATHS,
             "runtime_env": {"env_vars": variables},
         }
         where = [{}] * num_workers if places is None else places.options(num_workers)
-        actors = [ray.remote(workplace.WorkerActor).options(**options, **each) for each in where]
-        # Once in the object store, and given with the calls: Ray cannot restart an actor whose own arguments hold references.
+        actors = [ray.remote(workplace.WorkerActor).options(**options, **placement) for placement in where]
+        # Put once into the object store and sent with the calls: Ray cannot restart an actor whose arguments hold references.
         spec: workplace.WorkerSpec = (worker_class, worker_args, logs.settings())
         self._spec = ray.put(spec)
         self._identity = identity.own_identity()
         machines = machines_up()
-        self._workers = [_Worker(each.remote(num_threads), machines) for each in actors]
+        self._workers = [_Worker(actor.remote(num_threads), machines) for actor in actors]
         self._deaths: defaultdict[str, list[str]] = defaultdict(list)
-        """The machines of the workers that died at a shard."""
+        """The machines of the workers that died at a shard, by shard."""
         self._waiting: deque[Shard[ItemT]] = deque()
         self._suspects: deque[Shard[ItemT]] = deque()
         self._starting: dict[Any, _Worker] = {}
@@ -158,20 +160,19 @@ class ActorPool(Generic[ItemT, ResultT]):
     def work(
         self, more: Callable[[], Sequence[Shard[ItemT]] | None], start_timeout_s: float
     ) -> Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]:
-        """Shards with what came of them in order of completion, and how many workers are up; ends the actors at the end.
+        """Yield shards with their results in order of completion, and the number of workers up; end the actors at the end.
 
-        Of workers that work in turns also how shards stand that have not ended.
-
-        What came of a shard that was given up, because its workers died or it cannot travel, is a failure alone.
+        Workers that work in turns also yield the progress of unfinished shards. A shard that was given up, because its workers
+        died or it cannot be sent, yields a failure.
 
         Args:
-            more: gives shards that have come since it was last asked; None when none will come any more.
+            more: returns shards that have come since its last call; None if no more will come.
             start_timeout_s: seconds without any worker after which the run ends, unless one is being built.
 
         Raises:
-            ClusterError: for that long no worker was up or had a place, all died while they started, or a machine has other
+            ClusterError: for that time no worker was up or had a place, all died while they started, or a machine has other
                 code.
-            Exception: what building a worker raised.
+            Exception: an error of building a worker.
         """
         import ray
 
@@ -182,10 +183,10 @@ class ActorPool(Generic[ItemT, ResultT]):
             up_at = time.monotonic()
             while True:
                 if is_open:
-                    come = more()
-                    is_open = come is not None
-                    self._waiting.extend(come or ())
-                    if come:
+                    arrived = more()
+                    is_open = arrived is not None
+                    self._waiting.extend(arrived or ())
+                    if arrived:
                         self._feed()
                 held = any(worker.held for worker in self._workers)
                 if not (is_open or self._waiting or self._suspects or self._running or held):
@@ -196,17 +197,17 @@ class ActorPool(Generic[ItemT, ResultT]):
                 if left_s <= 0:
                     self._require_place(start_timeout_s)
                     up_at, left_s = time.monotonic(), start_timeout_s
-                patience_s = min(left_s, RETRY_S if self._ask_again() else LOOK_S, MORE_S if is_open else LOOK_S)
+                patience_s = min(left_s, RETRY_S if self._retry_starts() else LOOK_S, MORE_S if is_open else LOOK_S)
                 calls = [*self._starting, *self._running]
                 if not calls:
                     time.sleep(patience_s)
                     continue
-                back, _ = ray.wait(calls, timeout=patience_s)
-                if not back:
+                finished, _ = ray.wait(calls, timeout=patience_s)
+                if not finished:
                     self._take_back()
-                for ref in back:
+                for ref in finished:
                     if ref in self._starting:
-                        self._welcome(ref)
+                        self._mark_up(ref)
                     else:
                         for shard, outcome in self._collect(ref):
                             yield shard, outcome, self._num_up()
@@ -219,7 +220,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         return sum(worker.is_up for worker in self._workers)
 
     def _start(self, worker: _Worker) -> None:
-        """Has the worker built; where it is being built already, nothing more."""
+        """Have the worker built, unless it is being built already."""
         worker.ask_at, worker.held, worker.alone = None, {}, False
         if worker.is_up:
             worker.is_up = False
@@ -228,26 +229,26 @@ class ActorPool(Generic[ItemT, ResultT]):
             call = worker.actor.start.options(max_task_retries=0)
             self._starting[call.remote(self._identity, [self._spec])] = worker
 
-    def _welcome(self, ref: Any) -> None:
+    def _mark_up(self, ref: Any) -> None:
         import ray
         from ray.exceptions import RayError, RayTaskError
 
         worker = self._starting.pop(ref)
         try:
-            found = ray.get(ref)
+            mismatch = ray.get(ref)
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, Exception) else error) from error
         except RayError as error:
             worker.error, worker.ask_at = error, time.monotonic() + RETRY_S
             return
-        if found is not None:
-            raise identity.refusal(self._identity, *found)
+        if mismatch is not None:
+            raise identity.refusal(self._identity, *mismatch)
         state = ray_internals.actor_state(worker.actor)
         worker.is_up, worker.num_failures = True, 0
         worker.num_restarts, worker.machine, worker.machines = state.num_restarts, state.machine, machines_up()
 
-    def _ask_again(self) -> bool:
-        """Asks workers again that did not start a while ago; returns whether there are any that did not.
+    def _retry_starts(self) -> bool:
+        """Retry workers that failed to start a while ago; return whether there are any.
 
         Raises:
             ClusterError: all workers die while they start.
@@ -255,16 +256,16 @@ class ActorPool(Generic[ItemT, ResultT]):
         absent = [worker for worker in self._workers if worker.ask_at is not None]
         for worker in absent:
             if worker.ask_at is not None and worker.ask_at <= time.monotonic():
-                self._judge(worker)
+                self._restart_or_give_up(worker)
         return bool(absent)
 
-    def _judge(self, worker: _Worker) -> None:
-        """Starts a worker again, unless it has died too often while it started, on machines that are still there."""
+    def _restart_or_give_up(self, worker: _Worker) -> None:
+        """Start a worker again, unless it has died too often at its start, on machines that are still up."""
         import ray
 
         state, machines = ray_internals.actor_state(worker.actor), machines_up()
         died = state.is_dead or state.num_restarts > worker.num_restarts
-        # Otherwise it cannot be reached, or went with its machine.
+        # Otherwise it cannot be reached, or was lost with its machine.
         worker.num_failures += died and machines >= worker.machines
         worker.num_restarts, worker.machines = state.num_restarts, machines
         if worker.num_failures < MAX_DEATHS:
@@ -279,7 +280,7 @@ class ActorPool(Generic[ItemT, ResultT]):
         logger.warning(what, MAX_DEATHS, len(self._workers))
 
     def _feed(self) -> None:
-        """Gives every worker that is up what it has room for; suspects only when nothing else is left, and alone."""
+        """Give every worker that is up as much as fits; suspects come last, and alone."""
         in_flight = Counter(worker for worker, _, _ in self._running.values())
         busy = {worker for worker, _, alone in self._running.values() if alone}
         for worker in self._workers:
@@ -289,20 +290,20 @@ class ActorPool(Generic[ItemT, ResultT]):
                 if not in_flight[worker]:
                     self._next_turn(worker)
                 continue
-            # A second shard waits at a worker only when the others, those that are starting included, have one each.
+            # A second shard waits at a worker only if every other worker, also one that is starting, has one.
             idle = sum(not in_flight[other] for other in self._workers if other is not worker)
             while self._waiting and in_flight[worker] < (MAX_IN_FLIGHT if len(self._waiting) > idle else 1):
-                self._give(worker, self._waiting.popleft(), alone=False)
+                self._submit(worker, self._waiting.popleft(), alone=False)
                 in_flight[worker] += 1
             if self._suspects and not self._waiting and not in_flight[worker]:
-                self._give(worker, self._suspects.popleft(), alone=True)
+                self._submit(worker, self._suspects.popleft(), alone=True)
 
-    def _give(self, worker: _Worker, shard: Shard[ItemT], alone: bool) -> None:
+    def _submit(self, worker: _Worker, shard: Shard[ItemT], alone: bool) -> None:
         ref = worker.actor.run.options(max_task_retries=0).remote(shard)
         self._running[ref] = (worker, (shard,), alone)
 
     def _next_turn(self, worker: _Worker) -> None:
-        """Lets a worker go on with what it holds, and with its share of what waits."""
+        """Let a worker continue with the shards it holds, and with its share of the waiting ones."""
         num = 0 if worker.alone else min(self._room - len(worker.held), -(-len(self._waiting) // len(self._workers)))
         joining = [self._waiting.popleft() for _ in range(num)]
         if self._suspects and not self._waiting and not worker.held and not joining:
@@ -313,10 +314,10 @@ class ActorPool(Generic[ItemT, ResultT]):
             self._running[ref] = (worker, tuple(worker.held.values()), worker.alone)
 
     def _take_back(self) -> None:
-        """Takes work back from workers that are down.
+        """Take work back from workers that are down.
 
-        What was given to one after its death, before that was known here, waits for Ray to restart it: for ever, where its
-        machine is gone and no other has room.
+        Work given to a worker after its unnoticed death waits for Ray to restart it: for ever, if its machine is gone and no
+        other has room.
         """
         busy = {worker for worker, _, _ in self._running.values()}
         down = {worker for worker in busy if not ray_internals.actor_state(worker.actor).is_alive}
@@ -326,12 +327,12 @@ class ActorPool(Generic[ItemT, ResultT]):
                 self._put_back(worker, shards, alone)
 
     def _put_back(self, worker: _Worker, shards: Sequence[Shard[ItemT]], alone: bool) -> None:
-        """For work that nobody has begun; its worker must have come up before it is given more."""
+        """Put back work that was not begun; its worker must come up before it is given more."""
         self._start(worker)
         (self._suspects if alone else self._waiting).extendleft(reversed(shards))
 
     def _collect(self, ref: Any) -> Iterator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay]]:
-        """Shards and what became of them, but for those that are to be tried again."""
+        """Yield shards with their results, except for those that must be tried again."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
@@ -339,28 +340,28 @@ class ActorPool(Generic[ItemT, ResultT]):
         try:
             tried = ray.get(ref)
         except RayTaskError as error:
-            # Not from the work, which `attempt` answers for: shard or result cannot travel.
+            # Not from the work, whose errors `attempt` catches: the shard or the result cannot be sent.
             failure = ShardFailure(f"{type(error.cause).__name__}: {error.cause}", str(error))
             worker.held = {}
             yield from ((shard, failure) for shard in shards)
         except RayError as error:
-            # Its worker must have come up again before it is given more.
+            # Its worker must come up again before it is given more.
             self._start(worker)
             for shard in shards:
-                if (given_up := self._lost(worker, shard, error)) is not None:
+                if (given_up := self._failure_of_lost(worker, shard, error)) is not None:
                     yield shard, given_up
         else:
             if tried is None:
                 self._put_back(worker, shards, alone)
             elif isinstance(tried, TurnResult):
-                yield from self._turned(worker, tried)
+                yield from self._turn_results(worker, tried)
             else:
                 yield shards[0], tried
 
-    def _turned(
+    def _turn_results(
         self, worker: _Worker, turn: TurnResult[ShardAttempt[ResultT]]
     ) -> Iterator[tuple[Shard[ItemT], ShardAttempt[ResultT] | UnderWay]]:
-        """What came of a turn; the worker holds what has not ended, with what it can be gone on from."""
+        """Yield results and progress of a turn; the worker keeps unfinished shards with their new state."""
         for name in worker.held.keys() & turn.ended.keys():
             yield worker.held.pop(name), turn.ended[name]
         for name in worker.held.keys() & turn.under_way.keys():
@@ -370,11 +371,11 @@ class ActorPool(Generic[ItemT, ResultT]):
             yield worker.held[name], stands
         worker.alone = worker.alone and bool(worker.held)
 
-    def _lost(self, worker: _Worker, shard: Shard[ItemT], error: Exception) -> ShardFailure | None:
-        """Why a shard whose worker died is given up; None when it is to be tried again."""
-        deaths, there = self._deaths[shard.name], machines_up()
+    def _failure_of_lost(self, worker: _Worker, shard: Shard[ItemT], error: Exception) -> ShardFailure | None:
+        """Return the failure of a shard whose worker died too often; None if it is to be tried again."""
+        deaths, machines = self._deaths[shard.name], machines_up()
         deaths.append(worker.machine)
-        num_deaths = sum(machine in there for machine in deaths)
+        num_deaths = sum(machine in machines for machine in deaths)
         if num_deaths == MAX_DEATHS or len(deaths) == MAX_LOSSES:
             return ShardFailure(f"{type(error).__name__}: its worker died {len(deaths)} times", str(error))
         logger.warning("shard %s lost its worker: it is tried again, alone", shard.name, extra={"shard": shard.name})
@@ -382,10 +383,10 @@ class ActorPool(Generic[ItemT, ResultT]):
         return None
 
     def _require_place(self, waited_s: float) -> None:
-        """Lets workers that have their places be built, however long that takes: a large model is not loaded in minutes.
+        """Let workers with a place finish building, however long it takes: a large model does not load in minutes.
 
         Raises:
-            ClusterError: none has one.
+            ClusterError: no worker has a place.
         """
         import ray
 

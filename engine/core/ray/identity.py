@@ -1,9 +1,9 @@
-"""What a process computes with: a digest of Parley's own source, and the versions of what it computes through.
+"""The identity of a process: a digest of Parley's source, and the versions of the packages that it computes with.
 
-Rows must not depend on which machine made them, so a worker is built only where all of this is as it is with the driver.
+Rows must not depend on the machine, so a worker is built only where all of this equals the driver's.
 
-What is here travels to workers by value (`actors.py`), so that a machine with another Parley, or with none, is asked by the
-driver's rules. So nothing of Parley is imported at the top, and nothing that they call is decorated.
+This module travels to workers by value (`actors.py`), so that the driver's rules also hold on a machine with another Parley, or
+with none. So it imports nothing of Parley at the top, and nothing that workers call is decorated.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ ABSENT = "nothing"
 
 
 def identity() -> dict[str, str]:
-    """This process' code and versions by name, and the folder that the code lies in.
+    """Return this process's code digest and versions by name, and the folder of the code.
 
-    Python counts without its patch level; a package without its build, so that CPU and CUDA machines may work together.
+    Python counts without its patch level, a package without its build, so that CPU and CUDA machines may work together.
     """
     spec = importlib.util.find_spec("parley")
     package = None if spec is None or not spec.submodule_search_locations else Path(next(iter(spec.submodule_search_locations)))
     roots = {} if package is None else {room: package / room for room in ROOMS}
-    found = {
+    versions = {
         FOLDER: ABSENT if package is None else str(package.parent),
         CODE: digest(roots) if roots else ABSENT,
         "Python": ".".join(platform.python_version_tuple()[:2]),
     }
     for name in PACKAGES:
         try:
-            found[name] = version(name).partition("+")[0]
+            versions[name] = version(name).partition("+")[0]
         except PackageNotFoundError:
-            found[name] = ABSENT
-    return found
+            versions[name] = ABSENT
+    return versions
 
 
 @cache
 def own_identity() -> dict[str, str]:
-    """This process' identity when it was first asked for: files may be edited while it works."""
+    """Return this process's identity at its first call: files may be edited while it works."""
     return identity()
 
 
 def digest(roots: Mapping[str, Path]) -> str:
-    """Twelve hexadecimal digits of SHA-256 over the source below some packages' folders: names and contents."""
+    """Return twelve hexadecimal digits of SHA-256 over names and contents of the source below some folders."""
     total = hashlib.sha256()
     for room, root in sorted(roots.items()):
         for path in sorted(root.rglob("*")):
@@ -67,14 +67,14 @@ def digest(roots: Mapping[str, Path]) -> str:
 
 
 def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
-    """What differs between two identities, such as "torch 2.12.0 instead of 2.13.0"; empty when nothing does."""
+    """Return the differences of two identities, such as "torch 2.12.0 instead of 2.13.0"; empty if there are none."""
     return ", ".join(
         f"{name} {found[name]} instead of {value}" for name, value in wanted.items() if name != FOLDER and found[name] != value
     )
 
 
 def require(wanted: Mapping[str, str]) -> None:
-    """Turns this process away where it is not what the driver is.
+    """Raise an error unless this process is identical to the driver.
 
     Raises:
         ClusterError: something differs.
@@ -86,7 +86,7 @@ def require(wanted: Mapping[str, str]) -> None:
 
 
 def refusal(wanted: Mapping[str, str], found: Mapping[str, str], machine: str) -> ClusterError:
-    """The error that a worker of another identity is turned away with."""
+    """Return the error that turns away a worker of another identity."""
     from parley.envs.core.errors import ClusterError
 
     return ClusterError(

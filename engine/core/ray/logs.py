@@ -1,9 +1,9 @@
 """Log lines as JSON: one object a line on standard error, from the driver and, through Ray, from its workers.
 
 A line has "time" (UTC, ISO 8601, milliseconds), "level", "message" and "logger"; "run", "job", "shard", "first_item" and
-"last_item" say what it is about, "node" and "pid" which worker wrote it; what a record was given as `extra` follows under its
-own name.
-Nothing here imports more than the standard library, because the command line decides on it before anything else.
+"last_item" name its subject, "node" and "pid" the worker that wrote it. The `extra` of a record follows under its own names.
+
+This module imports the standard library alone, because the command line uses it before anything else.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 
 DEBUG_VARIABLE = "PARLEY_DEBUG"
 LOGGER = "parley"
-"""The logger of the project, which is heard from INFO on; all others from WARNING on, as always."""
+"""The logger of the project, which logs from INFO on; all others log from WARNING on, as always."""
 _FOR_RAY = {
-    # Ray puts "(WorkerActor pid=7) " before a worker's lines, and holds back lines that differ in their numbers alone.
+    # Ray puts "(WorkerActor pid=7) " before a worker's lines, and drops lines that differ only in their numbers.
     "RAY_DISABLE_WORKER_LOG_PREFIX": "1",
     "RAY_DEDUP_LOGS": "0",
 }
@@ -37,11 +37,11 @@ _in_json = False
 
 @dataclass(frozen=True)
 class LogSettings:
-    """How a driver logs, for its workers.
+    """The log settings of a driver, for its workers.
 
     Args:
         in_json: whether lines are JSON.
-        metadata: what all lines say.
+        metadata: fields of all lines.
     """
 
     in_json: bool
@@ -49,13 +49,13 @@ class LogSettings:
 
 
 def is_debug() -> bool:
-    """Whether errors show their traceback: `parley --debug`, or the environment says so."""
+    """Return whether errors show their traceback: by `parley --debug`, or by the environment."""
     return os.environ.get(DEBUG_VARIABLE) == "1"
 
 
 @contextmanager
 def debugging() -> Iterator[None]:
-    """Shows tracebacks for the length of a `with` block."""
+    """Show tracebacks within a `with` block."""
     before = os.environ.get(DEBUG_VARIABLE)
     os.environ[DEBUG_VARIABLE] = "1"
     try:
@@ -67,13 +67,13 @@ def debugging() -> Iterator[None]:
 
 
 def is_json() -> bool:
-    """Whether this process writes its log as JSON lines."""
+    """Return whether this process writes its log as JSON lines."""
     return _in_json
 
 
 @contextmanager
 def json_lines() -> Iterator[None]:
-    """Writes the log as JSON lines for the length of a `with` block; Ray must not have been imported yet."""
+    """Write the log as JSON lines within a `with` block; Ray must not have been imported yet."""
     global _in_json
     before = dict(os.environ)
     os.environ.update(_FOR_RAY)
@@ -97,7 +97,7 @@ def json_lines() -> Iterator[None]:
 
 @contextmanager
 def quiet(names: Collection[str], level: int) -> Iterator[None]:
-    """Lets some loggers speak from a level on alone, for the length of a `with` block."""
+    """Raise the level of some loggers within a `with` block."""
     before = {name: logging.getLogger(name).level for name in names}
     try:
         for name in names:
@@ -110,7 +110,7 @@ def quiet(names: Collection[str], level: int) -> Iterator[None]:
 
 @contextmanager
 def metadata(**fields: Any) -> Iterator[None]:
-    """Says so in every line of a `with` block."""
+    """Add fields to every log line within a `with` block."""
     token = _metadata.set({**_metadata.get(), **fields})
     try:
         yield
@@ -119,12 +119,12 @@ def metadata(**fields: Any) -> Iterator[None]:
 
 
 def settings() -> LogSettings:
-    """What a worker needs in order to log as this process does now."""
+    """Return the settings by which a worker logs as this process does now."""
     return LogSettings(_in_json, dict(_metadata.get()))
 
 
 def follow(driver: LogSettings) -> None:
-    """Makes a worker's process log as its driver does, to the end of the process."""
+    """Make a worker's process log as its driver does, until it ends."""
     if driver.in_json:
         _listen({**driver.metadata, "node": socket.gethostname(), "pid": os.getpid()})
 
@@ -138,10 +138,10 @@ def _listen(always: Mapping[str, Any]) -> logging.Handler:
 
 
 class JsonLine(logging.Formatter):
-    """A record as one JSON object.
+    """A formatter of records as JSON objects.
 
     Args:
-        always: what every line of the process says.
+        always: fields of every line of the process.
     """
 
     def __init__(self, always: Mapping[str, Any]) -> None:
@@ -149,11 +149,11 @@ class JsonLine(logging.Formatter):
         self._always = always
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"time": moment, "level": record.levelname.lower(), "message": record.getMessage(), "logger": record.name}
         line |= {**self._always, **_metadata.get()}
-        # Ray adds private names of its own to every record.
+        # Ray adds private fields to every record.
         line |= {name: value for name, value in vars(record).items() if name not in _STANDARD and not name.startswith("_")}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)

@@ -1,24 +1,19 @@
-"""Sharded work: each shard goes to a worker, each result comes back to this process as soon as it is there.
+"""Sharded work: `run_sharded` sends each shard to a worker and hands each result to this process as soon as it is there.
 
-The workers are Ray actors (`actors.py` says how they are fed and what happens when they die), or, with `num_workers=0`, one
-worker in this process without Ray. Some do a shard at a time, others hold several and work in turns (`worker.py`). Nothing else
-depends on which: items draw from their own seed streams, so the results are the same.
+The workers are Ray actors (`actors.py`: back-pressure and deaths), or, with `num_workers=0`, one worker in this process without
+Ray. Some do a shard at a time, others hold several and work in turns (`worker.py`). The results are the same, because items
+draw from their own seed streams.
 
-Read-only arrays that all workers of a machine share, such as a model's weights.
+`SharedArrays` are read-only arrays, such as a model's weights. The driver puts them into Ray's object store once; every machine
+fetches them once, and its workers map the same pages. So workers need no file of the driver's.
 
-The driver puts them into Ray's object store once; every machine fetches them once, and each worker on it maps the same pages.
-So workers need no file of the driver's, and a model costs a machine its size once.
+`BroadcastModels` brings models to machines that do not see the driver's disk. The driver puts the files of each checkpoint into
+the object store. A worker that sees the driver's disk reads them there; another one keeps a copy below its cache, named by its
+digest. Models at a URI are fetched from there (`envs/core/storage`) and not sent.
 
-Models that go with the work to machines which do not see the driver's disk.
-
-The driver puts the files of each checkpoint into Ray's object store, so that a machine fetches them once. A worker that sees
-the driver's disk reads them where they lie; another one keeps a copy below its cache, named by its digest. What lies at a URI
-is fetched from there (`envs/core/storage`) and is not carried.
-
-One pool of actors for several pieces of sharded work: whichever has shards left, a free worker takes them.
-
-Each piece is done in a thread of its own, whose `run_sharded` hands its shards over here; the pool's own thread gives them to
-actors in the order in which they come. So a piece that is nearly done, or slow, keeps no actor from the others.
+`SharedPool` is one pool of actors for several pieces of sharded work. Each piece runs in a thread of its own, whose
+`run_sharded` hands its shards to the pool; the pool's thread gives them to actors in the order of arrival. So a slow or nearly
+finished piece keeps no actor from the others.
 """
 
 from __future__ import annotations
@@ -64,285 +59,18 @@ from parley.envs.core.storage.uris import is_uri
 from parley.envs.corpora.arrow import cache_root
 from parley.policies.core.responder import PARTS, model_inside
 
-
-@dataclass(frozen=True)
-class SharedArrays:
-    """A handle that may be given to workers as an argument, of their calls or of actors that may be started again.
-
-    The driver must keep it while they work: a worker's own does not keep the arrays once the driver has let go of them.
-
-    Args:
-        reference: of the object store.
-    """
-
-    reference: Any
-
-    @classmethod
-    def put(cls, arrays: Mapping[str, np.ndarray]) -> SharedArrays:
-        """Shares arrays, by name; a `session.connect` block must be around the call and around all use of the handle."""
-        import ray
-
-        return cls(ray.put(dict(arrays)))
-
-    def get(self) -> dict[str, np.ndarray]:
-        """The arrays, not writable, without a copy."""
-        import ray
-
-        arrays: dict[str, np.ndarray] = ray.get(self.reference)
-        return arrays
-
-    def __reduce__(self) -> tuple[Callable[..., SharedArrays], tuple[bytes, ...]]:
-        return _arrived, ray_internals.address_of(self.reference)
-
-
-def _arrived(*address: bytes) -> SharedArrays:
-    return SharedArrays(ray_internals.reference_at(*address))
-
-
-@dataclass(frozen=True)
-class _BroadcastModel:
-    """The files of a checkpoint.
-
-    Args:
-        folder: where they lie on the driver's disk.
-        stamps: size and time of each, by its name.
-        digest: of all of them.
-        content: their bytes by name, in the object store.
-    """
-
-    folder: Path
-    stamps: Mapping[str, tuple[int, int] | None]
-    digest: str
-    content: SharedArrays
-
-    @classmethod
-    def put(cls, folder: Path) -> _BroadcastModel:
-        files = {name: (folder / name).read_bytes() for name in PARTS}
-        whole = hashlib.sha256()
-        for content in files.values():
-            whole.update(hashlib.sha256(content).digest())
-        shared = SharedArrays.put({name: np.frombuffer(content, dtype=np.uint8) for name, content in files.items()})
-        return cls(folder, {name: _stamp(folder / name) for name in PARTS}, whole.hexdigest()[:16], shared)
-
-    def here(self) -> Path:
-        """The folder in which the files lie on this machine."""
-        if all(_stamp(self.folder / name) == stamp for name, stamp in self.stamps.items()):
-            return self.folder
-        kept = Path(os.path.abspath(cache_root())) / "carried" / self.digest  # noqa: PTH100  # as other copies are named
-        if not kept.is_dir():
-            aside = kept.with_name(f".{kept.name}.{uuid.uuid4().hex}.partial")
-            try:
-                aside.mkdir(parents=True)
-                for name, content in self.content.get().items():
-                    (aside / name).write_bytes(content.data)
-                # Another worker may have been first.
-                if not kept.is_dir():
-                    aside.rename(kept)
-            except OSError as error:
-                if not kept.is_dir():
-                    fix = "make room, or name another cache folder with PARLEY_CACHE"
-                    raise StorageError("a model cannot be kept on this machine", where=kept, got=error, fix=fix) from error
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
-        return kept
-
-
-@dataclass(frozen=True)
-class BroadcastModels:
-    """A handle on models that may be given to workers as an argument; the driver must keep it while they work.
-
-    Args:
-        models: by the names that work knows them by.
-    """
-
-    models: Mapping[str, _BroadcastModel]
-
-    @classmethod
-    def put(cls, names: Iterable[str]) -> BroadcastModels:
-        """Shares the checkpoints among some names; others, such as those of scripted agents, are left alone.
-
-        A `session.connect` block must be around the call and around all use of the handle.
-
-        Args:
-            names: run or checkpoint folders, or names of other things.
-        """
-        folders = {name: model_inside(fetched_model(name)).absolute() for name in names if name and not is_uri(name)}
-        there = {folder for folder in folders.values() if all((folder / part).is_file() for part in PARTS)}
-        carried = {folder: _BroadcastModel.put(folder) for folder in there}
-        return cls({name: carried[folder] for name, folder in folders.items() if folder in there})
-
-    def open(self) -> None:
-        """Makes the names stand for the models in this process, whatever its disk holds.
-
-        Raises:
-            StorageError: the disk has no room for them.
-        """
-        hand_over({name: carried.here() for name, carried in self.models.items()})
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> BroadcastModels:
-        return self
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
-
-
-KEPT = 2
-"""Pieces of work whose workers an actor keeps: their models are in memory."""
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A shard of a piece of work.
-
-    Args:
-        number: the work's.
-        spec: a reference to its worker's class and arguments, in a list, so that it is opened where the worker is built.
-        shard: of it.
-    """
-
-    number: int
-    spec: Sequence[Any]
-    shard: Shard[Any]
-
-
-@dataclass(frozen=True)
-class _Unbuilt:
-    """Comes back of a shard whose worker could not be built: the error would be every shard's."""
-
-    error: Exception
-
-
-class Several:
-    """A worker that holds workers of several pieces of work, each built when its first shard comes."""
-
-    def __init__(self) -> None:
-        self._built: dict[int, Any] = {}
-
-    def run(self, shard: Shard[_Piece]) -> Any:
-        """What the shard's own worker makes of it."""
-        import ray
-
-        (piece,) = shard.items
-        if piece.number not in self._built:
-            while len(self._built) >= KEPT:
-                del self._built[next(iter(self._built))]
-            try:
-                worker_class, worker_args = ray.get(piece.spec[0])
-                self._built[piece.number] = worker_class(*worker_args)
-            except Exception as error:
-                return _Unbuilt(error)
-        # As its driver names it, and not with the number that tells it from those of the other pieces.
-        with logs.metadata(**describe(piece.shard)):
-            return self._built[piece.number].run(piece.shard)
-
-
-class SharedPool:
-    """Actors that several threads share, while one thread calls `serve`."""
-
-    def __init__(self) -> None:
-        self._numbers, self._lock = count(), Lock()
-        self._coming: list[Shard[_Piece]] = []
-        self._results: dict[int, SimpleQueue[Any]] = {}
-        self._error: BaseException | None = None
-
-    def work(
-        self, worker_class: Callable[..., Any], worker_args: Sequence[Any], shards: Sequence[Shard[Any]]
-    ) -> Generator[tuple[Shard[Any], ShardAttempt[Any] | ShardFailure, int]]:
-        """As `ActorPool.work`, of a piece of work in a thread of its own.
-
-        Raises:
-            ClusterError: as there, in all threads.
-            Exception: what building the worker raised.
-        """
-        import ray
-
-        number, results = next(self._numbers), SimpleQueue[Any]()
-        spec = [ray.put((worker_class, worker_args))]
-        pieces = [Shard(f"{number:03d}-{one.name}", one.keys, (_Piece(number, spec, one),)) for one in shards]
-        with self._lock:
-            if self._error is not None:
-                raise self._error
-            self._results[number] = results
-            self._coming += pieces
-        try:
-            for _ in shards:
-                found = results.get()
-                if isinstance(found, BaseException):
-                    raise found
-                shard, tried, num_up = found
-                if isinstance(tried, ShardAttempt) and isinstance(tried.result, _Unbuilt):
-                    raise tried.result.error
-                yield shard, tried, num_up
-        finally:
-            with self._lock:
-                del self._results[number]
-                self._coming = [one for one in self._coming if one.items[0].number != number]
-
-    def serve(
-        self,
-        is_open: Callable[[], bool],
-        *,
-        num_workers: int,
-        num_gpus_per_worker: float,
-        start_timeout_s: float,
-        places: Reserved | None = None,
-    ) -> None:
-        """Works off what threads hand over.
-
-        Args:
-            is_open: whether more may come.
-            num_workers: actors, as in `run_sharded`, like the rest.
-            num_gpus_per_worker: as there.
-            start_timeout_s: as there.
-            places: as there.
-
-        Raises:
-            ClusterError: as there.
-            RefusedModelError: a shard of any piece met it; all pieces end.
-        """
-
-        def more() -> list[Shard[_Piece]] | None:
-            with self._lock:
-                come, self._coming = self._coming, []
-            return come if come or is_open() else None
-
-        try:
-            size, gpus = num_workers, num_gpus_per_worker
-            pool = ActorPool[_Piece, Any](Several, (), num_workers=size, num_cpus=1, num_gpus=gpus, places=places)
-            with closing(pool.work(more, start_timeout_s)) as done:
-                for shard, tried, num_up in done:
-                    require_no_end(tried)
-                    (piece,) = shard.items
-                    with self._lock:
-                        results = self._results.get(piece.number)
-                    # Nobody waits any more for a piece of work that has failed.
-                    if results is not None:
-                        results.put((piece.shard, tried, num_up))
-        except BaseException as error:
-            with self._lock:
-                self._error = error
-                for results in self._results.values():
-                    results.put(error)
-            raise
-
-
 logger = logging.getLogger(__name__)
 _shared_pool: ContextVar[SharedPool | None] = ContextVar("shared pool", default=None)
 
 _Results = Generator[tuple[Shard[ItemT], ShardAttempt[ResultT] | ShardFailure | UnderWay, int]]
-"""Shards with what came of them, or how they stand, and how many workers have started."""
+"""Shards with their results or progress, and the number of workers that have started."""
 TURN_S = 0.5
-"""Seconds of a turn of a worker in this process; of actors see `actors.py`."""
+"""Seconds of a turn of a worker in this process; for actors see `actors.py`."""
 
 
 @contextmanager
 def working_in(shared: SharedPool) -> Iterator[None]:
-    """Hands the actors' work of a `with` block in this thread to a pool that others share."""
+    """Hand the actors' work of a `with` block in this thread to a shared pool."""
     token = _shared_pool.set(shared)
     try:
         yield
@@ -352,14 +80,14 @@ def working_in(shared: SharedPool) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a pool is.
+    """Progress of a pool.
 
     Args:
-        num_done: items whose shard has come back, failed ones included.
+        num_done: items whose shard has come back, with failed ones.
         num_failed: items in failed shards.
         num_items: all items.
         num_workers: workers that have started.
-        under_way: the work that is done on shards which have not come back, in items.
+        under_way: work done on shards that have not come back, in items.
     """
 
     num_done: int
@@ -384,22 +112,22 @@ def run_sharded(
     start_timeout_s: float | None = None,
     places: Reserved | None = None,
 ) -> Progress:
-    """Works off shards and hands each result over, in this process, as it comes.
+    """Do the work of shards, and hand over each result in this process as it comes.
 
     Args:
         worker_class: makes a worker; called once in each actor, and again after a restart.
-        worker_args: its arguments; they are pickled, so give paths of weights rather than weights.
+        worker_args: its arguments; they are pickled, so give paths of weights, not weights.
         shards: the work; no more workers are started than there are shards.
-        num_workers: actors; 0 runs everything in this process without Ray. Otherwise a `session.connect` block must be
-            around the call.
-        on_result: takes each shard and its result or failure, in order of completion; what it raises ends the run.
-        room: shards that a worker holds at a time, if it works in turns (`TurnWorker`); 0 if not.
-        on_under_way: told after each turn how a shard stands that the worker holds.
+        num_workers: number of actors; 0 runs everything in this process without Ray. Otherwise a `session.connect` block must
+            be around the call.
+        on_result: takes each shard and its result or failure, in order of completion; an error of it ends the run.
+        room: number of shards that a worker holds at a time, if it works in turns (`TurnWorker`); 0 if not.
+        on_under_way: takes the progress of each unfinished shard of a worker after each turn.
         num_cpus_per_worker: CPUs that each actor reserves, and threads that it computes with (at least 1).
         num_gpus_per_worker: GPUs that each actor reserves, a fraction to share one; with 0 it sees none.
         on_progress: called once at the start, after each result and each turn.
-        start_timeout_s: seconds for the first worker to start; the session's (`Session.start_timeout_s`) when not given.
-        places: what is reserved for actors that make actors, as in `ActorPool`.
+        start_timeout_s: seconds for the first worker to start; the session's (`RaySession.start_timeout_s`) by default.
+        places: reservations for actors that make actors, as in `ActorPool`.
 
     Returns:
         The final progress.
@@ -407,7 +135,7 @@ def run_sharded(
     Raises:
         ClusterError: no session, too little room in it for the workers, or workers that die while they start.
         RefusedModelError: a shard met it.
-        Exception: what building a worker raised.
+        Exception: an error of building a worker.
     """
     num_items, num_done, num_failed = sum(map(len, shards)), 0, 0
     progress = Progress(0, 0, num_items, 0)
@@ -420,7 +148,7 @@ def run_sharded(
         assert not room, "workers that work in turns have a pool of their own"
         results = shared.work(worker_class, worker_args, shards)
     elif num_workers == 0:
-        # Of which kind it is, `room` says.
+        # `room` says which kind of worker it is.
         worker: Any = worker_class(*worker_args)
         results = _turns_here(Turns(worker), shards, room) if room else _work_here(worker, shards)
     else:
@@ -433,11 +161,12 @@ def run_sharded(
             room=room,
             places=places,
         )
-        here = session.current() or session.RaySession("joined")
-        given = iter((shards,))
-        results = pool.work(lambda: next(given, None), here.start_timeout_s if start_timeout_s is None else start_timeout_s)
+        ray_session = session.current() or session.RaySession("joined")
+        batches = iter((shards,))
+        timeout_s = ray_session.start_timeout_s if start_timeout_s is None else start_timeout_s
+        results = pool.work(lambda: next(batches, None), timeout_s)
     under_way: dict[str, float] = {}
-    # Closed at once when `on_result` raises, so that no actor outlives the call.
+    # Closed at once if `on_result` raises, so that no actor outlives the call.
     with closing(results):
         for shard, tried, num_started in results:
             if isinstance(tried, UnderWay):
@@ -457,7 +186,7 @@ def run_sharded(
 
 
 def _logged(shard: Shard[Any], tried: ShardAttempt[ResultT] | ShardFailure) -> ResultT | ShardFailure:
-    """Writes a line on what came of a shard: here, for a worker's last lines are lost when its machine is."""
+    """Log a line on the result of a shard; here, because a worker's last lines are lost with its machine."""
     metadata: dict[str, Any] = {**describe(shard), "items": len(shard)}
     result: ResultT | ShardFailure
     if isinstance(tried, ShardAttempt):
@@ -482,7 +211,7 @@ def _turns_here(turns: Turns[ItemT, ResultT], shards: Sequence[Shard[ItemT]], ro
     waiting, held = deque(shards), dict[str, Shard[ItemT]]()
     while waiting or held:
         joining = []
-        # One that a process has died over is tried alone, so that it does not take others along.
+        # A shard over which a process died is tried alone, so that it does not fail others.
         while waiting and len(held) < (1 if waiting[0].deaths else room):
             joining.append(waiting.popleft())
             held[joining[-1].name] = joining[-1]
@@ -491,3 +220,269 @@ def _turns_here(turns: Turns[ItemT, ResultT], shards: Sequence[Shard[ItemT]], ro
             yield held.pop(name), tried, 1
         for name, stands in turn.under_way.items():
             yield held[name], stands, 1
+
+
+@dataclass(frozen=True)
+class SharedArrays:
+    """A handle on shared arrays, which may be an argument of workers' calls, or of actors that may be restarted.
+
+    The driver must keep the handle while they work: a worker's handle does not keep the arrays.
+
+    Args:
+        reference: reference of the object store.
+    """
+
+    reference: Any
+
+    @classmethod
+    def put(cls, arrays: Mapping[str, np.ndarray]) -> SharedArrays:
+        """Share arrays by name; a `session.connect` block must be around the call and around all use of the handle."""
+        import ray
+
+        return cls(ray.put(dict(arrays)))
+
+    def get(self) -> dict[str, np.ndarray]:
+        """Return the arrays, read-only, without a copy."""
+        import ray
+
+        arrays: dict[str, np.ndarray] = ray.get(self.reference)
+        return arrays
+
+    def __reduce__(self) -> tuple[Callable[..., SharedArrays], tuple[bytes, ...]]:
+        return _from_address, ray_internals.address_of(self.reference)
+
+
+def _from_address(*address: bytes) -> SharedArrays:
+    return SharedArrays(ray_internals.reference_at(*address))
+
+
+@dataclass(frozen=True)
+class _BroadcastModel:
+    """The files of a checkpoint.
+
+    Args:
+        folder: folder on the driver's disk.
+        stamps: size and time of each file, by name.
+        digest: digest of all files.
+        content: the bytes of the files by name, in the object store.
+    """
+
+    folder: Path
+    stamps: Mapping[str, tuple[int, int] | None]
+    digest: str
+    content: SharedArrays
+
+    @classmethod
+    def put(cls, folder: Path) -> _BroadcastModel:
+        files = {name: (folder / name).read_bytes() for name in PARTS}
+        whole = hashlib.sha256()
+        for content in files.values():
+            whole.update(hashlib.sha256(content).digest())
+        shared = SharedArrays.put({name: np.frombuffer(content, dtype=np.uint8) for name, content in files.items()})
+        return cls(folder, {name: _stamp(folder / name) for name in PARTS}, whole.hexdigest()[:16], shared)
+
+    def here(self) -> Path:
+        """Return the folder of the files on this machine."""
+        if all(_stamp(self.folder / name) == stamp for name, stamp in self.stamps.items()):
+            return self.folder
+        copy = Path(os.path.abspath(cache_root())) / "carried" / self.digest  # noqa: PTH100  # as other copies are named
+        if not copy.is_dir():
+            aside = copy.with_name(f".{copy.name}.{uuid.uuid4().hex}.partial")
+            try:
+                aside.mkdir(parents=True)
+                for name, content in self.content.get().items():
+                    (aside / name).write_bytes(content.data)
+                # Another worker may have been first.
+                if not copy.is_dir():
+                    aside.rename(copy)
+            except OSError as error:
+                if not copy.is_dir():
+                    fix = "make room, or name another cache folder with PARLEY_CACHE"
+                    raise StorageError("a model cannot be kept on this machine", where=copy, got=error, fix=fix) from error
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        return copy
+
+
+@dataclass(frozen=True)
+class BroadcastModels:
+    """A handle on models, which may be an argument of workers; the driver must keep it while they work.
+
+    Args:
+        models: models by the names that the work uses.
+    """
+
+    models: Mapping[str, _BroadcastModel]
+
+    @classmethod
+    def put(cls, names: Iterable[str]) -> BroadcastModels:
+        """Share the checkpoints among some names; other names, such as those of scripted agents, are left alone.
+
+        A `session.connect` block must be around the call and around all use of the handle.
+
+        Args:
+            names: run or checkpoint folders, or names of other things.
+        """
+        folders = {name: model_inside(fetched_model(name)).absolute() for name in names if name and not is_uri(name)}
+        existing = {folder for folder in folders.values() if all((folder / part).is_file() for part in PARTS)}
+        models = {folder: _BroadcastModel.put(folder) for folder in existing}
+        return cls({name: models[folder] for name, folder in folders.items() if folder in existing})
+
+    def open(self) -> None:
+        """Make the names stand for the models in this process, whatever its disk holds.
+
+        Raises:
+            StorageError: the disk has no room for them.
+        """
+        hand_over({name: model.here() for name, model in self.models.items()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BroadcastModels:
+        return self
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_size, stat.st_mtime_ns
+
+
+KEPT = 2
+"""Number of pieces of work whose workers an actor keeps, with their models in memory."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A shard of a piece of work.
+
+    Args:
+        number: number of the piece.
+        spec: a reference to its worker's class and arguments, in a list, so that it is opened where the worker is built.
+        shard: one of its shards.
+    """
+
+    number: int
+    spec: Sequence[Any]
+    shard: Shard[Any]
+
+
+@dataclass(frozen=True)
+class _BuildFailure:
+    """The result of a shard whose worker could not be built: every shard would get the same error."""
+
+    error: Exception
+
+
+class Several:
+    """A worker that holds workers of several pieces of work, each built for its first shard."""
+
+    def __init__(self) -> None:
+        self._built: dict[int, Any] = {}
+
+    def run(self, shard: Shard[_Piece]) -> Any:
+        """Return the result of the shard's own worker."""
+        import ray
+
+        (piece,) = shard.items
+        if piece.number not in self._built:
+            while len(self._built) >= KEPT:
+                del self._built[next(iter(self._built))]
+            try:
+                worker_class, worker_args = ray.get(piece.spec[0])
+                self._built[piece.number] = worker_class(*worker_args)
+            except Exception as error:
+                return _BuildFailure(error)
+        # With the driver's name of the shard, without the number of its piece.
+        with logs.metadata(**describe(piece.shard)):
+            return self._built[piece.number].run(piece.shard)
+
+
+class SharedPool:
+    """Actors that several threads share, while one thread calls `serve`."""
+
+    def __init__(self) -> None:
+        self._numbers, self._lock = count(), Lock()
+        self._arriving: list[Shard[_Piece]] = []
+        self._results: dict[int, SimpleQueue[Any]] = {}
+        self._error: BaseException | None = None
+
+    def work(
+        self, worker_class: Callable[..., Any], worker_args: Sequence[Any], shards: Sequence[Shard[Any]]
+    ) -> Generator[tuple[Shard[Any], ShardAttempt[Any] | ShardFailure, int]]:
+        """Do a piece of work in a thread of its own, like `ActorPool.work`.
+
+        Raises:
+            ClusterError: as in `ActorPool.work`, in all threads.
+            Exception: an error of building the worker.
+        """
+        import ray
+
+        number, results = next(self._numbers), SimpleQueue[Any]()
+        spec = [ray.put((worker_class, worker_args))]
+        pieces = [Shard(f"{number:03d}-{part.name}", part.keys, (_Piece(number, spec, part),)) for part in shards]
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._results[number] = results
+            self._arriving += pieces
+        try:
+            for _ in shards:
+                reply = results.get()
+                if isinstance(reply, BaseException):
+                    raise reply
+                shard, tried, num_up = reply
+                if isinstance(tried, ShardAttempt) and isinstance(tried.result, _BuildFailure):
+                    raise tried.result.error
+                yield shard, tried, num_up
+        finally:
+            with self._lock:
+                del self._results[number]
+                self._arriving = [piece for piece in self._arriving if piece.items[0].number != number]
+
+    def serve(
+        self,
+        is_open: Callable[[], bool],
+        *,
+        num_workers: int,
+        num_gpus_per_worker: float,
+        start_timeout_s: float,
+        places: Reserved | None = None,
+    ) -> None:
+        """Do the work that threads hand over.
+
+        Args:
+            is_open: returns whether more work may come.
+            num_workers: number of actors; this and the rest as in `run_sharded`.
+            num_gpus_per_worker: as in `run_sharded`.
+            start_timeout_s: as in `run_sharded`.
+            places: as in `run_sharded`.
+
+        Raises:
+            ClusterError: as in `run_sharded`.
+            RefusedModelError: a shard of any piece met it; it ends all pieces.
+        """
+
+        def more() -> list[Shard[_Piece]] | None:
+            with self._lock:
+                arrived, self._arriving = self._arriving, []
+            return arrived if arrived or is_open() else None
+
+        try:
+            size, gpus = num_workers, num_gpus_per_worker
+            pool = ActorPool[_Piece, Any](Several, (), num_workers=size, num_cpus=1, num_gpus=gpus, places=places)
+            with closing(pool.work(more, start_timeout_s)) as done:
+                for shard, tried, num_up in done:
+                    require_no_end(tried)
+                    (piece,) = shard.items
+                    with self._lock:
+                        results = self._results.get(piece.number)
+                    # A piece of work that has failed is no longer waited for.
+                    if results is not None:
+                        results.put((piece.shard, tried, num_up))
+        except BaseException as error:
+            with self._lock:
+                self._error = error
+                for results in self._results.values():
+                    results.put(error)
+            raise

@@ -1,6 +1,6 @@
-"""What Parley needs of Ray 2.60 and Ray does not offer in public: all of it is here, and each piece says why.
+"""Private parts of Ray 2.60 that Parley needs: all uses are here, each with its reason.
 
-A new version of Ray may change any of it. What `engine/core/rllib` overrides of RLlib's classes stays with the class.
+A new version of Ray may change any of them. Overrides of RLlib's classes in `engine/core/rllib` stay with the class.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _ALIVE, _DEAD = "ALIVE", "DEAD"
 TEMPORARY_VARIABLE = "RAY_TMPDIR"
 """The variable that names the folder of Ray's sockets and logs."""
 _MOST_BYTES = 36
-"""Of a folder for what is temporary: a socket's address holds 107, and Ray's names below the folder take nearly 70."""
+"""Longest temporary folder: the address of a socket holds 107 bytes, and Ray adds names of nearly 70."""
 
 
 @dataclass(frozen=True)
 class ActorState:
-    """What Ray's head knows of an actor; of a lost machine it hears after some seconds.
+    """The state of an actor, as Ray's head knows it; the head learns of a lost machine after some seconds.
 
     Args:
         is_alive: whether its process is up.
         is_dead: whether Ray will not start it again.
-        num_restarts: how often Ray has started it again.
-        machine: where it is; empty while it is nowhere.
+        num_restarts: number of restarts by Ray.
+        machine: its machine; empty while it has none.
     """
 
     is_alive: bool
@@ -40,17 +40,17 @@ class ActorState:
 
 
 def actor_state(actor: Any) -> ActorState:
-    """The state of an actor, by its handle; `ray.util.state` would need the dashboard."""
+    """Return the state of an actor, by its handle; `ray.util.state` would need the dashboard."""
     import ray
 
-    found = ray._private.state.actors(actor._actor_id.hex())
-    # One that was never placed may be unknown.
-    state = found.get("State", "")
-    return ActorState(state == _ALIVE, state == _DEAD, found.get("NumRestarts", 0), found.get("Address", {}).get("NodeID", ""))
+    entry = ray._private.state.actors(actor._actor_id.hex())
+    # An actor that was never placed may be unknown.
+    state = entry.get("State", "")
+    return ActorState(state == _ALIVE, state == _DEAD, entry.get("NumRestarts", 0), entry.get("Address", {}).get("NodeID", ""))
 
 
 def has_launcher() -> bool:
-    """Whether a launcher or KubeRay started a machine of the cluster: they name its type, `ray.nodes()` does not."""
+    """Return whether a launcher or KubeRay started a machine of the cluster: they set its type, missing in `ray.nodes()`."""
     import ray
 
     machines = ray._private.worker.global_worker.gcs_client.get_all_node_info()
@@ -58,10 +58,10 @@ def has_launcher() -> bool:
 
 
 def head_of_this_machine() -> str:
-    """The address of the head that this machine belongs to, as Ray wrote it down; the head may have gone since.
+    """Return the recorded address of the head that this machine belongs to; the head may have gone since.
 
     Raises:
-        ConnectionError: it belongs to none.
+        ConnectionError: it belongs to no cluster.
     """
     from ray._private.services import canonicalize_bootstrap_address
 
@@ -70,9 +70,9 @@ def head_of_this_machine() -> str:
 
 
 def temporary_folder() -> dict[str, str]:
-    """Return what `ray.init` is told where it cannot work below TMPDIR: where Ray lies by default.
+    """Return the temporary folder for `ray.init` if it cannot work below TMPDIR: Ray's default.
 
-    TMPDIR may be too long for the addresses of sockets below it, or have letters that Ray's start does not take.
+    TMPDIR may be too long for the addresses of sockets below it, or have letters that Ray's start does not accept.
     """
     folder = os.environ.get("TMPDIR", "")
     unfit = sys.platform == "linux" and (len(os.fsencode(folder)) > _MOST_BYTES or not folder.isascii())
@@ -80,35 +80,35 @@ def temporary_folder() -> dict[str, str]:
 
 
 def use_token() -> bool:
-    """Makes this process use a token where it finds one; returns whether it does."""
+    """Make this process use a token if it finds one; return whether it does."""
     from ray._private.authentication import authentication_token_setup
 
     return bool(authentication_token_setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False))
 
 
 def hide_token() -> None:
-    """Makes the file of Ray's token readable for its owner alone: who has the token can run code in a session."""
+    """Make the file of Ray's token readable for its owner alone: a holder of the token can run code in a session."""
     from ray._private.authentication import authentication_token_setup
 
-    # It may not be there, or be somebody else's.
+    # The file may not exist, or belong to another user.
     with suppress(OSError):
         authentication_token_setup._get_default_token_path().chmod(0o600)
 
 
 def add_env_runners(group: Any, number: int) -> None:
-    """Adds env runners to an RLlib group, from its configuration and not from a reference to it.
+    """Add env runners to an RLlib group from its configuration, not from a reference to it.
 
-    Of a reference Ray warns on the terminal that such an actor may not come back.
+    With a reference Ray warns on the terminal that such an actor may not come back.
     """
     group._remote_config_obj_ref = group._remote_config
     group.add_workers(number, validate=False)
 
 
 def address_of(reference: Any) -> tuple[bytes, bytes, bytes]:
-    """What another process finds an object of the store by, as long as its owner keeps a reference to it.
+    """Return the address by which another process finds an object of the store, while its owner keeps a reference.
 
-    Ray counts references that it pickles itself. Of an actor whose arguments hold one it warns on the terminal that the actor
-    may not come back, whoever keeps the object.
+    Ray counts references that it pickles itself. It warns on the terminal that an actor whose arguments hold one may not come
+    back, whoever keeps the object.
     """
     import ray
 
@@ -117,7 +117,7 @@ def address_of(reference: Any) -> tuple[bytes, bytes, bytes]:
 
 
 def reference_at(name: bytes, owner: bytes, status: bytes) -> Any:
-    """The reference in this process to what `address_of` tells of."""
+    """Return a reference in this process to the object at an address of `address_of`."""
     import ray
 
     reference = ray.ObjectRef(name, owner)
@@ -127,14 +127,14 @@ def reference_at(name: bytes, owner: bytes, status: bytes) -> Any:
 
 
 def absent_runners(group: Any, wait_s: float) -> list[int]:
-    """The env runners of an RLlib group that do not answer in some seconds, not even with an error."""
+    """Return the env runners of an RLlib group that do not answer within some seconds, not even with an error."""
     manager = group._worker_manager
     answers = manager.foreach_actor(lambda runner: runner.assert_healthy(), healthy_only=False, timeout_seconds=wait_s)
     return sorted({*manager.actor_ids()} - {answer.actor_id for answer in answers})
 
 
 def remove_runners(group: Any, numbers: Sequence[int]) -> None:
-    """Takes env runners out of an RLlib group for good: those that wait for a place would hold up every call."""
+    """Remove env runners from an RLlib group for good: runners without a machine would delay every call."""
     import ray
 
     for number in numbers:
@@ -142,26 +142,26 @@ def remove_runners(group: Any, numbers: Sequence[int]) -> None:
 
 
 def set_iteration(algorithm: Any, iteration: int) -> None:
-    """Sets how many iterations an RLlib algorithm has behind it; without a checkpoint of its own nothing else does."""
+    """Set the number of past iterations of an RLlib algorithm; only its own checkpoints would do it otherwise."""
     algorithm._iteration = iteration
 
 
 def put_note(board: str, key: str, text: str) -> None:
-    """Puts a line of text into the memory of Ray's head, for every process of the cluster; an actor would be a process more."""
+    """Put a text into the memory of Ray's head, for every process of the cluster; an actor would be one more process."""
     from ray.experimental.internal_kv import _internal_kv_put
 
     _internal_kv_put(key, text.encode(), namespace=board)
 
 
 def note(board: str, key: str) -> str:
-    """What `put_note` put there; empty where nothing is."""
+    """Return the text of `put_note`; empty if there is none."""
     from ray.experimental.internal_kv import _internal_kv_get
 
     return (_internal_kv_get(key, namespace=board) or b"").decode()
 
 
 def drop_note(board: str, key: str) -> None:
-    """Takes away what `put_note` put there."""
+    """Remove the text of `put_note`."""
     from ray.experimental.internal_kv import _internal_kv_del
 
     _internal_kv_del(key, namespace=board)
@@ -169,10 +169,10 @@ def drop_note(board: str, key: str) -> None:
 
 @contextmanager
 def started_apart() -> Iterator[None]:
-    """A Ray that is started in the `with` block listens on 127.0.0.1 alone, in a process group of its own.
+    """Let a Ray started in the `with` block listen on 127.0.0.1 alone, in a process group of its own.
 
-    Ray listens there on systems where it makes no clusters, and replaces a loopback address that it is given by the machine's.
-    In our group it would get what `timeout` and schedulers send to us, and be gone before we have let go of it.
+    Ray listens there on systems where it makes no clusters, and replaces a given loopback address by the machine's. In our
+    process group it would get the signals that `timeout` and schedulers send to us, and be gone too early.
     """
     from ray._private import ray_constants, services
 

@@ -1,22 +1,19 @@
-"""Sharded work into a run folder: what is saved is not done again, what is done is saved at once, one part per shard.
+"""Sharded work into a run folder: saved shards are not done again, and a finished shard is saved at once, as one part.
 
-Of a run at a URI, each worker puts the parts of its shards there itself and hands back a receipt, so rows do not go through the
-driver. Of any other run the driver writes them, because other machines do not see its folders. Which it is shows nowhere else.
-A shard that failed becomes rows with status "error", one per item, and is tried again when the run is resumed. Of workers that
-work in turns it is also saved what a shard under way is gone on from; one that was interrupted goes on from there.
+In a run at a URI each worker puts the parts of its shards there and returns a `ShardResult` without rows. In any other run the
+driver writes them, because other machines do not see its folders. A failed shard becomes rows with status "error", one per
+item, and is tried again when the run resumes. Workers that work in turns also save the state of shards under way, from which an
+interrupted shard resumes.
 
-Actors may die and work goes on. Without them the death of this process is the run's, so the shards that it works on are noted
-(`engine/core/runs/run_folder.py`): on resuming, one that a process died over is tried again after all others, and alone. Over a
-second death it fails. One death may have come from outside (a kill, the memory, a time limit) and is no fault of the shard.
+Actors may die and work continues. Without actors the death of this process ends the run, so it notes the shards that it works
+on (`engine/core/runs/run_folder.py`). On resuming, a shard over which a process died is tried again after all others, and
+alone. After a second death it fails. One death may have come from outside (a kill, the memory, a time limit) and not from the
+shard.
 
-What work elsewhere says of itself while it goes on: the newest text of each piece, which the driver shows.
+`Meters` exports numbers through Ray to Prometheus, named `parley_...` and tagged by run and job, in ASCII. The driver keeps
+them, so workers pay nothing; without a Ray session there are none. They belong to one session; the rows are the results.
 
-Nothing is decided by it, and nothing is kept.
-
-What Ray exports of a run while it is worked on: numbers for Prometheus, named `parley_...`, tagged by run and job, in ASCII.
-
-They are kept by the driver, which hears of every shard anyway, so workers pay nothing for them; without a Ray session they are
-not kept at all. A run's rows, not these, are what was found: the numbers are of one session, and end with it.
+`ProgressBoard` holds the newest text of each piece of work elsewhere, for display only.
 """
 
 from __future__ import annotations
@@ -51,123 +48,45 @@ from parley.engine.core.runs.run_folder import (
 )
 from parley.envs.core.errors import RunError
 
-
-class ProgressBoard:
-    """The newest text of each piece of work, in the memory of Ray's head; who works is sent the board.
-
-    A head that does not answer costs a text, and no work.
-    """
-
-    def __init__(self) -> None:
-        self._name = f"parley-board-{uuid.uuid4().hex}"
-
-    def put(self, key: int | str, text: str) -> None:
-        """Puts up the text of a piece of work in place of its last one."""
-        with suppress(Exception):
-            ray_internals.put_note(self._name, str(key), text)
-
-    def line(self, key: int | str) -> str:
-        """What a piece of work says; empty before its first text."""
-        with suppress(Exception):
-            return ray_internals.note(self._name, str(key))
-        return ""
-
-    def clear(self, key: int | str) -> None:
-        """Takes the text of a piece of work away."""
-        with suppress(Exception):
-            ray_internals.drop_note(self._name, str(key))
-
-
-COUNTERS = {
-    "shards": "shards that came back, failed ones included",
-    "items": "items of work that came back, failed ones included",
-    "errors": "items that failed",
-    "candidates": "inputs or sentences that attacks and searches tried",
-    "hits": "targets of a search for which an input of the wanted type of hit was found",
-    "dialogues": "dialogues that were played to their end",
-}
-"""What is counted, by name without `parley_`, and what it means; Ray exports them as `ray_parley_NAME_total`."""
-GAUGES = {"items_left": "items of work that have not come back", "workers": "workers that have started"}
-"""What goes up and down; Ray exports them as `ray_parley_NAME`."""
-_TAGS = ("run", "job")
-
-
-def ascii_text(text: str) -> str:
-    """Return a text as Ray's metrics take it, other letters as percent codes such as those of a URL."""
-    return "".join(letter if letter.isascii() else quote(letter, errors="surrogateescape") for letter in text)
-
-
-class Meters:
-    """The numbers of one run."""
-
-    def __init__(self, run: str, job: str) -> None:
-        self._counters: dict[str, Any] = {}
-        self._gauges: dict[str, Any] = {}
-        if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
-            return
-        from ray.util.metrics import Counter, Gauge
-
-        tags = {"run": ascii_text(run), "job": ascii_text(job)}
-        self._counters = {name: Counter(f"parley_{name}", text, _TAGS) for name, text in COUNTERS.items()}
-        self._gauges = {name: Gauge(f"parley_{name}", text, _TAGS) for name, text in GAUGES.items()}
-        for meter in (*self._counters.values(), *self._gauges.values()):
-            meter.set_default_tags(tags)
-
-    def add(self, **counts: int) -> None:
-        """Counts on, by the names of `COUNTERS`."""
-        for name, number in counts.items():
-            assert name in COUNTERS, f"no counter is called {name}"
-            # Ray counts up alone, and takes a zero for a mistake.
-            if number and self._counters:
-                self._counters[name].inc(number)
-
-    def show(self, **values: int) -> None:
-        """Sets the names of `GAUGES`."""
-        for name, value in values.items():
-            assert name in GAUGES, f"no gauge is called {name}"
-            if self._gauges:
-                self._gauges[name].set(value)
-
-
 logger = logging.getLogger(__name__)
 
 Rows = Sequence[Mapping[str, Any]]
 Counts = Counter[str]
 PUT_S = 30.0
-"""Seconds after which a worker puts again at a URI what a shard is gone on from."""
+"""Seconds between two writes of the state of a shard under way to a URI."""
 MAX_DEATHS = 2
-"""Processes without actors that die over a shard before it fails."""
+"""Number of processes without actors that die over a shard before it fails."""
 WORK = "work"
-"""Kind of the event that says how many items a run has, in shards of which size, and how many workers a session began with."""
+"""Kind of the event that holds the number of items, the shard size, and the number of workers of a session."""
 
 
 class Work(Protocol[ItemT]):
-    """What is done to items: it travels to every worker, and is asked by the driver."""
+    """The work on items; it is sent to every worker, and used by the driver."""
 
     @abstractmethod
     def seed(self, key: str) -> int:
-        """The seed of an item, by its key."""
+        """Return the seed of an item, by its key."""
 
     @abstractmethod
     def worker(self) -> ShardWorker[ItemT, Rows] | TurnWorker[ItemT, Rows]:
-        """Makes a worker whose result for a shard is its rows, one per item, keyed by the run's columns."""
+        """Return a worker whose result for a shard is its rows, one per item, keyed by the run's columns."""
 
     @abstractmethod
     def digest(self, rows: Rows) -> Counts:
-        """What is counted of a shard's rows while the run goes on; a pure function, called where the rows are made.
+        """Return counts of a shard's rows for the progress; a pure function, called where the rows are made.
 
-        Names of `meters.COUNTERS` among it are added to the run's meters.
+        Counts with names of `COUNTERS` are added to the run's meters.
         """
 
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What comes back of a shard.
+    """The result of a shard.
 
     Args:
-        saved: what the part holds that its worker put, and its size in bytes; None when it is for the driver to write.
-        rows: then these; none otherwise.
-        digest: of the rows.
+        saved: summary and size in bytes of the part that the worker put; None if the driver must write it.
+        rows: the rows for the driver to write; empty otherwise.
+        digest: counts of the rows.
     """
 
     saved: tuple[Part, int] | None
@@ -176,14 +95,14 @@ class ShardResult:
 
 
 class ShardWriter(Generic[ItemT]):
-    """A worker that sees to its rows.
+    """A worker that saves its rows.
 
     Args:
-        work: what it does.
-        schema: the columns of the rows.
-        rows_uri: where parts are put; empty when the driver writes them.
-        models: that the work reads, where it is on another machine perhaps.
-        begun: where it notes the shards that it works on; None for an actor.
+        work: its work.
+        schema: columns of the rows.
+        rows_uri: URI for the parts; empty if the driver writes them.
+        models: models that the work reads, for another machine.
+        begun: notes of the shards that it works on; None for an actor.
 
     Raises:
         StorageError: this machine may not write there, or has no room for the models.
@@ -200,7 +119,7 @@ class ShardWriter(Generic[ItemT]):
         if models is not None:
             models.open()
         if rows_uri:
-            # Before the work and not after it.
+            # Checked before the work and not after it.
             require_writable(rows_uri)
         self._work, self._schema, self._rows_uri, self._begun = work, schema, rows_uri, begun
         self._worker: Any = work.worker()
@@ -208,18 +127,18 @@ class ShardWriter(Generic[ItemT]):
         self._put: dict[str, float] = {}
 
     def run(self, shard: Shard[ItemT]) -> ShardResult:
-        """Works the shard off, and saves its rows where that is up to the worker."""
-        self._note([shard])
-        return self._receipt(shard, self._worker.run(shard))
+        """Do a shard, and save its rows if that is the worker's task."""
+        self._note_shards([shard])
+        return self._saved(shard, self._worker.run(shard))
 
     def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[ShardResult]:
-        """A turn of a worker that works in turns; what shards are gone on from is saved as rows are, a URI's now and then."""
+        """Do a turn of a worker that works in turns; save rows, and at a URI also the state of shards now and then."""
         self._held |= {shard.name: shard for shard in joining}
         self._put |= {shard.name: -inf if shard.kept is None else 0.0 for shard in joining}
         if joining:
-            self._note(self._held.values())
+            self._note_shards(self._held.values())
         turn: TurnResult[Rows] = self._worker.turn(joining, seconds)
-        ended = {name: self._receipt(self._held.pop(name), rows) for name, rows in turn.ended.items()}
+        ended = {name: self._saved(self._held.pop(name), rows) for name, rows in turn.ended.items()}
         failed = {name for name, rows in turn.ended.items() if any(row["status"] != OK for row in rows)}
         if self._rows_uri:
             for name, stands in turn.under_way.items():
@@ -227,17 +146,17 @@ class ShardWriter(Generic[ItemT]):
                     put_unfinished(self._rows_uri, name, stands.kept)
                     self._put[name] = time.monotonic()
             for name in ended:
-                # Of an item that failed at its end alone a resumed run goes on from there.
+                # A shard with failed items keeps its state, from which a resumed run continues.
                 if self._put.pop(name) > -inf and name not in failed:
                     delete_unfinished(self._rows_uri, name)
         return TurnResult(ended, turn.under_way)
 
     def drop(self) -> None:
-        """Forgets all shards."""
+        """Forget all shards."""
         self._held = {}
         self._worker.drop()
 
-    def _note(self, held: Collection[Shard[ItemT]]) -> None:
+    def _note_shards(self, held: Collection[Shard[ItemT]]) -> None:
         if any(shard.deaths >= MAX_DEATHS for shard in held):
             what = f"the process died {MAX_DEATHS} times while it worked on this shard, by a crash, os._exit or a kill"
             fix = "--workers 1, whose death the run outlives, or more memory and time; parley resume tries it again"
@@ -245,7 +164,7 @@ class ShardWriter(Generic[ItemT]):
         if self._begun is not None:
             self._begun.note(shard.name for shard in held)
 
-    def _receipt(self, shard: Shard[ItemT], rows: Rows) -> ShardResult:
+    def _saved(self, shard: Shard[ItemT], rows: Rows) -> ShardResult:
         strays = {row["item_key"] for row in rows} ^ set(shard.keys)
         assert not strays, f"{self._worker} returned other rows than the shard asks for: {sorted(strays)[:5]}"
         digest = self._work.digest(rows)
@@ -268,43 +187,43 @@ def write_shards(
     on_progress: Callable[[Progress, Counts], None] | None = None,
     start_timeout_s: float | None = None,
 ) -> Progress:
-    """Works off the shards that the run does not hold yet and saves their rows.
+    """Do the shards that the run does not hold yet, and save their rows.
 
     Args:
-        run: opened for writing.
-        work: what is done to the items.
-        shards: all of the run's work, the saved part included; of one size, but for the last.
-        num_workers: as in `run_sharded`, like the rest.
+        run: the run, opened for writing.
+        work: the work on the items.
+        shards: all shards of the run, with the saved ones; of one size, except for the last.
+        num_workers: this and the rest as in `run_sharded`.
         num_gpus_per_worker: as in `run_sharded`.
         room: as in `run_sharded`.
-        models: that actors read; None where they are here.
-        on_progress: told at the start, after each turn and after each shard, once its rows are saved: the progress, which
-            counts what is left to do, and the digests so far, with what is counted of shards under way.
+        models: models that actors read; None if they are on this machine.
+        on_progress: called at the start, after each turn and after each shard, once its rows are saved: with the progress over
+            the work that was left, and the counts so far, those of shards under way included.
         start_timeout_s: as in `run_sharded`.
 
     Returns:
-        The final progress over what was left to do.
+        The final progress over the work that was left.
 
     Raises:
         RunError: a part holds other items than the shard of its name, or the disk refuses.
         StorageError: the URI of the run cannot be written, from here or by a worker.
         ClusterError: as in `run_sharded`.
     """
-    kept = read_unfinished(run.path) if room else {}
-    begun = InFlightShards(run.path)
-    left = [
-        replace(shard, kept=kept.get(shard.name), deaths=0 if num_workers else begun.deaths.get(shard.name, 0))
+    states = read_unfinished(run.path) if room else {}
+    in_flight = InFlightShards(run.path)
+    unfinished = [
+        replace(shard, kept=states.get(shard.name), deaths=0 if num_workers else in_flight.deaths.get(shard.name, 0))
         for shard in shards
         if not run.is_done(shard.name, shard.keys)
     ]
-    left.sort(key=lambda shard: shard.deaths)
-    if again := [shard.name for shard in left if 0 < shard.deaths < MAX_DEATHS]:
+    unfinished.sort(key=lambda shard: shard.deaths)
+    if again := [shard.name for shard in unfinished if 0 < shard.deaths < MAX_DEATHS]:
         what = "the process died at work on shard %s: tried once more, last and alone; a run with --workers 1 outlives that"
         logger.warning(what, ", ".join(again))
-    if len(left) < len(shards):
-        logger.info("%d of %d shards are saved already", len(shards) - len(left), len(shards))
+    if len(unfinished) < len(shards):
+        logger.info("%d of %d shards are saved already", len(shards) - len(unfinished), len(shards))
     size = max(map(len, shards), default=0)
-    run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, left)), workers=num_workers, shard_size=size)
+    run.event(WORK, items=sum(map(len, shards)), left=sum(map(len, unfinished)), workers=num_workers, shard_size=size)
 
     meters = Meters(str(run.path), run.job)
     counts: Counts = Counter()
@@ -312,7 +231,7 @@ def write_shards(
 
     def save(shard: Shard[ItemT], result: ShardResult | ShardFailure) -> None:
         under_way.pop(shard.name, None)
-        begun.deaths.pop(shard.name, None)
+        in_flight.deaths.pop(shard.name, None)
         has_failed = isinstance(result, ShardFailure)
         if isinstance(result, ShardFailure):
             run.event("shard_failed", name=shard.name, reason=result.reason, details=result.details)
@@ -323,7 +242,7 @@ def write_shards(
         else:
             part, size = result.saved
             run.note_part(shard.name, part, size)
-        # As in `ShardWriter.turn`; of a shard that raised nobody knows what did it, and it is begun anew.
+        # As in `ShardWriter.turn`; a shard that raised begins anew, because the cause is unknown.
         if room and (has_failed or not part.num_failed):
             remove_unfinished(run.path, shard.name)
             if has_failed and run.rows_uri:
@@ -341,16 +260,16 @@ def write_shards(
         meters.show(items_left=progress.num_items - progress.num_done, workers=progress.num_workers)
         if on_progress:
             total = Counter(counts)
-            for each in under_way.values():
-                total.update(each)
+            for shard_counts in under_way.values():
+                total.update(shard_counts)
             on_progress(progress, total)
 
     with logs.metadata(run=str(run.path), job=run.job):
         try:
             return run_sharded(
                 ShardWriter,
-                (work, run.schema, run.rows_uri, models, None if num_workers else begun),
-                left,
+                (work, run.schema, run.rows_uri, models, None if num_workers else in_flight),
+                unfinished,
                 num_workers=num_workers,
                 on_result=save,
                 room=room,
@@ -360,4 +279,81 @@ def write_shards(
                 start_timeout_s=start_timeout_s,
             )
         finally:
-            begun.note(())
+            in_flight.note(())
+
+
+class ProgressBoard:
+    """The newest text of each piece of work, in the memory of Ray's head; workers are sent the board.
+
+    If the head does not answer, a text is lost and no work.
+    """
+
+    def __init__(self) -> None:
+        self._name = f"parley-board-{uuid.uuid4().hex}"
+
+    def put(self, key: int | str, text: str) -> None:
+        """Replace the text of a piece of work."""
+        with suppress(Exception):
+            ray_internals.put_note(self._name, str(key), text)
+
+    def line(self, key: int | str) -> str:
+        """Return the text of a piece of work; empty before its first text."""
+        with suppress(Exception):
+            return ray_internals.note(self._name, str(key))
+        return ""
+
+    def clear(self, key: int | str) -> None:
+        """Remove the text of a piece of work."""
+        with suppress(Exception):
+            ray_internals.drop_note(self._name, str(key))
+
+
+COUNTERS = {
+    "shards": "shards that came back, failed ones included",
+    "items": "items of work that came back, failed ones included",
+    "errors": "items that failed",
+    "candidates": "inputs or sentences that attacks and searches tried",
+    "hits": "targets of a search for which an input of the wanted type of hit was found",
+    "dialogues": "dialogues that were played to their end",
+}
+"""Meanings of the counters, by name without `parley_`; Ray exports them as `ray_parley_NAME_total`."""
+GAUGES = {"items_left": "items of work that have not come back", "workers": "workers that have started"}
+"""Meanings of the gauges, by name; Ray exports them as `ray_parley_NAME`."""
+_TAGS = ("run", "job")
+
+
+def ascii_text(text: str) -> str:
+    """Return a text as Ray's metrics take it, other letters as percent codes such as those of a URL."""
+    return "".join(letter if letter.isascii() else quote(letter, errors="surrogateescape") for letter in text)
+
+
+class Meters:
+    """The meters of one run."""
+
+    def __init__(self, run: str, job: str) -> None:
+        self._counters: dict[str, Any] = {}
+        self._gauges: dict[str, Any] = {}
+        if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
+            return
+        from ray.util.metrics import Counter, Gauge
+
+        tags = {"run": ascii_text(run), "job": ascii_text(job)}
+        self._counters = {name: Counter(f"parley_{name}", text, _TAGS) for name, text in COUNTERS.items()}
+        self._gauges = {name: Gauge(f"parley_{name}", text, _TAGS) for name, text in GAUGES.items()}
+        for meter in (*self._counters.values(), *self._gauges.values()):
+            meter.set_default_tags(tags)
+
+    def add(self, **counts: int) -> None:
+        """Add to the counters of `COUNTERS`, by name."""
+        for name, number in counts.items():
+            assert name in COUNTERS, f"no counter is called {name}"
+            # Ray's counters only rise, and reject a zero.
+            if number and self._counters:
+                self._counters[name].inc(number)
+
+    def show(self, **values: int) -> None:
+        """Set the gauges of `GAUGES`, by name."""
+        for name, value in values.items():
+            assert name in GAUGES, f"no gauge is called {name}"
+            if self._gauges:
+                self._gauges[name].set(value)

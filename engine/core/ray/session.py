@@ -1,14 +1,13 @@
-"""Reaching Ray: a session on this machine, or a cluster at an address, quietly and without hanging.
+"""Connection to Ray: a session on this machine, or a cluster at an address, quietly and without hanging.
 
-Whether tokens are used follows the cluster: a local session has one (Ray's default), a cluster is asked first
-(`probe.py`), and this process uses the token of RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or Ray's own file when it wants one.
-RAY_AUTH_MODE, where it is set, is taken at its word.
+Tokens follow the cluster. A local session has one (Ray's default). A cluster is asked first (`wants_token`), and this process
+uses the token of RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or Ray's own file if the cluster wants one. RAY_AUTH_MODE, if set,
+decides.
 
-Asks an address whether a Ray head is there, and whether it wants a token, before Ray is let loose on it.
-
-Ray 2.60 waits for minutes at an address that does not answer, and neither notices nor says when this process and the
-cluster disagree about tokens: actors then vanish without a reason. One call of the head's `CheckAlive`, written out as the
-six frames of gRPC over HTTP/2 that it takes, settles both in milliseconds.
+Ray 2.60 waits for minutes at an address that does not answer. It does not notice that this process and the cluster disagree
+about
+tokens: actors then vanish without a reason. One call of the head's `CheckAlive`, written out as the six frames of gRPC over
+HTTP/2 that it takes, settles both in milliseconds.
 
 Sources: RFC 9113 (HTTP/2 frames), RFC 7541 (literal header fields), the gRPC protocol over HTTP/2.
 """
@@ -34,93 +33,6 @@ from parley.engine.core.ray.identity import own_identity
 from parley.envs.core.errors import ClusterError, ConfigError
 from parley.envs.core.registry import worker_variables
 
-_METHOD = "/ray.rpc.NodeInfoGcsService/CheckAlive"
-_DATA, _HEADERS, _SETTINGS = 0, 1, 4
-_END_STREAM, _END_HEADERS = 1, 4
-_OK, _UNAUTHENTICATED = b"\x0bgrpc-status\x010", b"\x0bgrpc-status\x0216"
-
-
-def wants_token(address: str, timeout_s: float) -> bool | None:
-    """Whether the Ray head at an address lets nobody in without a token.
-
-    Args:
-        address: host:port.
-        timeout_s: seconds within which it must answer.
-
-    Returns:
-        None when it cannot be told, because the cluster uses TLS.
-
-    Raises:
-        ClusterError: it is no address, nothing answers there, or something other than a Ray head does.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "/" in host:
-        raise ClusterError("this is not the address of a cluster", got=address, fix="give host:port, such as 10.0.0.1:6379")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as connection:
-            if os.environ.get("RAY_USE_TLS") == "1":
-                return None
-            connection.sendall(_call(address))
-            with connection.makefile("rb") as answer:
-                trailer = _last_headers(answer)
-    except (OSError, OverflowError) as error:
-        raise ClusterError(
-            "no Ray cluster answers", where=address, got=error, fix="start one there with: ray start --head --port PORT"
-        ) from error
-    if _OK not in trailer and _UNAUTHENTICATED not in trailer:
-        raise ClusterError(
-            "something other than a Ray head answers",
-            where=address,
-            got=repr(trailer[:60]),
-            fix="give the port of the head, 6379 unless ray start was told another",
-        )
-    return _UNAUTHENTICATED in trailer
-
-
-def _call(address: str) -> bytes:
-    """The client's side: preface, settings, one request with an empty message."""
-    headers = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": _METHOD,
-        ":authority": address,
-        "content-type": "application/grpc",
-        "te": "trailers",
-    }
-    fields = b"".join(b"\0" + _text(name) + _text(value) for name, value in headers.items())
-    empty_message = bytes(5)
-    return (
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-        + _frame(_SETTINGS, 0, 0, b"")
-        + _frame(_HEADERS, _END_HEADERS, 1, fields)
-        + _frame(_DATA, _END_STREAM, 1, empty_message)
-    )
-
-
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
-
-
-def _text(text: str) -> bytes:
-    """A string literal without Huffman coding; 126 bytes at most, where longer lengths would need a second byte."""
-    data = text.encode()[:126]
-    return bytes([len(data)]) + data
-
-
-def _last_headers(answer: BinaryIO) -> bytes:
-    """The header block that ends the answer; what came instead when it is no HTTP/2."""
-    first = True
-    while len(head := answer.read(9)) == 9:
-        length, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
-        if first and kind != _SETTINGS:
-            return head
-        first = False
-        payload = answer.read(length)
-        if kind == _HEADERS and flags & _END_STREAM:
-            return payload
-    return head
-
-
 _ROOT = Path(parley.__file__).resolve().parents[1]
 _CHATTY = (
     *ray_internals.CHATTY,
@@ -130,26 +42,26 @@ _CHATTY = (
     "ray.tune.utils.util",
 )
 _WORKERS_LOGGERS = "RAY_LOGGER_LEVEL"
-"""The variable by which Ray's own loggers are set in workers."""
+"""The variable for the level of Ray's own loggers in workers."""
 TIMEOUT_VARIABLE = "PARLEY_WORKER_TIMEOUT_S"
-"""The variable that says after how many seconds without any worker a run ends."""
+"""The variable for the seconds without any worker after which a run ends."""
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-"""The variable that names a cluster where no address is given."""
+"""The variable that names a cluster if no address is given."""
 
 
 @dataclass(frozen=True)
 class RaySession:
-    """How this process reaches Ray.
+    """The connection of this process to Ray.
 
     Args:
-        address: "local", the cluster's address, or "joined" when the process had a session before `connect`.
+        address: "local", the cluster's address, or "joined" if the process had a session before `connect`.
     """
 
     address: str
 
     @property
     def is_local(self) -> bool:
-        """Whether the session lives on this machine alone and cannot grow."""
+        """Return whether the session is on this machine alone and cannot grow."""
         return self.address == "local"
 
     @property
@@ -162,15 +74,15 @@ class RaySession:
         Raises:
             ConfigError: the variable holds no positive number.
         """
-        asked = os.environ.get(TIMEOUT_VARIABLE)
-        if asked is None:
+        text = os.environ.get(TIMEOUT_VARIABLE)
+        if text is None:
             return 120.0 if self.is_local else 1200.0
         try:
-            seconds = float(asked)
+            seconds = float(text)
         except ValueError:
             seconds = math.nan
         if not 0 < seconds < math.inf:
-            raise ConfigError("this is no number of seconds", where=TIMEOUT_VARIABLE, got=asked, fix=f"{TIMEOUT_VARIABLE}=600")
+            raise ConfigError("this is no number of seconds", where=TIMEOUT_VARIABLE, got=text, fix=f"{TIMEOUT_VARIABLE}=600")
         return seconds
 
 
@@ -178,14 +90,14 @@ _current: RaySession | None = None
 
 
 def current() -> RaySession | None:
-    """The session that `connect` made and has not ended."""
+    """Return the session that `connect` made and has not ended."""
     return _current
 
 
 def can_grow() -> bool:
-    """Whether anything adds machines to the session's cluster: a launcher or KubeRay, who name the type of each machine.
+    """Return whether anything adds machines to the session's cluster: a launcher or KubeRay, which set a machine's type.
 
-    Nothing does in a local session, nor where machines were started by hand.
+    Nothing does in a local session, nor in a cluster whose machines were started by hand.
     """
     if _current is not None and _current.is_local:
         return False
@@ -194,12 +106,12 @@ def can_grow() -> bool:
 
 @contextmanager
 def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_s: float = 10.0) -> Iterator[RaySession]:
-    """A Ray session for the length of a `with` block; where this process already has one, that one, left open.
+    """Provide a Ray session within a `with` block; a session that this process already has is used and left open.
 
     Args:
-        address: host:port of a cluster's head, or "auto" for the cluster that this machine is part of. When not given,
-            RAY_ADDRESS (set inside submitted jobs), else a new session on this machine.
-        num_cpus: logical CPUs of a new session on this machine, all its cores when not given; a cluster has its own.
+        address: host:port of a cluster's head, or "auto" for the cluster of this machine. By default RAY_ADDRESS (set inside
+            submitted jobs), else a new session on this machine.
+        num_cpus: logical CPUs of a new session on this machine, by default all its cores; a cluster has its own.
         timeout_s: seconds within which an address must answer.
 
     Raises:
@@ -214,9 +126,9 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
         return
     address = address or None
     session = RaySession(address or os.environ.get(ADDRESS_VARIABLE) or "local")
-    # What workers are compared with is read before files are edited.
+    # Workers are compared with this, so it is read before files are edited.
     own_identity()
-    # Ray comments on its own defaults and deprecations through these; errors still come through.
+    # Ray comments on its own defaults and deprecations through these loggers; errors still pass.
     with logs.quiet(_CHATTY, logging.ERROR):
         try:
             with _own_sigterm():
@@ -235,12 +147,12 @@ def connect(address: str | None = None, *, num_cpus: int | None = None, timeout_
 
 @contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Keeps this process' own answer to SIGTERM: `ray.init` replaces it by one that prints a C++ stack.
+    """Keep this process's own handler of SIGTERM: `ray.init` replaces it by one that prints a C++ stack.
 
-    What comes in between is answered at the end of the `with` block.
+    A signal that arrives within the `with` block is handled at its end.
     """
     if threading.current_thread() is not threading.main_thread():
-        # Python takes answers from the main thread alone.
+        # Python sets handlers in the main thread alone.
         yield
         return
     before = signal.getsignal(signal.SIGTERM)
@@ -248,7 +160,7 @@ def _own_sigterm() -> Iterator[None]:
     try:
         yield
     finally:
-        # None is an answer that Python did not install.
+        # None is a handler that Python did not install.
         if before is not None:
             signal.signal(signal.SIGTERM, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -262,7 +174,7 @@ def _start(num_cpus: int | None) -> None:
             folder = ray_internals.temporary_folder()
             ray.init("local", num_cpus=num_cpus, include_dashboard=False, **folder, **_options())
     except Exception as error:
-        # On a machine that is too busy to start it in time Ray raises a bare Exception.
+        # On a machine too busy to start it in time Ray raises a bare Exception.
         fix = "try again when the machine is less busy; what is saved is not done twice"
         if isinstance(error, UnicodeError) or "AF_UNIX" in str(error):
             fix = f"set {ray_internals.TEMPORARY_VARIABLE} to a folder of a short path in ASCII, such as /tmp"
@@ -306,7 +218,7 @@ def _join(address: str, timeout_s: float) -> None:
 
 
 def _other_versions(head: str, reported: str) -> ClusterError:
-    """What Ray says when its own or Python's version differs, in one line: its message lists the cluster's, then ours."""
+    """Return the error for a version mismatch in one line; Ray's message lists the cluster's versions, then ours."""
     rays, pythons = (re.findall(rf"{name}: (\S+)", reported) for name in ("Ray", "Python"))
     return ClusterError(
         "the cluster runs another Ray or Python than this process",
@@ -317,7 +229,7 @@ def _other_versions(head: str, reported: str) -> ClusterError:
 
 
 def _settle_tokens(head: str, wanted: bool) -> None:
-    """Makes this process use a token exactly if the cluster does; Ray itself would fail late, or silently."""
+    """Make this process use a token exactly if the cluster does; Ray itself would fail late, or silently."""
     mode = os.environ.get("RAY_AUTH_MODE")
     if not wanted and mode == "token":
         raise ClusterError(
@@ -337,16 +249,103 @@ def _settle_tokens(head: str, wanted: bool) -> None:
 
 def _options() -> dict[str, Any]:
     variables = worker_variables()
-    # A submitted job brings its own code and environment. Ray adds to it what it does not set, and refuses the rest.
+    # A submitted job brings its own code and environment. Ray adds what it does not set, and refuses the rest.
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
-        # Errors of Ray's own loggers alone, unless a user asks for more; what a worker raises is not theirs.
+        # Only errors of Ray's own loggers, unless a user asks for more; errors of workers are not theirs.
         variables |= code_path() | {_WORKERS_LOGGERS: os.environ.get(_WORKERS_LOGGERS, "error")}
     return {"logging_level": logging.WARNING, "runtime_env": {"env_vars": variables}}
 
 
 def code_path() -> dict[str, str]:
-    """The variable that makes this project's packages importable in workers: none where they are installed for good."""
+    """Return the variable that makes this project importable in workers; empty if it is installed in site-packages."""
     # site-packages in front of the standard library would let stray packages in it shadow standard modules.
     if "site-packages" in _ROOT.parts:
         return {}
     return {"PYTHONPATH": os.pathsep.join((str(_ROOT), "${PYTHONPATH}"))}
+
+
+_METHOD = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+_DATA, _HEADERS, _SETTINGS = 0, 1, 4
+_END_STREAM, _END_HEADERS = 1, 4
+_OK, _UNAUTHENTICATED = b"\x0bgrpc-status\x010", b"\x0bgrpc-status\x0216"
+
+
+def wants_token(address: str, timeout_s: float) -> bool | None:
+    """Return whether the Ray head at an address requires a token.
+
+    Args:
+        address: host:port.
+        timeout_s: seconds within which it must answer.
+
+    Returns:
+        None if it is unknown, because the cluster uses TLS.
+
+    Raises:
+        ClusterError: it is no address, nothing answers there, or something other than a Ray head does.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "/" in host:
+        raise ClusterError("this is not the address of a cluster", got=address, fix="give host:port, such as 10.0.0.1:6379")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as connection:
+            if os.environ.get("RAY_USE_TLS") == "1":
+                return None
+            connection.sendall(_call(address))
+            with connection.makefile("rb") as reply:
+                trailer = _last_headers(reply)
+    except (OSError, OverflowError) as error:
+        raise ClusterError(
+            "no Ray cluster answers", where=address, got=error, fix="start one there with: ray start --head --port PORT"
+        ) from error
+    if _OK not in trailer and _UNAUTHENTICATED not in trailer:
+        raise ClusterError(
+            "something other than a Ray head answers",
+            where=address,
+            got=repr(trailer[:60]),
+            fix="give the port of the head, 6379 unless ray start was told another",
+        )
+    return _UNAUTHENTICATED in trailer
+
+
+def _call(address: str) -> bytes:
+    """Return the client's side: preface, settings, one request with an empty message."""
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": _METHOD,
+        ":authority": address,
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    fields = b"".join(b"\0" + _text(name) + _text(value) for name, value in headers.items())
+    empty_message = bytes(5)
+    return (
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        + _frame(_SETTINGS, 0, 0, b"")
+        + _frame(_HEADERS, _END_HEADERS, 1, fields)
+        + _frame(_DATA, _END_STREAM, 1, empty_message)
+    )
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def _text(text: str) -> bytes:
+    """Return a string literal without Huffman coding; 126 bytes at most, because longer lengths need a second byte."""
+    data = text.encode()[:126]
+    return bytes([len(data)]) + data
+
+
+def _last_headers(answer: BinaryIO) -> bytes:
+    """Return the header block that ends the answer, or its first bytes if it is not HTTP/2."""
+    is_first = True
+    while len(head := answer.read(9)) == 9:
+        length, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
+        if is_first and kind != _SETTINGS:
+            return head
+        is_first = False
+        payload = answer.read(length)
+        if kind == _HEADERS and flags & _END_STREAM:
+            return payload
+    return head

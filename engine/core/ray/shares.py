@@ -1,7 +1,7 @@
-"""What an actor reserves that makes actors of its own, as a training makes env runners and learners.
+"""Reservations for an actor that makes actors of its own, as a training makes env runners and learners.
 
-All of it is reserved together before the actor starts, as one of Ray's placement groups: two trainings that each held a part of
-what they need would wait for each other for ever. What Ray has no room for yet waits until it has.
+Everything is reserved together before the actor starts, as one placement group of Ray: two trainings that each held a part of
+their resources would wait for each other for ever. A reservation waits until Ray has room for it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from itertools import zip_longest
 from typing import Any
 
 _MACHINE = "ray.io/node-id"
-"""The label by which Ray knows a machine."""
+"""The label by which Ray identifies a machine."""
 _NOTHING = {"memory": 1}
-"""A byte: what reserves no CPU must reserve something."""
+"""One byte, because a bundle without CPUs must reserve something."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """CPUs and GPUs of an actor and of those that it makes.
+    """CPUs and GPUs of an actor and of the actors that it makes.
 
     Args:
         own: (CPUs, GPUs) of the actor.
-        others: the same of each that it makes, largest first; they are wherever there is room.
-        machine: that the actor must be on, such as for its files; any when empty.
+        others: the same of each actor that it makes, largest first; they may be on any machine.
+        machine: the machine that the actor must be on, for example for its files; any when empty.
     """
 
     own: tuple[float, float] = (1.0, 0.0)
@@ -33,11 +33,11 @@ class Share:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether any of them has a share of a GPU."""
+        """Return whether any of them has a share of a GPU."""
         return any(gpus for _, gpus in (self.own, *self.others))
 
     def __or__(self, other: Share) -> Share:
-        """Room for either."""
+        """Return a share with room for either."""
         pairs = zip_longest(self.others, other.others, fillvalue=(0.0, 0.0))
         return Share(_larger(self.own, other.own), tuple(_larger(*pair) for pair in pairs), self.machine or other.machine)
 
@@ -46,41 +46,41 @@ NOTHING = Share((0.0, 0.0))
 
 
 def num_fitting(share: Share, nodes: Sequence[Mapping[str, Any]], most: int, spare: Share = NOTHING) -> int:
-    """How many shares fit on a cluster's machines where nothing else is, and leave room for one that others need.
+    """Return the number of shares that fit on an idle cluster and leave room for a spare one.
 
     Args:
-        share: what each reserves; shares of a GPU are added up.
-        nodes: as `ray.nodes()` lists them.
-        most: how many are wanted.
-        spare: what is to be left.
+        share: resources of each; shares of a GPU are added up.
+        nodes: machines as `ray.nodes()` lists them.
+        most: number wanted.
+        spare: resources to leave.
     """
-    there = [node for node in nodes if node["Alive"]]
-    free = {node["NodeID"]: (node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0)) for node in there}
+    alive = [node for node in nodes if node["Alive"]]
+    free = {node["NodeID"]: (node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0)) for node in alive}
     for number in range(most):
-        left = _without(free, share)
-        if left is None or _without(left, spare) is None:
+        remaining = _without(free, share)
+        if remaining is None or _without(remaining, spare) is None:
             return number
-        free = left
+        free = remaining
     return most
 
 
 def _without(free: Mapping[str, tuple[float, float]], share: Share) -> dict[str, tuple[float, float]] | None:
-    """What is free on machines, by name, beside a share; None where it has no room."""
-    left = dict(free)
+    """Return the free resources of machines, by name, minus a share; None if it does not fit."""
+    remaining = dict(free)
     for machine, (cpus, gpus) in [(share.machine, share.own), *(("", other) for other in share.others)]:
-        places = [name for name, room in left.items() if machine in ("", name) and room[0] >= cpus and room[1] >= gpus]
-        if not places:
+        fitting = [name for name, room in remaining.items() if machine in ("", name) and room[0] >= cpus and room[1] >= gpus]
+        if not fitting:
             return None
-        left[places[0]] = left[places[0]][0] - cpus, left[places[0]][1] - gpus
-    return left
+        remaining[fitting[0]] = remaining[fitting[0]][0] - cpus, remaining[fitting[0]][1] - gpus
+    return remaining
 
 
 @dataclass(frozen=True)
 class Reserved:
-    """What is reserved for some actors.
+    """Reservations for some actors.
 
     Args:
-        share: of each.
+        share: resources of each.
         groups: a placement group for each, whose first bundle is the actor's own.
     """
 
@@ -88,13 +88,13 @@ class Reserved:
     groups: Sequence[Any]
 
     def options(self, number: int) -> list[dict[str, Any]]:
-        """Ray's options for that many of the actors, by which those that they make are in their groups too."""
+        """Return Ray's options for `number` of the actors; actors that they make are then in their groups, too."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         return [{"scheduling_strategy": PlacementGroupSchedulingStrategy(group, 0, True)} for group in self.groups[:number]]
 
     def release(self) -> None:
-        """Gives it back."""
+        """Release the reservations."""
         from ray.util.placement_group import remove_placement_group
 
         for group in self.groups:
@@ -102,15 +102,15 @@ class Reserved:
 
 
 def reserve(share: Share, number: int) -> Reserved:
-    """Reserves a share for each of some actors, now or as soon as there is room; whoever asks releases them."""
+    """Reserve a share for each of some actors, now or as soon as there is room; the caller releases them."""
     from ray.util.placement_group import placement_group
 
-    sizes = [dict(zip(("CPU", "GPU"), one, strict=True)) for one in (share.own, *share.others)]
-    bundles = [{kind: size for kind, size in one.items() if size} for one in sizes]
+    sizes = [dict(zip(("CPU", "GPU"), pair, strict=True)) for pair in (share.own, *share.others)]
+    bundles = [{kind: size for kind, size in sizes_of_actor.items() if size} for sizes_of_actor in sizes]
     where = [{_MACHINE: share.machine} if share.machine else {}, *({} for _ in share.others)]
-    asked = [each or _NOTHING for each in bundles]
-    return Reserved(share, [placement_group(asked, strategy="PACK", bundle_label_selector=where) for _ in range(number)])
+    requests = [bundle or _NOTHING for bundle in bundles]
+    return Reserved(share, [placement_group(requests, strategy="PACK", bundle_label_selector=where) for _ in range(number)])
 
 
-def _larger(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return max(one[0], other[0]), max(one[1], other[1])
+def _larger(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    return max(a[0], b[0]), max(a[1], b[1])

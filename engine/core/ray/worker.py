@@ -1,19 +1,14 @@
-"""What a worker is, and what comes back when it fails.
+"""Workers, the shards that they work on, the actor that holds a worker, and the room on a cluster's machines.
 
-A `ShardWorker` does one shard after the other. A `TurnWorker` holds several, so that what computes side by side can be of many
-shards, and works on them in turns: after each it says which have ended and how the others stand.
+A shard is K items in key order and one part in the run folder. Its composition depends on the items and K alone, so batching
+inside it, and every row, is the same wherever it runs.
 
-How work is cut: shards of K items in key order, the same for one worker and for a hundred.
+A `ShardWorker` does one shard after the other. A `TurnWorker` holds several, so that items of many shards are computed
+together, and works on them in turns: after each turn it reports finished shards and the progress of the others.
 
-A shard is one part in the run folder. Its composition depends on the items and K alone, so that batching inside it, and with it
-every row, is the same wherever it runs. Most workers do one at a time; one that works in turns (`worker.py`) holds several.
-
-What runs inside an actor: one worker, built only on a machine that has the driver's code.
-
-The class travels to workers by value (`actors.py`), like `identity.py`: a machine with another Parley, or with none, says so
-instead of failing in some way of its own. What it takes from Parley is imported when that is known to be the driver's.
-
-The machines of a cluster: how many workers have room on them, and which are up.
+A `WorkerActor` holds one worker, built only on a machine that has the driver's code. Its class travels to workers by value
+(`actors.py`), like `identity.py`, so that a machine with another Parley, or with none, can report that. It imports from Parley
+only once the code is known to be the driver's.
 """
 
 from __future__ import annotations
@@ -47,10 +42,10 @@ class Shard(Generic[ItemT]):
 
     Args:
         name: five digits or more, rising with the keys.
-        keys: the items' keys in rising order.
-        items: what the keys stand for, in the same order.
-        kept: what an earlier attempt at it has left to go on from, JSON types; None where there is nothing.
-        deaths: processes without actors that died while they worked on it.
+        keys: keys of the items in rising order.
+        items: the items, in the same order.
+        kept: the state that an earlier attempt left, JSON types; None if there is none.
+        deaths: number of processes without actors that died while they worked on it.
     """
 
     name: str
@@ -64,10 +59,10 @@ class Shard(Generic[ItemT]):
 
 
 def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
-    """Cuts the work into shards of `size` items in key order; the last one may be smaller.
+    """Cut the work into shards of `size` items in key order; the last one may be smaller.
 
     Args:
-        items: what is to be done, by key; keys sort as text, so numbers in them want leading zeros.
+        items: items by key; keys sort as text, so numbers in them need leading zeros.
         size: items per shard, at least 1.
     """
     assert size >= 1, "a shard holds at least one item"
@@ -79,168 +74,25 @@ def make_shards(items: Mapping[str, ItemT], size: int) -> list[Shard[ItemT]]:
     ]
 
 
-WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
-"""A worker's class, its arguments, and how the driver logs."""
-
-
-class WorkerActor:
-    """Holds one worker, which computes with the threads that its reservation allows."""
-
-    def __init__(self, num_threads: int) -> None:
-        # The worker is built by the first call, not here: Ray would rebuild an actor that dies in here for ever.
-        self._num_threads = num_threads
-        self._worker: Any = None
-        self._end: ShardAttempt[Any] | None = None
-        self._turns: Any = None
-
-    def start(self, wanted: Mapping[str, str], spec: Sequence[Any]) -> tuple[dict[str, str], str] | None:
-        """Builds the worker unless it is there, raising what that raises.
-
-        Args:
-            wanted: the driver's identity.
-            spec: one reference to a `WorkerSpec`, in a list, so that it is not opened before the identities are compared.
-
-        Returns:
-            None; where the identities differ nothing is built, and this machine's comes back with its address.
-        """
-        import ray
-
-        found = identity()
-        if differences(wanted, found):
-            return found, ray.util.get_node_ip_address()
-        if self._worker is None:
-            from parley.engine.core.ray import logs
-
-            worker_class, worker_args, log_settings = ray.get(spec[0])
-            logs.follow(log_settings)
-            self._worker = worker_class(*worker_args)
-            if "torch" in sys.modules:
-                sys.modules["torch"].set_num_threads(self._num_threads)
-        return None
-
-    def turn(self, joining: Any, seconds: float) -> TurnResult[Any] | None:
-        """A turn of the worker, see `TurnWorker.turn`; None as of `run`."""
-        if self._worker is None:
-            return None
-
-        if self._turns is None:
-            self._turns = Turns(self._worker)
-        turn: TurnResult[Any] = self._turns.take(joining, seconds)
-        return turn
-
-    def run(self, shard: Any) -> ShardAttempt[Any] | None:
-        """The worker's `Attempt` at a shard; None where there is no worker, because Ray has restarted the actor since.
-
-        What every shard would meet is not met again by those that wait here until the driver has heard of it.
-        """
-        if self._worker is None:
-            return None
-
-        if self._end is None:
-            tried = attempt(self._worker, shard)
-            if not (isinstance(tried.result, ShardFailure) and tried.result.ends):
-                return tried
-            self._end = tried
-        return self._end
-
-
-logger = logging.getLogger(__name__)
-
-
-def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
-    """How many workers fit on a cluster's machines; a worker never spans two, nor a share of a GPU two GPUs.
-
-    Args:
-        nodes: as `ray.nodes()` lists them: "Alive", and "Resources" with CPU and GPU totals.
-        num_cpus: CPUs of one worker, above 0.
-        num_gpus: GPUs of one worker; below 1 a share of one.
-    """
-    total = 0
-    for node in nodes:
-        if node["Alive"]:
-            fit = math.floor(node["Resources"].get("CPU", 0) / num_cpus)
-            if num_gpus:
-                gpus = math.floor(node["Resources"].get("GPU", 0))
-                fit = min(fit, gpus * math.floor(1 / num_gpus) if num_gpus < 1 else math.floor(gpus / num_gpus))
-            total += fit
-    return total
-
-
-def machines_up() -> frozenset[str]:
-    """The machines of the cluster, as far as its head knows."""
-    import ray
-
-    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
-
-
-def listed(resources: Mapping[str, float]) -> str:
-    """CPUs and GPUs in words."""
-    return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
-
-
-def described(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """How many machines there are of each kind, in words."""
-    kinds = Counter(listed(node["Resources"]) for node in nodes if node["Alive"])
-    return ", ".join(f"{number} machine{'s' * (number > 1)} of {kind}" for kind, number in sorted(kinds.items()))
-
-
-def require_room(wanted: str, num_workers: int, num_cpus: float, num_gpus: float) -> None:
-    """Makes sure that workers have room, or may have; says where a cluster has less now.
-
-    Args:
-        wanted: they in words.
-        num_workers: how many, each on one machine.
-        num_cpus: of each.
-        num_gpus: of each.
-
-    Raises:
-        ClusterError: they have too little on this machine, or none in a cluster that does not grow.
-    """
-    import ray
-
-    if num_gpus > 1 and num_gpus != int(num_gpus):
-        raise ClusterError("a worker has a share of one GPU or whole GPUs", got=num_gpus, fix="give 0..1, 2, 3, ...")
-    room = capacity(ray.nodes(), num_cpus, num_gpus)
-    if room >= num_workers:
-        return
-    here = session.current()
-    if here is not None and here.is_local:
-        raise ClusterError(
-            "this machine has too little room for the workers",
-            got=f"{wanted}, room for {room} in {listed(ray.cluster_resources())}",
-            fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
-        )
-    if not room and not session.can_grow():
-        raise ClusterError(
-            "no machine of the cluster has room for a worker, and nothing adds machines to it",
-            got=f"{wanted}; there are {described(ray.nodes())}",
-            fix="ask for fewer CPUs and GPUs for each worker, or start a machine that has them: ray start --address HEAD:PORT",
-        )
-    here_now = listed(ray.cluster_resources())
-    what = "%s are wanted, the cluster has room for %d in %s now: %s"
-    then = "work starts with those" if room else "work waits for machines to be added"
-    logger.warning(what, wanted, room, here_now, then)
-
-
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
 class ShardWorker(Protocol[ItemT, ResultT_co]):
-    """Anything that can work off shards: built once, then given shard after shard."""
+    """A worker that does shards: built once, then given shard after shard."""
 
     def run(self, shard: Shard[ItemT]) -> ResultT_co:
-        """The result for one shard; the same for the same shard, whoever runs it."""
+        """Return the result of one shard; it depends on the shard alone."""
 
 
 @dataclass(frozen=True)
 class UnderWay:
-    """How a shard stands that has not ended.
+    """Progress of an unfinished shard.
 
     Args:
-        share: of its work that is done, in items.
-        counts: what is counted of it so far.
-        kept: what it can be gone on from, JSON types; None where it is as it was told before.
+        share: finished part of its work, in items.
+        counts: counts so far.
+        kept: the state to resume it from, JSON types; None if unchanged since the last report.
     """
 
     share: float
@@ -250,11 +102,11 @@ class UnderWay:
 
 @dataclass(frozen=True)
 class TurnResult(Generic[ResultT_co]):
-    """What came of a turn.
+    """The result of a turn.
 
     Args:
-        ended: the results of shards that have ended, by name.
-        under_way: the others that the worker holds.
+        ended: results of finished shards, by name.
+        under_way: progress of the other shards of the worker.
     """
 
     ended: Mapping[str, ResultT_co]
@@ -262,28 +114,28 @@ class TurnResult(Generic[ResultT_co]):
 
 
 class TurnWorker(Protocol[ItemT, ResultT_co]):
-    """Anything that works on several shards at a time; a shard's result is the same in any company."""
+    """A worker on several shards at a time; the result of a shard does not depend on the others."""
 
     def turn(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[ResultT_co]:
-        """Takes shards in, works on all that it holds, and tells what came of it.
+        """Take shards in, work on all shards held, and return results and progress.
 
         Args:
-            joining: they go on from what is kept of them.
-            seconds: after about which the turn ends, sooner where a shard has ended and its place is free.
+            joining: new shards, which resume from their stored state.
+            seconds: approximate length of the turn; it ends sooner if a shard has ended and its place is free.
         """
 
     def drop(self) -> None:
-        """Forgets all shards."""
+        """Forget all shards."""
 
 
 @dataclass(frozen=True)
 class ShardFailure:
-    """What comes instead of a result when a shard raised, or killed its worker.
+    """The result of a shard that raised an error, or killed its worker.
 
     Args:
-        reason: the kind of error and its message.
-        details: the traceback, or what Ray says of the worker's death.
-        ends: an error that every other shard would meet too, which ends the work; None of most.
+        reason: kind and message of the error.
+        details: the traceback, or Ray's report of the worker's death.
+        ends: an error that every other shard would meet too, which ends the work; None for most.
     """
 
     reason: str
@@ -293,13 +145,13 @@ class ShardFailure:
 
 @dataclass(frozen=True)
 class ShardAttempt(Generic[ResultT]):
-    """What a worker made of a shard.
+    """An attempt of a worker at a shard.
 
     Args:
-        result: or what it raised.
-        seconds: that it took.
+        result: the result, or the failure.
+        seconds: time taken.
         node: name of the worker's machine.
-        pid: of the worker's process.
+        pid: number of the worker's process.
     """
 
     result: ResultT | ShardFailure
@@ -309,14 +161,14 @@ class ShardAttempt(Generic[ResultT]):
 
 
 def require_no_end(tried: object) -> None:
-    """Raises what ends the work, where a shard met it."""
+    """Raise the error that ends the work, if a shard met one."""
     result = tried.result if isinstance(tried, ShardAttempt) else tried
     if isinstance(result, ShardFailure) and result.ends is not None:
         raise result.ends
 
 
 def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ShardAttempt[ResultT]:
-    """Lets a worker work off a shard; what is logged meanwhile names the shard."""
+    """Let a worker do a shard; log lines meanwhile name the shard."""
     began = time.monotonic()
     with logs.metadata(**describe(shard)):
         result = _attempt(worker, shard)
@@ -324,14 +176,14 @@ def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ShardAt
 
 
 def describe(shard: Shard[Any]) -> dict[str, str]:
-    """A shard's fields in a line of the log."""
+    """Return a shard's fields in a line of the log."""
     return {"shard": shard.name, "first_item": shard.keys[0], "last_item": shard.keys[-1]}
 
 
 def _attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ResultT | ShardFailure:
     try:
         return worker.run(shard)
-    # Ray takes SystemExit for the actor's wish to end for good; from a worker it is one more way to fail.
+    # Ray takes SystemExit for the actor's wish to end; from a worker it is one more way to fail.
     except (Exception, SystemExit) as error:
         return _failure(error)
 
@@ -346,10 +198,10 @@ def _attempted(result: ResultT | ShardFailure, began: float) -> ShardAttempt[Res
 
 
 class Turns(Generic[ItemT, ResultT]):
-    """A worker's turns. Where one fails each of its shards is tried again alone, so that no more fails than what is to blame.
+    """The turns of a worker. After a failed turn each of its shards is tried again alone, so only the faulty one fails.
 
     Args:
-        worker: who works.
+        worker: the worker.
     """
 
     def __init__(self, worker: TurnWorker[ItemT, ResultT]) -> None:
@@ -360,17 +212,17 @@ class Turns(Generic[ItemT, ResultT]):
         self._alone = False
 
     def take(self, joining: Sequence[Shard[ItemT]], seconds: float) -> TurnResult[ShardAttempt[ResultT]]:
-        """A turn, see `TurnWorker.turn`."""
+        """Do a turn, see `TurnWorker.turn`."""
         self._waiting.extend(joining)
         if not self._held:
             self._alone = bool(self._suspects)
         queue = self._suspects if self._alone else self._waiting
-        given = [queue.popleft() for _ in range(len(queue) if not self._alone else not self._held)]
-        self._held |= {shard.name: (shard, time.monotonic()) for shard in given}
+        taken = [queue.popleft() for _ in range(len(queue) if not self._alone else not self._held)]
+        self._held |= {shard.name: (shard, time.monotonic()) for shard in taken}
         try:
             with logs.metadata(shards=" ".join(self._held)):
-                turn = self._worker.turn(given, seconds)
-        # As in `attempt`.
+                turn = self._worker.turn(taken, seconds)
+        # As in `_attempt`.
         except (Exception, SystemExit) as error:
             self._worker.drop()
             if len(self._held) == 1 or isinstance(error, RefusedModelError):
@@ -387,3 +239,146 @@ class Turns(Generic[ItemT, ResultT]):
     def _ended(self, name: str, result: ResultT | ShardFailure) -> ShardAttempt[ResultT]:
         _, began = self._held.pop(name)
         return _attempted(result, began)
+
+
+WorkerSpec = tuple[Callable[..., Any], Sequence[Any], "LogSettings"]
+"""A worker's class, its arguments, and the log settings of the driver."""
+
+
+class WorkerActor:
+    """An actor that holds one worker, which computes with as many threads as are reserved."""
+
+    def __init__(self, num_threads: int) -> None:
+        # The worker is built by the first call: Ray would restart an actor that dies in its constructor for ever.
+        self._num_threads = num_threads
+        self._worker: Any = None
+        self._end: ShardAttempt[Any] | None = None
+        self._turns: Any = None
+
+    def start(self, wanted: Mapping[str, str], spec: Sequence[Any]) -> tuple[dict[str, str], str] | None:
+        """Build the worker unless it exists; errors of its constructor are raised.
+
+        Args:
+            wanted: the driver's identity.
+            spec: a reference to a `WorkerSpec`, in a list, so that it is not opened before the identities are compared.
+
+        Returns:
+            None; if the identities differ nothing is built, and this machine's identity and address are returned.
+        """
+        import ray
+
+        versions = identity()
+        if differences(wanted, versions):
+            return versions, ray.util.get_node_ip_address()
+        if self._worker is None:
+            from parley.engine.core.ray import logs
+
+            worker_class, worker_args, log_settings = ray.get(spec[0])
+            logs.follow(log_settings)
+            self._worker = worker_class(*worker_args)
+            if "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(self._num_threads)
+        return None
+
+    def turn(self, joining: Any, seconds: float) -> TurnResult[Any] | None:
+        """Do a turn of the worker, see `TurnWorker.turn`; None as in `run`."""
+        if self._worker is None:
+            return None
+
+        if self._turns is None:
+            self._turns = Turns(self._worker)
+        turn: TurnResult[Any] = self._turns.take(joining, seconds)
+        return turn
+
+    def run(self, shard: Any) -> ShardAttempt[Any] | None:
+        """Return the worker's `ShardAttempt` at a shard; None if Ray has restarted the actor, which then has no worker.
+
+        An error that every shard would meet is returned for the waiting shards too, until the driver has heard of it.
+        """
+        if self._worker is None:
+            return None
+
+        if self._end is None:
+            tried = attempt(self._worker, shard)
+            if not (isinstance(tried.result, ShardFailure) and tried.result.ends):
+                return tried
+            self._end = tried
+        return self._end
+
+
+logger = logging.getLogger(__name__)
+
+
+def capacity(nodes: Sequence[Mapping[str, Any]], num_cpus: float, num_gpus: float) -> int:
+    """Return the number of workers that fit on a cluster's machines; none spans two machines, no share of a GPU two GPUs.
+
+    Args:
+        nodes: machines as `ray.nodes()` lists them: "Alive", and "Resources" with CPU and GPU totals.
+        num_cpus: CPUs of one worker, above 0.
+        num_gpus: GPUs of one worker; below 1 a share of one GPU.
+    """
+    total = 0
+    for node in nodes:
+        if node["Alive"]:
+            fit = math.floor(node["Resources"].get("CPU", 0) / num_cpus)
+            if num_gpus:
+                gpus = math.floor(node["Resources"].get("GPU", 0))
+                fit = min(fit, gpus * math.floor(1 / num_gpus) if num_gpus < 1 else math.floor(gpus / num_gpus))
+            total += fit
+    return total
+
+
+def machines_up() -> frozenset[str]:
+    """Return the machines of the cluster that are up, as far as its head knows."""
+    import ray
+
+    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
+
+
+def listed(resources: Mapping[str, float]) -> str:
+    """Return CPUs and GPUs in words."""
+    return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
+
+
+def described(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the number of machines of each kind in words."""
+    kinds = Counter(listed(node["Resources"]) for node in nodes if node["Alive"])
+    return ", ".join(f"{number} machine{'s' * (number > 1)} of {kind}" for kind, number in sorted(kinds.items()))
+
+
+def require_room(wanted: str, num_workers: int, num_cpus: float, num_gpus: float) -> None:
+    """Check that the workers fit, or may fit later; warn if a cluster has less room now.
+
+    Args:
+        wanted: the workers in words.
+        num_workers: number of workers, each on one machine.
+        num_cpus: CPUs of each.
+        num_gpus: GPUs of each.
+
+    Raises:
+        ClusterError: they do not fit on this machine, or not even one fits in a cluster that does not grow.
+    """
+    import ray
+
+    if num_gpus > 1 and num_gpus != int(num_gpus):
+        raise ClusterError("a worker has a share of one GPU or whole GPUs", got=num_gpus, fix="give 0..1, 2, 3, ...")
+    room = capacity(ray.nodes(), num_cpus, num_gpus)
+    if room >= num_workers:
+        return
+    ray_session = session.current()
+    if ray_session is not None and ray_session.is_local:
+        raise ClusterError(
+            "this machine has too little room for the workers",
+            got=f"{wanted}, room for {room} in {listed(ray.cluster_resources())}",
+            fix=f"ask for at most {room} workers, or fewer CPUs and GPUs for each, or give the address of a cluster",
+        )
+    if not room and not session.can_grow():
+        raise ClusterError(
+            "no machine of the cluster has room for a worker, and nothing adds machines to it",
+            got=f"{wanted}; there are {described(ray.nodes())}",
+            fix="ask for fewer CPUs and GPUs for each worker, or start a machine that has them: ray start --address HEAD:PORT",
+        )
+    resources = listed(ray.cluster_resources())
+    what = "%s are wanted, the cluster has room for %d in %s now: %s"
+    then = "work starts with those" if room else "work waits for machines to be added"
+    logger.warning(what, wanted, room, resources, then)

@@ -1,4 +1,4 @@
-"""What the RLlib algorithms of all systems share. Read `reproducible.py` first, then `action_reinforce.py`."""
+"""The shared base of the RLlib algorithms of all systems. Read `reproducible.py` first, then `distributed_rollouts.py`."""
 
 from parley.envs.core.errors import public
 

@@ -1,23 +1,15 @@
-"""What trainings share that go on exactly where they were: every example is named by its index, and nothing else is drawn.
+"""RLlib algorithms (new API stack) that resume exactly: the base classes, their saved state, and REINFORCE over actions.
 
-An algorithm has a module that learns, called by its role, or several, and records beside. A runner plays the examples of given
-indices to their end and keeps nothing from one call to the next.
+Every example has an index, and every draw in it follows from the master seed and that index. A runner plays the examples of
+given indices to their end and keeps nothing between calls. So the whole state is the weights of each module that learns, the
+state of its optimiser, the algorithm's records, the iteration, and examples played ahead. `save` and `restore` store it
+without pickle, and training continues as if it had never stopped; if several modules learn, names of tensors begin with the
+module's. RLlib's own checkpoints are pickles that name our classes, and continue with other random numbers.
 
-What every learner by REINFORCE shares: the running baseline of rewards, and the error of one that has diverged.
+`ActionReinforce` trains a policy that chooses among actions. An iteration plays `examples_per_update` examples together, in
+this process, and makes one update by REINFORCE; iteration i plays examples i N .. (i + 1) N - 1. RLlib's stock runner would
+draw from a generator that no checkpoint holds. The systems define the game: edits of replies, lies about friends.
 
-Exact training states of an `ReproducibleAlgorithm`, without pickle.
-
-RLlib's own checkpoints are pickles that name our classes, and continue with other random numbers. Here a state is the weights
-of each module that learns, its optimiser's state, the algorithm's records, the iteration and what was played ahead of it. As
-every example is seeded by its index, that is all there is, and training goes on as if it had never stopped. Where several
-modules learn, names of tensors begin with the module's.
-
-Training of a policy that chooses among actions, step by step, as an RLlib algorithm (new API stack).
-
-An iteration plays `examples_per_update` examples side by side, in this process, and makes one update by REINFORCE. Iteration i
-plays examples i N .. (i + 1) N - 1; which example that is, and every draw in it, follows from the master seed and its index, so
-that a training goes on exactly where it was (`state.py`). RLlib's stock runner would draw from a generator that no checkpoint
-holds. What is played is not known here: see `editing.py` (edits of replies) and `lying.py` (lies about friends).
 Shapes: N examples, M steps in all, A actions, F features.
 """
 
@@ -65,14 +57,14 @@ class DivergenceError(ParleyError):
 
 @dataclass
 class RunningBaseline:
-    """Mean and deviation of all rewards so far, the newest included, as in the released code."""
+    """Mean and deviation of all rewards so far, with the newest, as in the released code."""
 
     count: int = 0
     total: float = 0.0
     squares: float = 0.0
 
     def center(self, rewards_N: np.ndarray, scaling: str) -> np.ndarray:
-        """Adds the rewards to the record and returns them less the mean, scaled as `ReinforceConfig.scaling` says.
+        """Add the rewards to the record, and return them minus the mean, scaled as in `ReinforceConfig.scaling`.
 
         Returns:
             (N,) float64.
@@ -91,19 +83,19 @@ class RunningBaseline:
 
 
 RECORDS = "records"
-"""What RLlib's checkpoints call an algorithm's records."""
+"""Name of an algorithm's records in RLlib's checkpoints."""
 AHEAD = "ahead"
-"""What they call examples that were played ahead."""
+"""Name of examples that were played ahead, in the same."""
 STEPS_BEFORE = "num_steps_before_update"
-"""Entry of a learner's timesteps: the examples before those of the update, at which schedules are read."""
+"""Entry of a learner's timesteps: number of examples before those of the update; schedules use it."""
 
 
 class ReproducibleConfig(AlgorithmConfig):
-    """What all configurations here begin with.
+    """The base of all configurations here.
 
     Attributes:
         own_learner: class of the learner.
-        own_module: class of the modules, whose checkpoints a method of the subclass names.
+        own_module: class of the modules; a method of the subclass names their checkpoints.
     """
 
     own_learner: ClassVar[type]
@@ -112,65 +104,65 @@ class ReproducibleConfig(AlgorithmConfig):
     def __init__(self, algo_class: type | None = None) -> None:
         super().__init__(algo_class=algo_class)
         self.master_seed = 0
-        # Every example is seeded by itself; RLlib's own seeding replays seeds, and its checker seeds all envs alike.
+        # Every example has its own seed; RLlib's seeding repeats seeds, and its checker seeds all environments alike.
         self.disable_env_checking = True
-        # Its thread measures the machine for results that nobody reads, and sleeps on while an algorithm stops.
+        # Its thread measures the machine for unread results, and sleeps on while an algorithm stops.
         self.debugging(log_sys_usage=False)
         self.env_runners(num_env_runners=0)
         self.learners(num_learners=0)
-        # RLlib would look twice more for gradients that are not finite, at which the learner has stopped by then.
+        # RLlib would check twice more for gradients that are not finite, but the learner stops at them first.
         self.framework(torch_skip_nan_gradients=True)
 
     def get_default_learner_class(self) -> type:
-        """The learner of ours."""
+        """Return the learner class."""
         return self.own_learner
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """A module of ours."""
+        """Return the specification of a module."""
         return RLModuleSpec(module_class=self.own_module)
 
 
 class ReproducibleAlgorithm(Algorithm):
-    """An algorithm whose state is its learner, its records and its iteration, in `state.py` as in RLlib's checkpoints."""
+    """An algorithm whose state is its learner, its records and its iteration, also in RLlib's checkpoints."""
 
     role: str
-    """The module that learns, or the first of several."""
+    """The name of the module that learns, or of the first of several."""
     own_config: ClassVar[type[ReproducibleConfig]]
 
     @classmethod
     def get_default_config(cls) -> ReproducibleConfig:
-        """A configuration that is still to be told who learns."""
+        """Return a configuration that does not name its learner yet."""
         return cls.own_config(algo_class=cls)
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """All modules that learn."""
+        """Names of all modules that learn."""
         return (self.role,)
 
     @abstractmethod
     def records(self) -> dict[str, Any]:
-        """What it remembers beside weights and optimiser, as JSON types."""
+        """Return the state beside weights and optimiser, as JSON types."""
 
     @abstractmethod
     def restore_records(self, records: Mapping[str, Any]) -> None:
-        """Takes back what `records` gave."""
+        """Restore the result of `records`."""
 
     def ahead(self) -> dict[str, np.ndarray]:
-        """What was played ahead of the learner, for the next update; nothing where examples wait for its weights."""
+        """Return columns of examples played ahead of the learner, for the next update; empty by default."""
         return {}
 
     def restore_ahead(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Takes back what `ahead` gave."""
+        """Restore the result of `ahead`."""
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """RLlib's state and the records beside it, so that its checkpoints, Tune's among them, go on exactly."""
+        """Return RLlib's state with the records, so that its checkpoints, and Tune's, resume exactly."""
         state: dict[str, Any] = super().get_state(components, not_components=not_components, **kwargs)
         if self._check_component(RECORDS, components, not_components):
             state[RECORDS], state[AHEAD] = deepcopy(self.records()), self.ahead()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes back what `get_state` gave, also where it is older than what is there."""
+        """Restore the result of `get_state`, even if it is older than the present state."""
         group = state.get(COMPONENT_LEARNER_GROUP, {})
         if learner := group.get(COMPONENT_LEARNER):
             newer = {**learner, WEIGHTS_SEQ_NO: self._newer(learner[WEIGHTS_SEQ_NO])}
@@ -181,9 +173,9 @@ class ReproducibleAlgorithm(Algorithm):
             self.restore_ahead(state[AHEAD])
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """Takes back an RLlib checkpoint, also where it is older than what is there."""
+        """Restore an RLlib checkpoint, even if it is older than the present state."""
         super().restore_from_path(path, *args, **kwargs)
-        # RLlib reads weights and their number apart, and runners ignore weights whose number is not newer than theirs.
+        # RLlib reads weights and their number separately, and runners ignore weights whose number is not newer than theirs.
         learner = self.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{WEIGHTS_SEQ_NO}")[COMPONENT_LEARNER]
         number = self._newer(learner[WEIGHTS_SEQ_NO])
         self.learner_group.set_state({COMPONENT_LEARNER: {WEIGHTS_SEQ_NO: number}})
@@ -192,17 +184,17 @@ class ReproducibleAlgorithm(Algorithm):
         )
 
     def timesteps(self, size: int) -> dict[str, int]:
-        """Return the learner's timesteps of this iteration's update, of that many examples."""
+        """Return the learner's timesteps of this iteration's update, for `size` examples."""
         before = self.training_iteration * size
         return {STEPS_BEFORE: before, NUM_ENV_STEPS_SAMPLED_LIFETIME: before + size}
 
     def _newer(self, number: int) -> int:
-        """A number of weights above this one and above that of the runners'."""
+        """Return a number of weights above this one and that of the runners."""
         return 1 + max(number, self.env_runner.weights_seq_no())
 
 
 def open_carried(config: Any) -> None:
-    """Makes the models that a configuration carries to its actors stand for their names, before modules are built."""
+    """Make the models that a configuration carries to its actors available by name, before modules are built."""
     if getattr(config, "carried", None) is not None:
         config.carried.open()
 
@@ -218,28 +210,28 @@ class ReproducibleRunner(EnvRunner, Checkpointable):
         self.make_module()
 
     def make_module(self) -> None:
-        """The modules of the configuration."""
+        """Build the modules of the configuration."""
         self.module = self.config.get_multi_rl_module_spec(spaces=self.get_spaces(), inference_only=True).build()
-        # GPUs are reserved for actors; this process has the driver's. What Ray gives out and torch cannot use is no device.
+        # GPUs are reserved for actors; this process has the driver's. A GPU that torch cannot use does not count.
         has_gpu = bool(self.worker_index) and torch.cuda.is_available()
         self.device = get_device(self.config, self.config.num_gpus_per_env_runner if has_gpu else 0)
         for module in self.module.values():
             module.to(self.device)
 
     def take(self, names: Collection[str]) -> None:
-        """Called with the names of modules that have new weights."""
+        """Note the names of modules that have new weights; by default do nothing."""
 
     def assert_healthy(self) -> None:
-        """RLlib's question after a restart."""
+        """Check the runner after a restart, for RLlib."""
         assert self.env is not None
         assert self.module is not None
 
     def get_metrics(self) -> Any:
-        """Nothing of ours: figures of examples come with the examples."""
+        """Return RLlib's own metrics: figures of examples come with the examples."""
         return self.metrics.reduce()
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """The modules' state and its sequence number; examples carry no state from one call to the next."""
+        """Return the modules' state and its sequence number; nothing else is kept between calls."""
         state: dict[str, Any] = {}
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
             state[COMPONENT_RL_MODULE] = self.module.get_state(
@@ -251,7 +243,7 @@ class ReproducibleRunner(EnvRunner, Checkpointable):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes newer weights; equal or older sequence numbers are ignored, 0 forces."""
+        """Take newer weights; equal or older sequence numbers are ignored, 0 forces."""
         if COMPONENT_RL_MODULE not in state:
             return
         number = state.get(WEIGHTS_SEQ_NO, 0)
@@ -263,29 +255,29 @@ class ReproducibleRunner(EnvRunner, Checkpointable):
         self._weights_seq_no = max(self._weights_seq_no, number)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
-        """What builds another runner like this one."""
+        """Return the arguments that build another runner like this one."""
         return (), {"config": self.config}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """The modules."""
+        """Return the modules."""
         return [(COMPONENT_RL_MODULE, self.module)]
 
     def weights_seq_no(self) -> int:
-        """Sequence number of the weights in use."""
+        """Return the sequence number of the weights in use."""
         return self._weights_seq_no
 
 
 def summed(values: Tensor) -> Tensor:
-    """The sum of a tensor over all learners, which each get."""
+    """Return the sum of a tensor over all learners, to each of them."""
     total = values.clone()
     torch.distributed.all_reduce(total)
     return total
 
 
 def summed_gradients(parameters: Mapping[str, Any], gradients: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
-    """Each parameter's gradient, summed over all learners; one that no learner has is left out.
+    """Return the gradient of each parameter, summed over all learners; parameters without any gradient are left out.
 
-    torch's own data-parallel module waits for ever where one learner has a gradient that another has not.
+    torch's own data-parallel module waits for ever if one learner has a gradient that another has not.
     """
     counts, pieces = [], []
     for name, parameter in parameters.items():
@@ -293,20 +285,20 @@ def summed_gradients(parameters: Mapping[str, Any], gradients: Mapping[str, Tens
         counts.append(float(gradient is not None))
         pieces.append(torch.zeros_like(parameter) if gradient is None else gradient)
     total = summed(torch.cat([piece.flatten() for piece in pieces])).split([piece.numel() for piece in pieces])
-    known = summed(torch.tensor(counts, device=pieces[0].device)).tolist()
-    found = zip(parameters, total, pieces, known, strict=True)
-    return {name: part.view_as(piece) for name, part, piece, learners in found if learners}
+    num_learners = summed(torch.tensor(counts, device=pieces[0].device)).tolist()
+    summed_parts = zip(parameters, total, pieces, num_learners, strict=True)
+    return {name: part.view_as(piece) for name, part, piece, learners in summed_parts if learners}
 
 
 class FiniteLearner(TorchLearner):
     """A learner that stops at a gradient that is not finite; several share a batch and take the same step.
 
-    Rates follow from the configuration and the number of examples alone. RLlib 2.60 keeps the rate of the last update in the
-    state, and a restored schedule begins at its first rate.
+    Rates follow from the configuration and the number of examples alone. RLlib 2.60 keeps the last update's rate in the state,
+    and a restored schedule begins at its first rate.
     """
 
     def _make_modules_ddp_if_necessary(self) -> None:
-        """RLlib would wrap the modules; here gradients are summed in the open (`summed_gradients`)."""
+        """Do nothing: RLlib would wrap the modules; here `summed_gradients` sums the gradients."""
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Set each optimiser's rate to that of its schedule before the update."""
@@ -315,16 +307,16 @@ class FiniteLearner(TorchLearner):
             self._set_optimizer_lr(optimiser, schedule.update(timestep=timesteps[STEPS_BEFORE]))
 
     def compute_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """The gradient of the loss.
+        """Return the gradient of the loss.
 
         Raises:
-            DivergenceError: it is not finite; the weights are still those of the update before.
+            DivergenceError: it is not finite; the weights are those before the update.
         """
         gradients = super().compute_gradients(loss_per_module, **kwargs)
         if self.config.num_learners > 1:
             gradients = summed_gradients(self._params, gradients)
-        # RLlib would skip the update and go on. What is not finite shows in the least or the largest element.
-        if not all(bool(torch.stack(each.aminmax()).isfinite().all()) for each in gradients.values() if each is not None):
+        # RLlib would skip the update and continue. A number that is not finite shows in the smallest or largest element.
+        if not all(bool(torch.stack(grad.aminmax()).isfinite().all()) for grad in gradients.values() if grad is not None):
             raise DivergenceError(
                 "the gradient of an update is not finite",
                 where="reinforcement learning",
@@ -334,7 +326,7 @@ class FiniteLearner(TorchLearner):
         return gradients
 
     def rates(self, modules: Iterable[str]) -> str:
-        """Return the settings of the step sizes of some modules, and what they are now, in words."""
+        """Return the settings of the step sizes of some modules, with their present values, in words."""
         return " or ".join(f"{self.rate_setting(name)} (now {self._rate(name):g})" for name in modules)
 
     def rate_setting(self, module: str) -> str:
@@ -347,10 +339,10 @@ class FiniteLearner(TorchLearner):
 
 
 class SeededLearner(FiniteLearner):
-    """A learner whose dropout is named by the examples behind an update, so that a resumed training repeats it exactly."""
+    """A learner whose dropout is seeded by the examples behind an update, so that a resumed training repeats it exactly."""
 
     def build(self) -> None:
-        """Builds the modules and their optimisers.
+        """Build the modules and their optimisers.
 
         Raises:
             ClusterError: this machine has other code than the driver.
@@ -360,9 +352,9 @@ class SeededLearner(FiniteLearner):
         super().build()
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Derives the seed of an update's dropout."""
+        """Derive the seed of an update's dropout."""
         super().before_gradient_based_update(timesteps=timesteps)
-        # Each learner's dialogues are others, and so are their draws.
+        # Learners have different dialogues, and so different draws.
         share = (torch.distributed.get_rank(),) if self.config.num_learners > 1 else ()
         lifetime = timesteps[NUM_ENV_STEPS_SAMPLED_LIFETIME]
         self._dropout_seed = derive_seed(self.config.master_seed, "dropout", lifetime, *share)
@@ -375,11 +367,11 @@ class SeededLearner(FiniteLearner):
 
 
 _AHEAD = "ahead."
-"""What names of columns of examples begin with that were played ahead."""
+"""Prefix of the names of columns of examples that were played ahead."""
 
 
 def learned_weights(algorithm: ReproducibleAlgorithm, role: str = "") -> dict[str, Tensor]:
-    """The learner's parameters of a module's network, by their names there; of `algorithm.role` where none is named."""
+    """Return the learner's parameters of a module's network by name; of `algorithm.role` by default."""
     role = role or algorithm.role
     state = algorithm.learner_group.get_state(components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}/{role}")
     module = state[COMPONENT_LEARNER][COMPONENT_RL_MODULE][role]
@@ -387,7 +379,7 @@ def learned_weights(algorithm: ReproducibleAlgorithm, role: str = "") -> dict[st
 
 
 def save(algorithm: ReproducibleAlgorithm, path: Path) -> None:
-    """Writes the training state, whole or not at all.
+    """Write the training state, whole or not at all.
 
     Raises:
         CheckpointError: the file cannot be written.
@@ -405,10 +397,10 @@ def save(algorithm: ReproducibleAlgorithm, path: Path) -> None:
 
 
 def restore(algorithm: ReproducibleAlgorithm, path: Path) -> int:
-    """Puts a saved state into an algorithm of the same configuration, fresh or not.
+    """Load a saved state into an algorithm of the same configuration, fresh or not.
 
     Returns:
-        The iterations it has behind it.
+        The number of iterations it has done.
 
     Raises:
         CheckpointError: the file is damaged.
@@ -420,7 +412,7 @@ def restore(algorithm: ReproducibleAlgorithm, path: Path) -> int:
         own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
         learner[COMPONENT_RL_MODULE][role] |= {key: value.numpy() for key, value in own.items() if key.startswith("net.")}
         learner[COMPONENT_OPTIMIZER][_optimiser(role)]["state"]["state"] = _entries(own)
-    # Runners take only what is newer than what they have.
+    # Runners only take weights newer than their own.
     learner["weights_seq_no"] += 1
     algorithm.learner_group.set_state(state)
     algorithm.restore_records(counters)
@@ -434,7 +426,7 @@ def restore(algorithm: ReproducibleAlgorithm, path: Path) -> int:
 
 
 def _entries(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """What an optimiser knows of each parameter."""
+    """Return an optimiser's entries for each parameter."""
     entries: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         if key.startswith("optimiser."):
@@ -444,7 +436,7 @@ def _entries(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
 
 
 def _prefixes(algorithm: ReproducibleAlgorithm) -> dict[str, str]:
-    """What names of tensors begin with, by module."""
+    """Return the prefix of the names of tensors, by module."""
     return {role: f"{role}." if len(algorithm.roles) > 1 else "" for role in algorithm.roles}
 
 
@@ -453,58 +445,58 @@ def _optimiser(role: str) -> str:
 
 
 CHOOSER = "chooser"
-"""The module that learns."""
+"""The name of the module that learns."""
 STEP = ("actions", "action_mask", "taken", "rewards", "step", "example")
-"""Columns of steps; the others of a sample are of examples."""
+"""Columns of steps; the other columns of a sample are of examples."""
 
 
 class ChooserModule(TorchRLModule):
-    """RLModule around a policy; observations are those of its environment, so that RLlib's own runners can use it too.
+    """RLModule around a policy; it reads the observations of its environment, so RLlib's own runners can use it, too.
 
-    Model config: `checkpoint`, the folder that it starts from.
+    Model config: `checkpoint`, the folder of the start.
     """
 
     @abstractmethod
     def load(self, folder: Path) -> ActionScorer:
-        """The policy of a checkpoint."""
+        """Return the policy of a checkpoint."""
 
     def setup(self) -> None:
-        """Loads the policy of the checkpoint."""
+        """Load the policy of the checkpoint."""
         self.net = self.load(Path(self.model_config["checkpoint"]))
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Scores (B, A) whose softmax is the policy."""
-        seen = batch[Columns.OBS]
-        return {Columns.ACTION_DIST_INPUTS: self.net(seen["actions"], seen["action_mask"])}
+        """Return scores (B, A) whose softmax is the policy."""
+        observations = batch[Columns.OBS]
+        return {Columns.ACTION_DIST_INPUTS: self.net(observations["actions"], observations["action_mask"])}
 
 
 class ActionRunner(ReproducibleRunner):
-    """Plays examples, all of an update side by side; `env` has the spaces."""
+    """A runner that plays all examples of an update together; `env` has the spaces."""
 
     def make_env(self) -> None:
-        """What is played."""
+        """Make the environment."""
         self.env = self.config.make_env()
 
     def get_spaces(self) -> dict[str, tuple[Space, Space]]:
-        """Observation and action space of the module."""
+        """Return observation and action space of the module."""
         return {CHOOSER: (self.env.observation_space, self.env.action_space)}
 
     @abstractmethod
     def play(self, indices: Sequence[int]) -> dict[str, np.ndarray]:
-        """Plays some examples; the same as `sample`."""
+        """Play some examples and return the columns of `sample`."""
 
     def sample(self, *, indices: Sequence[int] = (), **_: Any) -> dict[str, Any]:
-        """Plays some examples.
+        """Play some examples.
 
         Returns:
             Columns of all steps (M, ...): `actions` (M, A, F), `action_mask` (M, A), `taken` (M,), `rewards` (M,), `step` and
-            `example` (M,), the place in `indices`; of all examples `tried` (N,), whether there was anything to choose, and
-            figures of them (N,).
+            `example` (M,), the position in `indices`; columns of all examples: `tried` (N,), whether there was anything to
+            choose, and figures (N,).
         """
         return self.play(indices)
 
     def drawn(self, seen: np.ndarray, masks: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """An action for each row, by the policy and a uniform number."""
+        """Return an action for each row, from the policy and a uniform number."""
         batch = {Columns.OBS: {"actions": torch.from_numpy(seen), "action_mask": torch.from_numpy(masks)}}
         with torch.no_grad():
             scores = self.module[CHOOSER].forward_exploration(batch)[Columns.ACTION_DIST_INPUTS]
@@ -515,7 +507,7 @@ class ActionLearner(FiniteLearner):
     """REINFORCE with a bonus for entropy."""
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
-        """Minus the mean of return times log-probability, less `entropy_weight` times the entropy."""
+        """Return minus the mean of return times log-probability, minus `entropy_weight` times the entropy."""
         log_probs = fwd_out[Columns.ACTION_DIST_INPUTS].log_softmax(-1)
         taken = log_probs.gather(1, batch["taken"].long()[:, None]).squeeze(1)
         entropy = -(log_probs.exp() * log_probs.clamp(min=-100.0)).sum(-1).mean()
@@ -525,7 +517,7 @@ class ActionLearner(FiniteLearner):
 
 
 class ActionReinforceConfig(ReproducibleConfig):
-    """Configuration of `ActionReinforce`; `choosing()` holds what is ours."""
+    """Configuration of `ActionReinforce`; `choosing()` holds our own settings."""
 
     own_learner, own_module = ActionLearner, ChooserModule
 
@@ -544,14 +536,14 @@ class ActionReinforceConfig(ReproducibleConfig):
         checkpoint: str,
         seed: int,
     ) -> ActionReinforceConfig:
-        """Sets who learns, and on what.
+        """Set the learner and its task.
 
         Args:
-            learning: the rule.
-            make_env: gives what is played, with the frozen model in it.
-            runner: plays it.
-            module: of the policy.
-            checkpoint: folder of the policy that learning starts from.
+            learning: settings of the learning rule.
+            make_env: makes the environment, with the frozen model in it.
+            runner: class of the env runner.
+            module: class of the policy's module.
+            checkpoint: folder of the policy at the start.
             seed: master seed.
         """
         self.learning, self.make_env, self.master_seed = learning, make_env, seed
@@ -564,7 +556,7 @@ class ActionReinforceConfig(ReproducibleConfig):
 
 
 def _chooser(*_: Any, **__: Any) -> str:
-    """Asked by RLlib's own runners alone."""
+    """Return the only module; RLlib's own runners alone call this."""
     return CHOOSER
 
 
@@ -574,23 +566,23 @@ class ActionReinforce(ReproducibleAlgorithm):
     role, own_config = CHOOSER, ActionReinforceConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Builds runner and learner."""
+        """Build runner and learner."""
         super().setup(config)
         self.baselines: list[RunningBaseline] = []
-        """Of the returns at each step that was reached."""
+        """Baselines of the returns at each step that was reached."""
         self.last: dict[str, Any] = {}
         """Figures of the newest iteration."""
 
     def records(self) -> dict[str, Any]:
-        """The baselines."""
+        """Return the baselines."""
         return {"baselines": [vars(baseline) for baseline in self.baselines]}
 
     def restore_records(self, records: Mapping[str, Any]) -> None:
-        """See `ReproducibleAlgorithm`."""
+        """Restore the baselines."""
         self.baselines = [RunningBaseline(**record) for record in records["baselines"]]
 
     def training_step(self) -> None:
-        """One iteration: play, learn, hand the new weights to the runner.
+        """Do one iteration: play, learn, send the new weights to the runner.
 
         Raises:
             DivergenceError: the gradient is not finite.
@@ -624,7 +616,7 @@ class ActionReinforce(ReproducibleAlgorithm):
         )
 
     def _centered(self, returns: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Returns (M,) less what is usual at their step, in deviations of it."""
+        """Return returns (M,) minus the mean at their step, in deviations of it."""
         centered = np.empty(len(returns), dtype=np.float32)
         for number in np.unique(steps).tolist():
             while len(self.baselines) <= number:
@@ -635,15 +627,15 @@ class ActionReinforce(ReproducibleAlgorithm):
 
 
 def rewards_to_go(rewards: np.ndarray, examples: np.ndarray) -> np.ndarray:
-    """The sum of an example's rewards from each step on (M,) float64.
+    """Return the sum of an example's rewards from each step on, (M,) float64.
 
     Args:
-        rewards: (M,), an example's steps in their order.
-        examples: which example each step is of (M,).
+        rewards: (M,) rewards, an example's steps in their order.
+        examples: (M,) the example of each step.
     """
-    left: dict[int, float] = {}
-    found = np.empty(len(rewards))
-    for place in range(len(rewards) - 1, -1, -1):
-        example = int(examples[place])
-        found[place] = left[example] = float(rewards[place]) + left.get(example, 0.0)
-    return found
+    remaining: dict[int, float] = {}
+    sums = np.empty(len(rewards))
+    for index in range(len(rewards) - 1, -1, -1):
+        example = int(examples[index])
+        sums[index] = remaining[example] = float(rewards[index]) + remaining.get(example, 0.0)
+    return sums

@@ -1,7 +1,7 @@
-"""Run folders: what a run was asked to do, what it did, and how it goes on after it was stopped.
+"""Run folders: the configuration, rows, events and summary of a run, and how a stopped run resumes.
 
-Read `run_folder.py` first; `schemas.py` holds the columns of the rows, `parts.py` one file of rows, `documents.py`
-atomic writes. No Ray, no torch.
+Read `run_folder.py` first; `parts.py` holds the columns and files of rows, `documents.py` the JSON files and their atomic
+writes, `remote_sync.py` locks and runs at URIs. No Ray, no torch.
 """
 
 from parley.envs.core.errors import public

@@ -1,77 +1,63 @@
-"""Files that are either whole or absent: write aside, fsync, rename, fsync the folder.
+"""The documents of a run folder: names of its files, atomic writes, `config.json`, `summary.json` and `environment.json`.
 
-Also what JSON can hold of a value (`plain`). Nothing here knows what a run is.
+Writes. A file is either whole or absent: it is written under another name, fsynced and renamed, then its folder is fsynced.
 
-What the files and folders of a run are called.
+Links. A run may come from anywhere, so a link that leads out of it is refused (`refuse_links_out`).
 
-Links in run folders. A run may come from anywhere, and what a link leads to outside of it is not the run's.
+Moved runs. A run keeps the name that its folder had at the start. Names in its settings, such as runs/demo/target in the
+campaign runs/demo/minmax, hold for that folder. Things moved or copied together keep their relative places, so a name is
+looked for from the present place of the run (`relocated`), and stays as it is if nothing is there. A name that shares no
+folder with the run's old one never changes.
 
-Runs that were moved or copied: where what they name lies now.
-
-A run keeps the name that its folder had when it was started. The names in its settings, such as runs/demo/target of the
-campaign runs/demo/minmax, hold where that folder was. What was moved or copied together lies in the same way to each other: so
-a name is looked for from where the run lies now, and stands as it is where nothing is there. A name that shares no folder with
-the run's old one is never changed.
-
-The head of a run, `config.json`: which job it is of, as it was asked for, with which columns; and what may go on with it.
-
-The summary of a run, `summary.json`: its metrics, and what its job says of them. It can be written again from the rows.
-
-Where a run happened: versions, commit, device and threads, so that its numbers can be made again.
+`config.json` holds the job, its configuration and the columns of its rows; it decides what may resume the run. `summary.json`
+holds the metrics and can be written again from the rows. `environment.json` holds versions, commit, device and threads, so that
+numbers can be reproduced.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-from parley.envs.core.errors import RunError
-from parley.envs.core.storage.uris import display_path
 import json
 import math
-import re
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, BinaryIO
-import numpy as np
-from parley.envs.core.errors import sync
-from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
-from typing import Any
-from parley.envs.core.errors import ConfigError
-from parley.envs.core.storage.files import entries
-from parley.envs.core.storage.uris import CHAT_MODELS, display_path, is_uri, local_copy, split_uri, uri_of
-from collections.abc import Collection, Iterator, Mapping
-import pyarrow as pa
-from parley.envs.core.config import difference
-from parley.envs.core.errors import ParleyError, RunError
-from parley.envs.core.registry import RUN_FORMAT
-from parley.envs.core.storage.copies import LOCK
-from parley.engine.core.stats.statistics import Estimate
+import os
 import platform
+import re
 import subprocess
 import sys
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
 
+import numpy as np
+import pyarrow as pa
+
+from parley.engine.core.stats.statistics import Estimate
+from parley.envs.core.config import difference
+from parley.envs.core.errors import ConfigError, ParleyError, RunError, sync
+from parley.envs.core.registry import RUN_FORMAT
+from parley.envs.core.storage.copies import LOCK
+from parley.envs.core.storage.files import entries
+from parley.envs.core.storage.uris import CHAT_MODELS, display_path, is_uri, local_copy, split_uri, uri_of
 
 CONFIG, ENVIRONMENT, EVENTS, SUMMARY, ROWS = "config.json", "environment.json", "events.jsonl", "summary.json", "rows"
 UNFINISHED = "unfinished"
-"""Folder of what shards under way are gone on from."""
+"""Folder of the documents from which shards under way are resumed."""
 BEGUN = "begun.json"
-"""Which shards a process without actors works on; there while it does."""
+"""Names of the shards that a process without actors works on; the file exists while it does."""
 LOG, LEASE = "log", "lease.json"
-"""At a URI alone: the event log, in segments, and who writes the run."""
+"""At a URI only: the event log in segments, and the lease of the writer."""
 
 
 def refuse_links_out(run: Path) -> None:
-    """Refuse a run in which a link leads out of it: reading, writing and deleting would follow it.
+    """Refuse a run with a link that leads out of it, because reading, writing and deleting would follow it.
 
     The folder itself may be a link, because the user has named it.
 
     Args:
-        run: the folder, there or not.
+        run: the folder, which may not exist.
 
     Raises:
         RunError: a link leads out, or a folder cannot be listed.
@@ -101,17 +87,17 @@ def _links(folder: str) -> Iterator[str]:
 
 
 ASIDE = ".writing"
-"""The ending of a file that is being written; one that lies around was left by a process that died."""
+"""The ending of a file that is being written; a process that died may leave one."""
 _WRITER = re.compile(rf"\.(\d+)-[0-9a-f]{{8}}(?:\.[^.]*)?{re.escape(ASIDE)}$")
-"""What a file that is being written is called by, with the number of the process."""
+"""Pattern of the name of a file that is being written, with the number of the process."""
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Writes a file so that a reader, or a restart after a crash, sees all of it or the file as it was before.
+    """Write a file so that a reader, or a restart after a crash, sees the new file or the old one, whole.
 
     Args:
         path: the file.
-        content: of it.
+        content: the new content.
         durable: as in `whole_file`.
 
     Raises:
@@ -123,17 +109,17 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 @contextmanager
 def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """A file to be written bit by bit in a `with` block, whose end puts it where it belongs, see `write_whole`.
+    """Open a file to write in a `with` block; its end moves the file to its place, as in `write_whole`.
 
-    Until then it has a name of its own, which says the process: two writers take nothing from each other, whoever clears up
-    leaves it alone (`leftovers`), and no link that lies there is followed.
+    Until then the file has a name of its own with the process in it. So two writers do not disturb each other, `leftovers`
+    spares it, and no link at its place is followed.
 
     Args:
         path: the file; a link of that name is replaced.
-        durable: whether to wait for the disk, so that the file outlives the machine.
+        durable: whether to wait for the disk, so that the file survives a crash of the machine.
 
     Raises:
-        OSError: as there. Whatever the block raises leaves nothing behind either.
+        OSError: as in `write_whole`. After any error of the block nothing is left behind.
     """
     aside = path.with_name(f"{path.stem}.{os.getpid()}-{uuid.uuid4().hex[:8]}{path.suffix}{ASIDE}")
     try:
@@ -151,7 +137,7 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Return the files of a folder that were being written by processes which have died since."""
+    """Return the files of a folder that dead processes left half written."""
     return [path for path in folder.glob(f"*{ASIDE}") if not _is_being_written(path)]
 
 
@@ -169,7 +155,7 @@ def _is_being_written(aside: Path) -> bool:
 
 
 def no_link(path: str, flags: int) -> int:
-    """Open a file for Python's `open(..., opener=no_link)`, but no link.
+    """Open a file, but no link, for Python's `open(..., opener=no_link)`.
 
     Raises:
         OSError: there is a link, or the file cannot be opened.
@@ -178,16 +164,16 @@ def no_link(path: str, flags: int) -> int:
 
 
 def write_document(path: Path, values: Mapping[str, Any]) -> None:
-    """Writes a JSON document whole, see `write_whole`."""
+    """Write a JSON document whole, see `write_whole`."""
     text = json.dumps(plain(values), indent=2, ensure_ascii=False, allow_nan=False)
     write_whole(path, f"{text}\n".encode())
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON types: numpy scalars and arrays unwrapped, paths as text, NaN and infinities as null.
+    """Return a value as JSON types: numpy scalars and arrays unwrapped, paths as text, NaN and infinities as null.
 
     Raises:
-        TypeError: JSON has no form for the value.
+        TypeError: the value has no JSON form.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -205,21 +191,21 @@ def plain(value: Any) -> Any:
 
 
 _PYTHON = ".py:"
-"""Stands in the name of a part in a Python file, before the part's own."""
+"""Mark in the name of a part in a Python file, before the name of the part."""
 
 
 def relocated(path: Path, before: str, value: Any) -> Any:
-    """Return settings of a run with the names of what was moved along as they are now.
+    """Return settings of a run with the present names of things that were moved together with it.
 
     Args:
         path: the run's folder.
-        before: what that was called when the run was started; empty for runs that do not know.
+        before: name of the folder when the run was started; empty for runs that do not know.
         value: the settings, JSON types.
     """
-    return value if not before or _is_there(path, before) else _walked(path, before, value)
+    return value if not before or _is_unmoved(path, before) else _relocated_value(path, before, value)
 
 
-def _is_there(path: Path, before: str) -> bool:
+def _is_unmoved(path: Path, before: str) -> bool:
     """Return whether a run still lies where it was started."""
     now = display_path(path)
     return now == before or (not is_uri(now) and not is_uri(before) and _absolute(now) == _absolute(before))
@@ -229,12 +215,12 @@ def _absolute(name: str) -> str:
     return os.path.abspath(name)  # noqa: PTH100  # links stay, as in the names of copies
 
 
-def _walked(path: Path, before: str, value: Any) -> Any:
+def _relocated_value(path: Path, before: str, value: Any) -> Any:
     if isinstance(value, str):
         return ",".join(_name_now(path, before, name) for name in value.split(","))
     if isinstance(value, Mapping):
-        return {key: _walked(path, before, part) for key, part in value.items()}
-    return [_walked(path, before, part) for part in value] if isinstance(value, list) else value
+        return {key: _relocated_value(path, before, part) for key, part in value.items()}
+    return [_relocated_value(path, before, part) for part in value] if isinstance(value, list) else value
 
 
 def _name_now(path: Path, before: str, name: str) -> str:
@@ -243,47 +229,47 @@ def _name_now(path: Path, before: str, name: str) -> str:
     below = _from_run(before, file.strip())
     if below is None:
         return name
-    now = _candidate(path, below)
+    now = _existing_name(path, below)
     return f"{prefix}{now}{colon}{part}" if now else name
 
 
-def _candidate(path: Path, below: str) -> str:
-    """Return what lies at a path relative to a run, empty where nothing does."""
+def _existing_name(path: Path, below: str) -> str:
+    """Return the name of a thing at a path relative to a run, empty if nothing is there."""
     uri = uri_of(path)
     if uri is None:
         file = Path(os.path.normpath(path / below))
         return str(file) if file.exists() else ""
     root, inside = split_uri(uri)
-    place = os.path.normpath(PurePosixPath(inside) / below)
+    inside_path = os.path.normpath(PurePosixPath(inside) / below)
     base, mark, query = root.partition("?")
-    found_uri = f"{base}/{place}{mark}{query}"
-    return found_uri if local_copy(found_uri).exists() or entries(found_uri, recursive=True) else ""
+    candidate_uri = f"{base}/{inside_path}{mark}{query}"
+    return candidate_uri if local_copy(candidate_uri).exists() or entries(candidate_uri, recursive=True) else ""
 
 
 def _from_run(before: str, name: str) -> str | None:
-    """Return the path of a name relative to a run's old folder; None where they share no folder."""
+    """Return the path of a name relative to a run's old folder; None if they share no folder."""
     try:
-        (root, folders), (other_root, others) = _parts(before), _parts(name)
+        (root, folders), (name_root, name_folders) = _parts(before), _parts(name)
     except ConfigError:
-        # The address of a server, or a text that holds one.
+        # The name is the address of a server, or a text that holds one.
         return None
-    if root == other_root:
+    if root == name_root:
         shared = 0
-        while shared < min(len(folders), len(others)) and folders[shared] == others[shared]:
+        while shared < min(len(folders), len(name_folders)) and folders[shared] == name_folders[shared]:
             shared += 1
-        return _relative(folders, shared, others[shared:]) if shared else None
-    if other_root:
+        return _relative(folders, shared, name_folders[shared:]) if shared else None
+    if name_root:
         return None
-    # A relative name beside a run that was named by its whole path: the folder in which the end of the one begins the other.
-    for shared in range(len(others), 0, -1):
+    # The name is relative and the run was named by its absolute path: find the folder at the end of one that begins the other.
+    for shared in range(len(name_folders), 0, -1):
         for end in range(len(folders), shared - 1, -1):
-            if folders[end - shared : end] == others[:shared]:
-                return _relative(folders, end, others[shared:])
+            if folders[end - shared : end] == name_folders[:shared]:
+                return _relative(folders, end, name_folders[shared:])
     return None
 
 
 def _relative(folders: list[str], shared: int, down: list[str]) -> str | None:
-    """Return the path from a run to what lies below a folder above it, or the run itself; a folder above it is no name."""
+    """Return the path from a run to a place below a folder above it, or to the run itself; a folder above it is no name."""
     return "/".join([".."] * (len(folders) - shared) + down) or "." if down or shared == len(folders) else None
 
 
@@ -301,22 +287,22 @@ OTHER_NAME = "give this run another name"
 RESTORE = "restore it from a copy"
 _PARTS = {"job": str, "config": dict, "columns": dict}
 _DEEPEST = 64
-"""Levels of a document; what walks through one would otherwise reach the end of Python's stack."""
+"""The most levels of a document, so that a walk through one does not reach the end of Python's stack."""
 
 
 def make_head(
     path: Path, job: str, config: Mapping[str, Any], fingerprint: str, schema: pa.Schema, weights: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The content of a new run's `config.json`."""
+    """Return the content of a new run's `config.json`."""
     head = {"format": FORMAT, "job": job, "fingerprint": fingerprint, "config": config, "columns": _columns(schema)}
     return {**head, "weights": weights, "run": display_path(path)}
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """The content of a run's `config.json`; of one that was moved or copied, names are as they are now (`moved.py`).
+    """Return the content of a run's `config.json`, with present names if the run was moved or copied.
 
     Raises:
-        RunError: there is no run, none that this version can read, its head is damaged, or a link leads out of it.
+        RunError: there is no run, or none that this version can read; `config.json` is damaged; or a link leads out of the run.
     """
     if not (path / CONFIG).is_file():
         raise RunError("there is no run here", where=display_path(path), fix="name the folder that holds the run's config.json")
@@ -334,16 +320,16 @@ def read_head(path: Path) -> dict[str, Any]:
 
 
 def name_now(path: Path, name: str) -> str:
-    """Return where something lies now that the rows or events of a run name; the same where the run was not moved."""
+    """Return the present name of a thing that the rows or events of a run name; the same if the run was not moved."""
     return str(relocated(path, str(read_head(path)["run"]), name))
 
 
 def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
-    """A document of a run: a mapping, whose values are the reader's to check.
+    """Return a document of a run: a mapping, whose values the reader must check.
 
     Args:
         path: the file.
-        fix: what helps where it is damaged.
+        fix: the fix to name if it is damaged.
 
     Raises:
         RunError: it is damaged.
@@ -359,14 +345,14 @@ def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
 
 @contextmanager
 def whole(path: Path | str, fix: str = RESTORE) -> Iterator[None]:
-    """Says of a document that cannot be read, or holds something else than its reader expects, that it is damaged.
+    """Report a document as damaged if the `with` block cannot read it, or finds unexpected content.
 
     Args:
-        path: the file or its URI, or the run that it is of.
-        fix: what helps.
+        path: the file or its URI, or its run.
+        fix: the fix to name.
 
     Raises:
-        RunError: it is. Other errors of Parley go through.
+        RunError: it is damaged. Other errors of Parley pass through.
     """
     try:
         yield
@@ -385,7 +371,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 def require_same(
     path: Path, job: str, config: Mapping[str, Any], schema: pa.Schema, resume_safe: Collection[str], weights: Mapping[str, str]
 ) -> None:
-    """Makes sure that the run in a folder is the one that is asked for.
+    """Raise an error unless the run in a folder is the requested one.
 
     Args:
         path: the folder.
@@ -393,10 +379,10 @@ def require_same(
         config: its configuration as JSON types.
         schema: the columns of its rows.
         resume_safe: top-level keys of the configuration that may differ.
-        weights: digests of the models that its rows come from.
+        weights: digests of the models behind its rows.
 
     Raises:
-        RunError: it is a run of another job, configuration or schema, or of models with other weights.
+        RunError: it is a run of another job, configuration or schema, or its models have other weights.
     """
     head = read_head(path)
     if head["job"] != job:
@@ -410,7 +396,7 @@ def require_same(
             got="; ".join(other_columns),
             fix=OTHER_NAME,
         )
-    before, now = ({k: v for k, v in each.items() if k not in resume_safe} for each in (head["config"], config))
+    before, now = ({k: v for k, v in values.items() if k not in resume_safe} for values in (head["config"], config))
     changes = difference(before, now)
     if changes:
         raise RunError(
@@ -419,29 +405,29 @@ def require_same(
             got="; ".join(changes),
             fix=f"undo the change to go on with the run; {OTHER_NAME}",
         )
-    if others := changed_weights(head["weights"], weights):
+    if changed_models := changed_weights(head["weights"], weights):
         raise RunError(
             "a model has other weights, or a file other contents, than when this run was started",
             where=path / CONFIG,
-            got="; ".join(others),
+            got="; ".join(changed_models),
             fix=f"put back what was there to go on with the run; {OTHER_NAME}",
         )
 
 
 def changed_weights(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Models whose weights are not those of before; one that is gone, or that a run does not know of, has not changed."""
+    """Return the models whose weights have changed; a model that is gone, or unknown to the run, has not changed."""
     return [f"{name}: {before[name]} -> {digest}" for name, digest in now.items() if before.get(name, digest) != digest]
 
 
 def refuse_strangers(path: Path, found: Collection[str]) -> None:
-    """Only an absent folder, an empty one, or one whose run was killed at its birth may become a run.
+    """Refuse to make a run in a folder with foreign files; absent, empty and barely begun runs pass.
 
     Args:
         path: the folder.
-        found: what lies in it, or at the URI that it is the copy of.
+        found: names of the files in it, or at the URI that it is the copy of.
 
     Raises:
-        RunError: something else does.
+        RunError: there are foreign files.
     """
     own = {ENVIRONMENT, EVENTS, ROWS, LOCK, LOG, LEASE}
     strangers = sorted(name for name in found if name not in own and not name.endswith(ASIDE))
@@ -455,20 +441,20 @@ def refuse_strangers(path: Path, found: Collection[str]) -> None:
 
 
 def _columns(schema: pa.Schema) -> dict[str, str]:
-    """The types of the columns by name, as text that tells two schemas apart."""
+    """Return the types of the columns by name, as text that tells two schemas apart."""
     return {field.name: f"{field.type}{'' if field.nullable else ' not null'}" for field in schema}
 
 
 def make_summary(path: Path, metrics: Mapping[str, Estimate], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of the `summary.json` of a run folder; `extra` has names other than "metrics" and "run"."""
+    """Return the content of a run's `summary.json`; `extra` has names other than "metrics" and "run"."""
     document = {"metrics": {name: estimate.to_json() for name, estimate in metrics.items()}, "run": display_path(path)}
-    more: dict[str, Any] = plain(extra)
-    assert not set(document) & set(more), f"names that are taken: {set(document) & set(more)}"
-    return document | more
+    further: dict[str, Any] = plain(extra)
+    assert not set(document) & set(further), f"names that are taken: {set(document) & set(further)}"
+    return document | further
 
 
 def read_summary(path: Path) -> dict[str, Any] | None:
-    """The content of the `summary.json` of a run folder; None when there is none yet.
+    """Return the content of a run's `summary.json`; None if there is none yet.
 
     Raises:
         RunError: it is damaged.
@@ -487,10 +473,10 @@ def read_summary(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def reading_summary(path: Path) -> Iterator[dict[str, Any]]:
-    """The content of a `summary.json`, empty when there is none yet, for a `with` block that reads it.
+    """Yield the content of a `summary.json`, empty if there is none yet, to a `with` block that reads it.
 
     Raises:
-        RunError: it is damaged, or holds something else than the block expects.
+        RunError: it is damaged, or holds something unexpected for the block.
     """
     summary = read_summary(path) or {}
     with whole(path / SUMMARY, f"delete it; parley resume {display_path(path)} writes it again"):
@@ -504,11 +490,11 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 
 
 def describe_environment() -> dict[str, Any]:
-    """What could change a run's numbers, as JSON types.
+    """Return everything that could change a run's numbers, as JSON types.
 
     Returns:
-        python, platform, packages (versions by name, null where absent), git_commit (null outside a checkout; ends in
-        "-dirty" when tracked files were changed), device, cpus, threads (by source, null where not set).
+        python, platform, packages (versions by name, null if absent), git_commit (null outside a checkout; ends in "-dirty"
+        if tracked files were changed), device, cpus, threads (by source, null if not set).
     """
     # Importing torch takes seconds; a run that computes with it has loaded it by now.
     torch = sys.modules.get("torch")
@@ -516,7 +502,7 @@ def describe_environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        **_code(),
+        **_code_versions(),
         "device": device,
         "cpus": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in _THREAD_VARIABLES}
@@ -525,15 +511,15 @@ def describe_environment() -> dict[str, Any]:
 
 
 @cache
-def _code() -> dict[str, Any]:
-    """What this process has loaded its code from; read once, before files are edited."""
+def _code_versions() -> dict[str, Any]:
+    """Return packages and commit of this process; read once, before files are edited."""
     return {"packages": {name: _version(name) for name in PACKAGES}, "git_commit": git_commit(Path(__file__))}
 
 
 def git_commit(source: Path) -> str | None:
-    """The commit of the checkout that tracks a source file, "-dirty" appended when tracked files were changed.
+    """Return the commit of the checkout that tracks a source file, with "-dirty" if tracked files were changed.
 
-    None when the file is installed rather than checked out, even where it is installed inside some other checkout.
+    None if the file is installed and not checked out, even if it is installed inside another checkout.
     """
     where = ["git", "-C", str(source.parent)]
     if _output([*where, "ls-files", "--error-unmatch", source.name]) is None:

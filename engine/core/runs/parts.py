@@ -1,60 +1,46 @@
-"""One part: the rows of one finished shard in one Parquet file, with a checksum on every page.
+"""Rows of a run: their columns, the Parquet files that hold them (parts), and tables for other programs.
 
-A part is whole or absent, so a run that was killed holds finished shards only. What was damaged afterwards (a disk, a
-copy cut short) is found by reading it through.
+A part holds the rows of one finished shard, with a checksum on every page. It is whole or absent, so a killed run holds
+finished shards only. Reading a part finds later damage, from a disk or a copy that was cut short.
 
-The columns of the rows that runs write, one Arrow schema per kind of row.
+Every row has the item's key, its status and its seed; the other columns are null in rows of failed items. `SCHEMA_VERSION`
+grows when a column changes its meaning or type. Rows with an answer of a chat model keep its thoughts and withheld text beside
+the reply, so an answer without a reply tells why.
 
-Every row says which item of work it belongs to, whether that worked, and from which seed; the other columns are null in
-rows of failed items. `SCHEMA_VERSION` grows when a column changes its meaning or type.
-
-The columns of rows that hold an answer of a chat model, whichever job asked for it.
-
-A row keeps what was thought and what was withheld beside the reply, so that an answer without a reply tells why.
-
-Tables as files that other programs read: CSV, Parquet or JSON lines, written part by part, whole or not at all.
-
-Lists and structures stay what they are in Parquet and JSON lines; a cell of CSV holds them as JSON. Texts of corpora and models
-may begin as formulas do, and CSV is opened in spreadsheets: such cells have an apostrophe in front there (`FORMULA`), and are
-counted. CSV tells an empty text from none by its quotes.
+`write_tables` writes CSV, Parquet or JSON lines, part by part, whole or not at all. Lists and structures are kept in Parquet
+and JSON lines; a CSV cell holds them as JSON. Texts may begin like formulas, and spreadsheets open CSV: such cells get an
+apostrophe in front (`FORMULA`), and are counted. CSV tells an empty text from none by its quotes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from types import NoneType
-from typing import Any
-import numpy as np
-import pyarrow as pa
-from parley.envs.core.errors import RunError
-from parley.envs.core.visible import well_formed
-from collections.abc import Iterable, Mapping
-from parley.policies.chat.model import Answer
 import hashlib
 import io
 import json
 import uuid
 from collections import Counter
-from dataclasses import dataclass, field
-from pathlib import Path
-import pyarrow.parquet as pq
-from parley.engine.core.runs.documents import write_whole
-from parley.envs.core.storage.files import ASIDE, delete, put
-from parley.envs.core.storage.uris import join_uri
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import BinaryIO, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from types import NoneType
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
-from parley.engine.core.runs.documents import plain, whole_file
+import pyarrow.parquet as pq
+
+from parley.engine.core.runs.documents import plain, whole_file, write_whole
 from parley.engine.core.runs.remote_sync import replicate
 from parley.envs.core.errors import ConfigError, RunError
 from parley.envs.core.registry import nearest
-from parley.envs.core.visible import FORMULA
-from parley.envs.core.storage.files import entries
-from parley.envs.core.storage.uris import display_path, uri_of
-
+from parley.envs.core.storage.files import ASIDE, delete, entries, put
+from parley.envs.core.storage.uris import display_path, join_uri, uri_of
+from parley.envs.core.visible import FORMULA, well_formed
+from parley.policies.chat.model import Answer
 
 SCHEMA_VERSION = 1
 OK, ERROR = "ok", "error"
@@ -68,29 +54,29 @@ BASE = pa.schema(
         pa.field("schema_version", pa.int64(), nullable=False),
     ]
 )
-"""What every row has: the item's key, "ok" or "error" with the reason, the item's own seed (63 bits), the version."""
+"""Columns of every row: the item's key, "ok" or "error" with the reason, the item's own seed (63 bits), the version."""
 
 
 def with_base(fields: list[pa.Field]) -> pa.Schema:
-    """The schema of a kind of row: the columns of `BASE`, then its own."""
+    """Return the schema of a kind of row: the columns of `BASE`, then its own."""
     return pa.schema([*BASE, *fields])
 
 
 def list_of(of: pa.DataType) -> pa.DataType:
-    """The type of lists of a type."""
-    # Parquet calls list elements "element"; any other name would come back changed.
+    """Return the type of lists of a type."""
+    # Parquet calls list elements "element"; any other name would change on the way back.
     return pa.list_(pa.field("element", of))
 
 
 def require_whole(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """Make sure that columns of whole numbers get whole numbers: pyarrow 26 cuts 3.5 to 3 without a word.
+    """Make sure that columns of whole numbers get whole numbers, because pyarrow 26 silently cuts 3.5 to 3.
 
     Args:
-        rows: by column; those that a row lacks are null.
+        rows: rows by column; missing columns are null.
         schema: the columns.
 
     Raises:
-        RunError: a number has a fraction, or is none.
+        RunError: a number has a fraction, or is not finite.
     """
     for column in schema:
         if (cut := _not_whole([row.get(column.name) for row in rows], column.type)) is not None:
@@ -102,34 +88,34 @@ def require_whole(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
 
 
 def _not_whole(values: Iterable[Any], kind: pa.DataType) -> Any:
-    """The first number among values of a type that the type would cut; None where there is none."""
+    """Return the first number among values that the type would cut; None if there is none."""
     if pa.types.is_integer(kind):
-        given = list(values)
-        if set(map(type, given)) <= {int, NoneType}:
+        present = list(values)
+        if set(map(type, present)) <= {int, NoneType}:
             return None
-        return next((value for value in given if isinstance(value, float | np.floating) and value % 1 != 0), None)
-    inside: list[tuple[Iterable[Any], pa.DataType]] = []
+        return next((value for value in present if isinstance(value, float | np.floating) and value % 1 != 0), None)
+    nested: list[tuple[Iterable[Any], pa.DataType]] = []
     if pa.types.is_list(kind):
-        inside = [(chain.from_iterable(value for value in values if value is not None), kind.value_type)]
+        nested = [(chain.from_iterable(value for value in values if value is not None), kind.value_type)]
     elif pa.types.is_struct(kind):
-        given = [value for value in values if value is not None]
-        inside = [([value.get(part.name) for value in given], part.type) for part in kind]
-    return next((cut for part, of in inside if (cut := _not_whole(part, of)) is not None), None)
+        present = [value for value in values if value is not None]
+        nested = [([value.get(part.name) for value in present], part.type) for part in kind]
+    return next((cut for part, kind_of_part in nested if (cut := _not_whole(part, kind_of_part)) is not None), None)
 
 
 def ok_row(item_key: str, seed: int) -> dict[str, Any]:
-    """What the row of an item that worked begins with; the columns of its kind follow."""
+    """Return the base columns of the row of an item that worked; the columns of its kind follow."""
     return {"item_key": item_key, "status": OK, "error": None, "seed": seed, "schema_version": SCHEMA_VERSION}
 
 
 def error_row(item_key: str, seed: int, reason: str) -> dict[str, Any]:
-    """The row of an item that failed; every column of its kind is null."""
+    """Return the row of an item that failed; every column of its kind is null."""
     return {"item_key": item_key, "status": ERROR, "error": well_formed(reason), "seed": seed, "schema_version": SCHEMA_VERSION}
 
 
 ANSWERED = [
-    # The kind of the answer (`parley.policies.chat.model.AnswerKind`), what was thought before the reply, and text that is no
-    # reply: half of a filtered answer, or a refusal in a field of its own. Null where the model is no chat model.
+    # The kind of the answer (`parley.policies.chat.model.AnswerKind`), the thoughts before the reply, and text that is no
+    # reply: half of a filtered answer, or a refusal in a field of its own. Null if the model is no chat model.
     pa.field("kind", pa.string()),
     pa.field("reasoning", pa.string()),
     pa.field("withheld", pa.string()),
@@ -137,11 +123,11 @@ ANSWERED = [
 """The columns of one answer, beside its reply."""
 _COUNTED = [pa.field("asked", pa.string()), pa.field("kind", pa.string()), pa.field("answers", pa.int64())]
 NO_REPLIES = list_of(pa.struct(_COUNTED))
-"""How many answers are no replies, by what was asked and by kind; nothing is said of those that are."""
+"""Type of counts of answers that are no replies, by question and by kind."""
 
 
 def answer_columns(answer: Answer | None) -> dict[str, Any]:
-    """Return the values of `ANSWERED`; nulls of a model that is no chat model."""
+    """Return the values of `ANSWERED`; nulls for a model that is no chat model."""
     if answer is None:
         return dict.fromkeys(field.name for field in ANSWERED)
     return {"kind": answer.kind.value, "reasoning": answer.reasoning, "withheld": answer.withheld}
@@ -151,11 +137,11 @@ def count_no_replies(answers: Mapping[str, Iterable[Answer]]) -> list[dict[str, 
     """Return the value of a column `NO_REPLIES`.
 
     Args:
-        answers: by what was asked.
+        answers: answers by question.
     """
     counts: dict[tuple[str, str], int] = {}
-    for question, given in answers.items():
-        for answer in given:
+    for question, answers_of_question in answers.items():
+        for answer in answers_of_question:
             if not answer.is_reply:
                 counts[question, answer.kind.value] = counts.get((question, answer.kind.value), 0) + 1
     return [{"asked": question, "kind": kind, "answers": number} for (question, kind), number in sorted(counts.items())]
@@ -168,12 +154,12 @@ _PREFIX, _ENDING = "part-", ".parquet"
 
 @dataclass(frozen=True)
 class Part:
-    """What is known of a part without holding its rows, or even their keys: a run may have millions of items.
+    """Summary of a part without its rows or keys: a run may have millions of items.
 
     Args:
-        num_done: items that worked.
-        num_failed: items whose rows hold an error.
-        digest: of the keys of all of them, see `digest_of`.
+        num_done: number of items that worked.
+        num_failed: number of items whose rows hold an error.
+        digest: digest of the keys of all items, see `digest_of`.
     """
 
     num_done: int
@@ -182,29 +168,29 @@ class Part:
 
     @classmethod
     def of(cls, table: pa.Table) -> Part:
-        """What a part's rows come to."""
+        """Return the summary of a part's rows."""
         num_done = table["status"].to_pylist().count(OK)
         return cls(num_done, table.num_rows - num_done, digest_of(table["item_key"].to_pylist()))
 
     @property
     def num_items(self) -> int:
-        """Every item of the part."""
+        """The number of items of the part."""
         return self.num_done + self.num_failed
 
 
 def digest_of(keys: Iterable[str]) -> bytes:
-    """16 bytes that tell one set of keys from another, in whatever order they come."""
+    """Return 16 bytes that identify a set of keys, in any order."""
     return hashlib.blake2b(json.dumps(sorted(keys)).encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """How items came out, counted.
+    """Counts of the outcomes of items.
 
     Args:
-        done: items that worked.
-        errors: items that failed, by reason.
-        damaged: parts that cannot be read.
+        done: number of items that worked.
+        errors: number of items that failed, by reason.
+        damaged: number of parts that cannot be read.
     """
 
     done: int = 0
@@ -216,28 +202,28 @@ class Outcomes:
 
     @property
     def failed(self) -> int:
-        """Items that failed."""
+        """The number of items that failed."""
         return self.errors.total()
 
 
 def part_path(folder: Path, name: str) -> Path:
-    """The file of the shard of that name."""
+    """Return the file of a shard's part."""
     return folder / f"{_PREFIX}{name}{_ENDING}"
 
 
 def list_parts(folder: Path) -> dict[str, Path]:
-    """The parts of a folder by shard name, in the order of their names; files moved aside are none."""
-    found = sorted(folder.glob(f"{_PREFIX}*{_ENDING}"))
-    return {path.name.removeprefix(_PREFIX).removesuffix(_ENDING): path for path in found}
+    """Return the parts of a folder by shard name, in the order of their names, without files moved aside."""
+    paths = sorted(folder.glob(f"{_PREFIX}*{_ENDING}"))
+    return {path.name.removeprefix(_PREFIX).removesuffix(_ENDING): path for path in paths}
 
 
 def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Rows as a table of exactly that schema; columns that a row lacks are null.
+    """Return rows as a table of exactly this schema; missing columns are null.
 
-    An unknown column, an item with two rows or a missing base column is a mistake of the caller.
+    An unknown column, an item with two rows, or a missing base column is a mistake of the caller.
 
     Raises:
-        RunError: a column of whole numbers holds another.
+        RunError: a column of whole numbers holds another number.
     """
     unknown = {column for row in rows for column in row} - set(schema.names)
     assert not unknown, f"columns that the schema lacks: {sorted(unknown)}"
@@ -250,7 +236,7 @@ def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def write_part(path: Path, table: pa.Table) -> int:
-    """Writes a part whole and returns its size in bytes.
+    """Write a part whole and return its size in bytes.
 
     Raises:
         OSError: the disk is full or the folder cannot be written; nothing is left behind.
@@ -261,15 +247,15 @@ def write_part(path: Path, table: pa.Table) -> int:
 
 
 def put_part(rows: str, name: str, table: pa.Table) -> int:
-    """Puts a part among the rows of a run at a URI, the same bytes as `write_part` writes, and returns its size.
+    """Put a part among the rows of a run at a URI, with the bytes that `write_part` writes, and return its size.
 
     Args:
         rows: URI of the folder of the run's parts.
-        name: of the shard.
+        name: name of the shard.
         table: its rows.
 
     Raises:
-        StorageError: it cannot be written; what was there before stays.
+        StorageError: it cannot be written; the old content stays.
     """
     content = _encoded(table)
     put(join_uri(rows, f"{_PREFIX}{name}{_ENDING}"), content)
@@ -277,26 +263,26 @@ def put_part(rows: str, name: str, table: pa.Table) -> int:
 
 
 def require_writable(uri: str) -> None:
-    """Makes sure that files can be put below a URI, and deleted.
+    """Check that files below a URI can be written and deleted.
 
     Raises:
         StorageError: they cannot.
     """
-    # Listed nowhere, should this process die before it is deleted.
+    # Nothing lists this name, should this process die before it is deleted.
     probe = join_uri(uri, f"{uuid.uuid4().hex}{ASIDE}")
     put(probe, b"")
     delete(probe)
 
 
 def _encoded(table: pa.Table) -> bytes:
-    # In memory, because Python's own file errors say which kind they are and Arrow's do not.
+    # In memory, because Python's own file errors tell their kind and Arrow's do not.
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
     return buffer.getvalue()
 
 
 def read_part(path: Path) -> pa.Table | None:
-    """The rows of a part, checksums verified; None when it is damaged.
+    """Return the rows of a part with verified checksums; None if it is damaged.
 
     Raises:
         OSError: the file cannot be read at all, which says nothing about its content.
@@ -304,7 +290,7 @@ def read_part(path: Path) -> pa.Table | None:
     content = path.read_bytes()
     try:
         with pq.ParquetFile(io.BytesIO(content), page_checksum_verification=True) as file:
-            # Arrow's threads may outlive the interpreter and then bring the process down, all work done.
+            # Arrow's threads may outlive the interpreter and then crash the process after all work is done.
             table = file.read(use_threads=False)
         table.validate(full=True)
     except Exception:  # Where the damage lies decides what Arrow raises: its own errors, OSError, UnicodeDecodeError.
@@ -313,7 +299,7 @@ def read_part(path: Path) -> pa.Table | None:
 
 
 def count_part(path: Path) -> Outcomes:
-    """How a part's items came out, of which no other column is read.
+    """Return the outcomes of a part's items; no other column is read.
 
     Raises:
         OSError: the file cannot be read at all, which says nothing about its content.
@@ -327,7 +313,7 @@ def count_part(path: Path) -> Outcomes:
 
 
 def done_keys(path: Path) -> frozenset[str]:
-    """Keys of the items of a part that worked; none when it is damaged.
+    """Return the keys of the items of a part that worked; none if it is damaged.
 
     Raises:
         OSError: as in `count_part`.
@@ -337,7 +323,7 @@ def done_keys(path: Path) -> frozenset[str]:
 
 
 def _read_columns(path: Path, *names: str) -> list[list[Any]] | None:
-    """Some columns of a part; None when it is damaged."""
+    """Return some columns of a part; None if it is damaged."""
     with path.open("rb") as content:
         try:
             with pq.ParquetFile(content, page_checksum_verification=True) as file:
@@ -348,11 +334,11 @@ def _read_columns(path: Path, *names: str) -> list[list[Any]] | None:
 
 
 def count_parts(folder: Path, told: Mapping[str, Mapping[str, Any]]) -> Outcomes:
-    """How the parts of a folder came out; one is read only where items failed, or where it is not the file that was told of.
+    """Return the outcomes of the parts of a folder; only parts with failed items or an unexpected size are read.
 
     Args:
-        folder: of the parts.
-        told: by shard name, the "done", "failed" and "bytes" that were noted when its part was written.
+        folder: folder of the parts.
+        told: by shard name, the "done", "failed" and "bytes" recorded when its part was written.
 
     Raises:
         OSError: a file cannot be read at all, which says nothing about its content.
@@ -368,11 +354,11 @@ def count_parts(folder: Path, told: Mapping[str, Mapping[str, Any]]) -> Outcomes
 
 
 class WrittenTable(NamedTuple):
-    """What a file of a table holds.
+    """Counts of a written table.
 
     Args:
-        num_lines: lines below the names of the columns.
-        num_guarded: cells with an apostrophe in front that are none of the table's.
+        num_lines: number of lines below the names of the columns.
+        num_guarded: number of cells with an apostrophe added in front.
     """
 
     num_lines: int
@@ -380,10 +366,10 @@ class WrittenTable(NamedTuple):
 
 
 def require_new(path: Path) -> None:
-    """Finds out before anything is read whether a table may be written to a file.
+    """Raise an error unless a table may be written to a file; called before anything is read.
 
     Raises:
-        ConfigError: it ends in none of `ENDINGS`, or is there already.
+        ConfigError: the file has none of `ENDINGS`, or exists already.
         StorageError: the URI that it is the copy of cannot be read.
     """
     if path.suffix not in ENDINGS:
@@ -397,12 +383,12 @@ def require_new(path: Path) -> None:
 
 
 def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> WrittenTable:
-    """Writes tables of one schema below each other.
+    """Write tables of one schema below each other.
 
     Args:
         path: the file, whose ending is one of `ENDINGS`; folders above it are made. The local copy of a URI is put there.
-        schema: of each table.
-        tables: no more than one is held.
+        schema: schema of each table.
+        tables: the tables; one at a time is in memory.
 
     Raises:
         RunError: the disk is full or the file cannot be written.
@@ -473,7 +459,7 @@ class _JsonLines:
         self._file = file
 
     def close(self) -> None:
-        """Nothing is left to write."""
+        """Do nothing: nothing is left to write."""
 
     def write(self, table: pa.Table) -> None:
         self._file.writelines(f"{_json(row)}\n".encode() for row in table.to_pylist())
@@ -484,4 +470,4 @@ def _json(value: object) -> str:
 
 
 ENDINGS: dict[str, Callable[[BinaryIO, pa.Schema], _Writer]] = {".csv": _Csv, ".parquet": _Parquet, ".jsonl": _JsonLines}
-"""What writes a file, by its ending."""
+"""The writer of a file, by its ending."""

@@ -1,66 +1,53 @@
-"""Runs at URIs: a run is worked on in a local copy, and what is saved there is put at the URI before an event tells of it.
+"""Locks of runs, and runs at URIs: each has one writer, works in a local copy, and is saved at its URI before an event says so.
 
     URI/config.json, ...      the files of the run folder, each put whole; config.json last, as it makes a run or a checkpoint
     URI/log/00000.jsonl       the event log in segments, because storage cannot append; the last one is put again as it grows
-    URI/rows/part-*.parquet   put by the workers themselves (`engine/core/ray/record.py`), as is what lies in unfinished/
-    URI/lease.json            who writes the run
+    URI/rows/part-*.parquet   put by the workers themselves (`engine/core/ray/record.py`), like the files in unfinished/
+    URI/lease.json            the writer of the run
 
-The URI is right and the copy is not: whoever opens or looks at a run makes the copy the same first. Rows and weights, which are
-large, are copied when they are read. A copy whose lock is held is left alone, because its writer has the newest of it.
+The URI is right and the copy is not: opening or reading a run first makes the copy the same. Rows and weights, which are large,
+are copied when they are read. A copy whose lock is held is left alone, because its writer has the newest files.
 
-One writer per run: a lock that the operating system drops when its holder dies, however it dies.
+`RunLock` is one writer per run on a machine. The operating system drops the lock when its holder dies, however it dies. A file
+system without locks holds runs too (`envs/core/storage/uris.py`). A reader (`holder_of`) takes a shared lock for an instant,
+because there is no other way to ask; a writer that meets one tries again.
 
-A file system without locks holds runs too (`envs/core/storage/uris.py`). Who only looks (`holder_of`) takes a shared lock for an
-instant, because there is no other way to ask; a writer that meets one tries again.
-
-One writer per run where locks do not reach: a lease, a file beside the run that its holder renews while it lives.
-
-A lease that was not renewed for `STALE_S` is nobody's. Object storage has no lock, so this rests on two things: clocks that
-agree within some seconds, and every holder looking before it writes. Two that begin at the same moment both write their name
-and look again after `SETTLE_S`: the last name stands, the other one gives up. A holder that was cut off for longer than
-`STALE_S` finds another name and stops. Until it looks, at most `RENEW_S` later, its workers may put parts; they are the same
-whoever makes them.
+`Lease` is one writer per run where locks do not reach: a file beside the run that its holder renews while it lives. A lease
+that was not renewed for `STALE_S` is free. Object storage has no locks, so this rests on two things: clocks that agree within
+some seconds, and a look before every write. Two that begin at the same moment both write their name and look again after
+`SETTLE_S`: the last name stays, the other one gives up. A holder that was cut off for longer than `STALE_S` finds another name
+and stops. Until it looks, at most `RENEW_S` later, its workers may put parts; all workers make the same parts.
 """
 
 from __future__ import annotations
 
-import os
-import socket
-import time
-from contextlib import suppress
-from pathlib import Path
-from parley.envs.core.errors import RunError
-from parley.envs.core.storage.copies import is_held
-from parley.envs.core.storage.uris import AT_ONCE, EXCLUSIVE, lock
 import json
 import logging
+import os
+import socket
 import threading
+import time
 import uuid
-from typing import Any
-from parley.engine.core.runs.documents import whole
-from parley.engine.core.runs.documents import LEASE
-from parley.envs.core.errors import RunError, StorageError
-from parley.envs.core.storage.copies import LOCK
-from parley.envs.core.storage.files import delete, put, read
-from parley.envs.core.storage.uris import join_uri, uri_of
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from parley.engine.core.runs.documents import write_whole
-from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS, UNFINISHED
-from parley.envs.core.storage.copies import LOCK, fetch, is_held, is_same, make_same, publish
-from parley.envs.core.storage.files import ASIDE, delete, entries, put, sweep
-from parley.envs.core.storage.uris import join_uri, local_copy, uri_of
+from typing import Any
 
+from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT, EVENTS, LEASE, LOG, ROWS, UNFINISHED, whole, write_whole
+from parley.envs.core.errors import RunError, StorageError
+from parley.envs.core.storage.copies import LOCK, fetch, is_held, is_same, make_same, publish
+from parley.envs.core.storage.files import ASIDE, delete, entries, put, read, sweep
+from parley.envs.core.storage.uris import AT_ONCE, EXCLUSIVE, join_uri, local_copy, lock, uri_of
 
 WRITABLE = "give a folder that you may write: --run DIR"
-_NUM_TRIES, _PAUSE_S = 50, 0.01
+_NUM_TRIES, _LOCK_PAUSE_S = 50, 0.01
 
 
 class RunLock:
-    """Holds a run folder for this process until `release` or death.
+    """A lock on a run folder, held by this process until `release` or death.
 
     Args:
-        path: the lock file; made when absent, never removed, because removing it would let two holders in.
+        path: the lock file; made if absent, never removed, because removal would let two holders in.
 
     Raises:
         RunError: another process holds it, or the file cannot be made.
@@ -94,17 +81,17 @@ class RunLock:
         os.pwrite(self._descriptor, f"{process_name()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Lets the next writer in; the lock must be held."""
+        """Release the lock, which must be held."""
         os.close(self._descriptor)
 
 
 def process_name() -> str:
-    """What this process is called in locks, such as "process 7 on node-3"."""
+    """Return the name of this process in locks, such as "process 7 on node-3"."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def holder_of(path: Path) -> str | None:
-    """Who holds a lock, such as "process 7 on node-3"; None when nobody does.
+    """Return the holder of a lock, such as "process 7 on node-3"; None if there is none.
 
     Raises:
         RunError: the file cannot be read.
@@ -116,12 +103,12 @@ def holder_of(path: Path) -> str | None:
 
 
 def _lock(descriptor: int) -> None:
-    """Takes the lock, past those who only look: tried so often, for on a busy machine a time may pass in one try."""
+    """Take the lock, past readers; on a busy machine one of them may hold it for a whole try, hence many tries."""
     for _ in range(_NUM_TRIES):
         with suppress(BlockingIOError):
             lock(descriptor, EXCLUSIVE | AT_ONCE)
             return
-        time.sleep(_PAUSE_S)
+        time.sleep(_LOCK_PAUSE_S)
     lock(descriptor, EXCLUSIVE | AT_ONCE)
 
 
@@ -132,23 +119,23 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Lease:
-    """Holds a run at a URI for this process until `release`, or until it has not been renewed for too long.
+    """A lease on a run at a URI, held by this process until `release`, or until it has not been renewed for too long.
 
     Args:
-        uri: of the run.
-        lock: the local lock file, which this process holds: a lease that was taken under the same one is nobody's any more.
+        uri: URI of the run.
+        lock: the local lock file, which this process holds: an older lease taken under the same one is free.
 
     Raises:
-        RunError: another process holds it, with its name.
+        RunError: another process holds the lease; the error names it.
         StorageError: storage cannot be read or written.
     """
 
     def __init__(self, uri: str, lock: Path) -> None:
         self._run, self._uri = uri, join_uri(uri, LEASE)
         self._content = {"holder": process_name(), "token": uuid.uuid4().hex, "under": _identity(lock)}
-        found = _read(self._uri)
-        if found is not None and _is_fresh(found) and found["under"] != self._content["under"]:
-            raise self._refusal(found)
+        lease = _read(self._uri)
+        if lease is not None and _is_fresh(lease) and lease["under"] != self._content["under"]:
+            raise self._refusal(lease)
         self._renewed = self._put()
         self._taken_by: dict[str, Any] | None = None
         time.sleep(SETTLE_S)
@@ -159,7 +146,7 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Makes sure that this process may still write.
+        """Check that this process may still write.
 
         Raises:
             RunError: another process has taken over.
@@ -171,12 +158,12 @@ class Lease:
             raise self._refusal(self._taken_by)
 
     def release(self) -> None:
-        """Lets the next writer in; where storage cannot be reached, once the lease has run out."""
+        """Release the lease; if storage cannot be reached, it is free once it has run out."""
         self._released.set()
         self._thread.join()
         try:
-            found = _read(self._uri)
-            if found is not None and found["token"] == self._content["token"]:
+            lease = _read(self._uri)
+            if lease is not None and lease["token"] == self._content["token"]:
                 delete(self._uri)
         except StorageError as error:
             logger.warning("the lease of %s could not be deleted and runs out in %g s: %s", self._run, STALE_S, error.got)
@@ -186,16 +173,16 @@ class Lease:
             try:
                 self._renew()
             except StorageError as error:
-                # Not the end yet: `check` says so when the lease has run out.
+                # Not the end yet: `check` raises once the lease has run out.
                 logger.warning("the lease of %s could not be renewed: %s", self._run, error.got)
 
     def _renew(self) -> None:
-        found = _read(self._uri)
-        if found is None:
-            # Only who has taken a lease deletes it.
+        lease = _read(self._uri)
+        if lease is None:
+            # Only the taker of a lease deletes it.
             self._taken_by = {"holder": "one that has ended since", "time": time.time()}
-        elif found["token"] != self._content["token"]:
-            self._taken_by = found
+        elif lease["token"] != self._content["token"]:
+            self._taken_by = lease
         else:
             self._renewed = self._put()
 
@@ -204,36 +191,36 @@ class Lease:
         put(self._uri, json.dumps({**self._content, "time": now}).encode())
         return now
 
-    def _refusal(self, other: dict[str, Any]) -> RunError:
-        left_s = max(0.0, other["time"] + STALE_S - time.time())
+    def _refusal(self, taker: dict[str, Any]) -> RunError:
+        left_s = max(0.0, taker["time"] + STALE_S - time.time())
         return RunError(
             "another process is writing this run",
             where=self._run,
-            got=f"{other['holder']}, heard of {max(0.0, time.time() - other['time']):.0f} s ago",
+            got=f"{taker['holder']}, heard of {max(0.0, time.time() - taker['time']):.0f} s ago",
             fix=f"wait until it ends or stop it, or give this run another name; if it is dead, try again in {left_s:.0f} s",
         )
 
 
 def keeper_of(path: Path) -> str | None:
-    """Who keeps this machine from writing a run now, such as "process 7 on node-3"; None when nobody does.
+    """Return the process that keeps this machine from writing a run now, such as "process 7 on node-3"; None if none does.
 
     Args:
-        path: the run's folder here, there or not: of a run at a URI the local copy.
+        path: the run's local folder, which may not exist; for a run at a URI, the local copy.
 
     Raises:
-        RunError: its lock cannot be read.
+        RunError: the lock cannot be read.
         StorageError: storage cannot be read.
     """
     lock, uri = path / LOCK, uri_of(path)
-    here = holder_of(lock)
-    found = _read(join_uri(uri, LEASE)) if here is None and uri is not None else None
-    if found is None or not _is_fresh(found) or (lock.is_file() and found["under"] == _identity(lock)):
-        return here
-    return str(found["holder"])
+    holder = holder_of(lock)
+    lease = _read(join_uri(uri, LEASE)) if holder is None and uri is not None else None
+    if lease is None or not _is_fresh(lease) or (lock.is_file() and lease["under"] == _identity(lock)):
+        return holder
+    return str(lease["holder"])
 
 
 def _read(uri: str) -> dict[str, Any] | None:
-    """A lease; None where there is none.
+    """Return a lease; None if there is none.
 
     Raises:
         RunError: it is damaged.
@@ -243,8 +230,8 @@ def _read(uri: str) -> dict[str, Any] | None:
     if content is None:
         return None
     with whole(uri, "delete it once no process writes the run"):
-        found: dict[str, Any] = json.loads(content)
-        return {"time": float(found["time"]), **{name: str(found[name]) for name in ("holder", "token", "under")}}
+        lease: dict[str, Any] = json.loads(content)
+        return {"time": float(lease["time"]), **{name: str(lease[name]) for name in ("holder", "token", "under")}}
 
 
 def _is_fresh(lease: dict[str, Any]) -> bool:
@@ -252,27 +239,27 @@ def _is_fresh(lease: dict[str, Any]) -> bool:
 
 
 def _identity(lock: Path) -> str:
-    """What no other lock file on any machine has in common with this one, as long as the machine is up."""
-    found = lock.stat()
+    """Return an identity that no other lock file on any machine shares, as long as the machine is up."""
+    stat = lock.stat()
     boot = _BOOT.read_text(encoding="utf-8").strip() if _BOOT.is_file() else f"{uuid.getnode():x}"
-    return f"{boot} {found.st_dev} {found.st_ino}"
+    return f"{boot} {stat.st_dev} {stat.st_ino}"
 
 
 _SEGMENT_BYTES = 64 << 10
-_PAUSE_S_REMOTE_SYNC = 1.0
-"""Events of single shards wait this long for company."""
+_PAUSE_S = 1.0
+"""Seconds that events of single shards wait for others, to be put together."""
 WEIGHTS = ".safetensors"
 _GROWING = "tensorboard"
-"""Folder whose files grow all the time; put when a writer ends."""
+"""Folder whose files grow all the time; they are put when a writer ends."""
 _OUR_OWN = (EVENTS, LOCK)
 
 
 class Mirror:
-    """Keeps a run's URI the same as its local copy, for the process that writes it.
+    """The process that writes a run, as it keeps the run's URI the same as its local copy.
 
     Args:
         path: the local copy, whose lock this process holds.
-        uri: of the run.
+        uri: URI of the run.
 
     Raises:
         RunError: another process writes the run.
@@ -288,43 +275,43 @@ class Mirror:
         except BaseException:
             self._lease.release()
             raise
-        # Files of no run, such as hidden ones, are neither put nor deleted.
-        self._there = {name: _signature(path / name) for name in _own_files(path) if name in copied}
+        # Files that belong to no run, such as hidden ones, are neither put nor deleted.
+        self._remote = {name: _signature(path / name) for name in _own_files(path) if name in copied}
         self._segment = sum(_is_in(name, LOG) for name in copied)
         self._segment_start = self._end_of_log()
         self._put_at = 0.0
 
     def check(self) -> None:
-        """Makes sure that this process may still write, see `Lease.check`."""
+        """Check that this process may still write, see `Lease.check`."""
         self._lease.check()
 
     def put_changes(self, last: bool = False) -> None:
-        """Puts what was written since the last time, and deletes what was deleted; parts and the log have their own ways.
+        """Put files written since the last time, and delete deleted ones; parts and the log have their own ways.
 
         Args:
-            last: whether files that grow all the time are put too.
+            last: whether to put files that grow all the time, too.
 
         Raises:
             RunError: another process has taken the run over.
             StorageError: storage cannot be written.
         """
         self._lease.check()
-        found = [name for name in _own_files(self._path) if last or not _is_in(name, _GROWING)]
-        here = {name: _signature(self._path / name) for name in found}
-        changed = [name for name, signature in here.items() if self._there.get(name) != signature]
-        gone = [name for name in self._there if name not in here and not _is_in(name, _GROWING)]
-        # A checkpoint that is replaced is none until the last of it is there; the run's own comes after all others.
+        names = [name for name in _own_files(self._path) if last or not _is_in(name, _GROWING)]
+        signatures = {name: _signature(self._path / name) for name in names}
+        changed = [name for name, signature in signatures.items() if self._remote.get(name) != signature]
+        gone = [name for name in self._remote if name not in signatures and not _is_in(name, _GROWING)]
+        # A replaced checkpoint must not count until its last file is there; the run's own `config.json` comes after all others.
         heads = [name for name in changed if PurePosixPath(name).name == CONFIG]
         heads.sort(key=lambda name: -name.count("/"))
-        for name in gone + [name for name in heads if name in self._there]:
+        for name in gone + [name for name in heads if name in self._remote]:
             delete(join_uri(self._uri, name))
-            del self._there[name]
+            del self._remote[name]
         for name in [name for name in changed if name not in heads] + heads:
             publish(self._path / name, join_uri(self._uri, name))
-            self._there[name] = _signature(self._path / name)
+            self._remote[name] = _signature(self._path / name)
 
     def put_log(self, at_once: bool = True) -> None:
-        """Puts the events that were appended since the last time.
+        """Put the events that were appended since the last time.
 
         Args:
             at_once: whether this cannot wait for the next event.
@@ -333,7 +320,7 @@ class Mirror:
             RunError: another process has taken the run over.
             StorageError: storage cannot be written.
         """
-        if not at_once and time.monotonic() - self._put_at < _PAUSE_S_REMOTE_SYNC:
+        if not at_once and time.monotonic() - self._put_at < _PAUSE_S:
             return
         self._lease.check()
         end = self._end_of_log()
@@ -345,7 +332,7 @@ class Mirror:
             self._segment, self._segment_start = self._segment + 1, end
 
     def close(self) -> None:
-        """Puts what is left and lets the next writer in.
+        """Put the rest and let the next writer in.
 
         Raises:
             RunError: another process has taken the run over.
@@ -358,7 +345,7 @@ class Mirror:
             self.abandon()
 
     def abandon(self) -> None:
-        """Lets the next writer in and puts nothing."""
+        """Let the next writer in and put nothing."""
         self._lease.release()
 
     def _end_of_log(self) -> int:
@@ -367,7 +354,7 @@ class Mirror:
 
 
 def refresh(path: Path) -> None:
-    """Makes the copy of a run, or of a folder of runs, the same as its URI, rows and weights left out; nothing for other paths.
+    """Make the local copy of a run, or of a folder of runs, the same as its URI, without rows and weights.
 
     Raises:
         StorageError: storage cannot be read.
@@ -378,11 +365,11 @@ def refresh(path: Path) -> None:
 
 
 def fetched_run(name: str) -> Path:
-    """The folder of what a name stands for as a run, or as a folder of runs: a path itself, of a URI its copy, made the same.
+    """Return the folder of a run, or of a folder of runs, by name; for a URI its updated local copy.
 
     Raises:
         StorageError: the URI cannot be read.
-        ConfigError: a URI that `split_uri` refuses.
+        ConfigError: `split_uri` refuses the URI.
     """
     path = local_copy(name)
     refresh(path)
@@ -390,7 +377,7 @@ def fetched_run(name: str) -> Path:
 
 
 def replicate(path: Path) -> None:
-    """Puts a local file at the URI that it is the copy of; nothing for other files.
+    """Put a local file at the URI that it is the copy of; other files are left alone.
 
     Raises:
         StorageError: it cannot be written.
@@ -401,7 +388,7 @@ def replicate(path: Path) -> None:
 
 
 def withdraw(path: Path) -> None:
-    """Deletes at its URI what a path was the local copy of; nothing for other paths.
+    """Delete the URI that a path was the local copy of; other paths are left alone.
 
     Raises:
         StorageError: it cannot be deleted.
@@ -412,7 +399,7 @@ def withdraw(path: Path) -> None:
 
 
 def names_in(path: Path) -> set[str]:
-    """What lies directly in a folder, or at the URI that it is the copy of, where an empty folder is nothing.
+    """Return the names directly in a folder, or at the URI that it is the copy of, where empty folders do not exist.
 
     Raises:
         StorageError: it cannot be listed.
@@ -424,7 +411,7 @@ def names_in(path: Path) -> set[str]:
 
 
 def refresh_rows(path: Path) -> None:
-    """Copies the parts of a run that are others at its URI; nothing for other paths.
+    """Copy the parts of a run that differ at its URI; other paths are left alone.
 
     Raises:
         StorageError: storage cannot be read.
@@ -436,41 +423,41 @@ def refresh_rows(path: Path) -> None:
 
 
 def _make_copy(path: Path, uri: str, held: bool) -> set[str]:
-    """Makes a copy the same: the run in a folder and those below it, each as far as it is not being written on this machine.
+    """Make a copy the same: the run in a folder and those below it, except those being written on this machine.
 
     Args:
         path: the copy.
-        uri: of a run, or of a folder of runs.
-        held: whether this process writes the run, which is then copied whole but for its rows.
+        uri: URI of a run, or of a folder of runs.
+        held: whether this process writes the run, which is then copied whole except for its rows.
 
     Returns:
-        The files of the run at the URI itself, its rows left out, by path from there.
+        The files of the run at the URI itself, without its rows, by path from there.
     """
-    there = {name: entry for name, entry in entries(uri, recursive=True).items() if name != LEASE}
-    here = {str(file.relative_to(path)) for file in _files(path)}
-    runs = {_spelled(PurePosixPath(name).parent) for name in there.keys() | here if PurePosixPath(name).name == ENVIRONMENT}
+    remote = {name: entry for name, entry in entries(uri, recursive=True).items() if name != LEASE}
+    local = {str(file.relative_to(path)) for file in _files(path)}
+    runs = {_spelled(PurePosixPath(name).parent) for name in remote.keys() | local if PurePosixPath(name).name == ENVIRONMENT}
     if held:
         runs.add("")
     ours = {run for run in runs if (held and not run) or not is_held(path / run)}
-    owners = {name: _owner(name, runs) for name in there.keys() | here}
-    for name in here:
+    owners = {name: _owner(name, runs) for name in remote.keys() | local}
+    for name in local:
         if owners[name] in ours:
-            made_here = name not in there and PurePosixPath(name).name == EVENTS
-            if not made_here and (name not in there or not is_same(path / name, there[name])):
+            made_here = name not in remote and PurePosixPath(name).name == EVENTS
+            if not made_here and (name not in remote or not is_same(path / name, remote[name])):
                 (path / name).unlink()
-    wanted = {name for name in there if owners[name] in ours and _is_copied(name, owners[name] or "", held)}
-    fetch(uri, path, {name: there[name] for name in wanted})
+    to_copy = {name for name in remote if owners[name] in ours and _is_copied(name, owners[name] or "", held)}
+    fetch(uri, path, {name: remote[name] for name in to_copy})
     for run in ours:
-        _join_log(path / run, [path / name for name in sorted(wanted) if owners[name] == run and _is_in(name, LOG, run)])
-    for name in there:
-        # A folder is there even where its files are copied later.
+        _join_log(path / run, [path / name for name in sorted(to_copy) if owners[name] == run and _is_in(name, LOG, run)])
+    for name in remote:
+        # A folder exists even if its files are copied later.
         if owners[name] in ours:
             (path / name).parent.mkdir(parents=True, exist_ok=True)
-    return {name for name in there if owners[name] == "" and not _is_in(name, ROWS)}
+    return {name for name in remote if owners[name] == "" and not _is_in(name, ROWS)}
 
 
 def _is_copied(name: str, run: str, held: bool) -> bool:
-    """Whether a file of a run is copied with it; rows, and weights where a run is only looked at, are when they are read."""
+    """Return whether a file is copied with its run; rows, and weights of a run that is only read, are copied on reading."""
     return not _is_in(name, ROWS, run) and (not name.endswith(WEIGHTS) or (held and not run))
 
 
@@ -483,7 +470,7 @@ def _join_log(folder: Path, segments: list[Path]) -> None:
 
 
 def _own_files(path: Path) -> Iterator[str]:
-    """The files of a run that are put as they are, by path from its folder; those of runs below it are theirs."""
+    """Yield the files of a run that are put as they are, by path from its folder, without those of runs below it."""
     for file in path.iterdir():
         if file.is_dir():
             if file.name not in (ROWS, UNFINISHED, LOG) and not (file / ENVIRONMENT).is_file():
@@ -505,7 +492,7 @@ def _is_in_a_run(file: Path, top: Path) -> bool:
 
 
 def _owner(name: str, runs: set[str]) -> str | None:
-    """The innermost run folder that a file is in; None where it is in none."""
+    """Return the innermost run folder that a file is in; None if it is in none."""
     return next((folder for folder in map(_spelled, PurePosixPath(name).parents) if folder in runs), None)
 
 
@@ -518,5 +505,5 @@ def _is_in(name: str, folder: str, run: str = "") -> bool:
 
 
 def _signature(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size

@@ -1,7 +1,7 @@
-"""What a run's rows amount to: estimates with intervals, and the metrics of each task.
+"""Statistics: estimates with intervals, tables, known adversaries, and the metrics of trainings.
 
-Read `statistics.py` first; `negotiation.py` is the table of negotiation metrics, `attack.py` that of attacks, and
-`attack_table.py` sets attacks beside each other and the figures of `published.py`. Numpy only, no Ray, one process.
+Read `statistics.py` first. The metrics of each task are in the folder `metrics` of its system. Numpy only, no Ray, one
+process.
 """
 
 from parley.envs.core.errors import public

@@ -1,33 +1,23 @@
-"""Known adversaries: what each gains from each target, which is the best, and which have learned nothing.
+"""Known adversaries, exploitability, rounds of hardening, and the metrics of trainings.
 
-The statistics are in `engine/core/stats/known.py`; here are the table and the sentences that show them, the same for
-negotiators, bots that look for friends, rankers and chat models.
+Exploitability. An adversary that gains from a target shows that so much can be gained: the best of all known adversaries bounds
+exploitability from below (Lanctot et al. 2017 call the supremum over all adversaries exploitability). A mean over trained
+adversaries is no such bound: learners that found nothing pull it down.
 
-An adversary of a dialogue is one of those known: luck may choose it, so other dialogues measure it. A ranker and a greedy chat
-model answer alike each time, and who attacks one may try all known inputs in turn. Of these the best adversary is all of them
-together, which no luck chooses (`AdversaryWords.tries_all`).
+The largest of several measured means is too large, because luck chose it (the winner's curse). So one set of dialogues chooses
+the adversary and another measures it. The value is then unbiased for the chosen adversary; its interval is over the dialogues
+that measured. Neither bounds the gain of an adversary that nobody has trained.
 
-Exploitability: what the best of all known adversaries gains from a target.
+A ranker and a greedy chat model answer alike each time, and an attacker may try all known inputs in turn. Their best adversary
+is all adversaries together, which no luck chooses (`AdversaryWords.tries_all`).
 
-An adversary that gains from a target shows that so much can be gained: the best of those known bounds exploitability from
-below (Lanctot et al. 2017 call the supremum over all adversaries exploitability). A mean over trained adversaries is no such
-bound: learners that found nothing pull it down.
-
-The largest of several measured means is too large: luck chose it (the winner's curse). So one set of dialogues chooses the
-adversary and another measures it. The measured value is then unbiased for the adversary that was chosen, whoever that is; its
-interval is over the dialogues that measured. Neither says what an adversary could gain that nobody has trained.
+Metrics of trainings. Trainings define figures of one name differently, so the job that measured a figure defines it
+(`parley.engine.core.verbs.job.Job.legend`).
 
 Sources: Lanctot et al. 2017, "A unified game-theoretic approach to multiagent reinforcement learning"; cross-fitting:
 Chernozhukov et al. 2018, "Double/debiased machine learning for treatment and structural parameters", section 1.
 
 Shapes: G dialogues, A adversaries, B trained adversaries, T targets.
-
-Adversarial training by rounds: what a round measured, which one is the best, and when rounds no longer help.
-
-What trainings report: names, directions and definitions of their figures.
-
-Trainings define figures of one name differently, so what a figure means is asked of the job that measured it
-(`parley.engine.core.verbs.job.Job.legend`).
 """
 
 from __future__ import annotations
@@ -44,7 +34,7 @@ from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, mean,
 from parley.engine.core.stats.tables import TextTable, crossed_mean, with_interval
 
 EXPLOITABILITY, MEAN_FRESH = "exploitability", "mean_fresh"
-"""Names of metrics: what the best of all known adversaries gains, and the mean over fresh ones."""
+"""Names of metrics: the gain of the best of all known adversaries, and the mean over fresh ones."""
 FOLDS = 2
 
 
@@ -53,8 +43,8 @@ class BestKnown:
     """The best of the known adversaries.
 
     Args:
-        index: which one.
-        gained: what it gains in dialogues that did not choose it.
+        index: its index.
+        gained: its gain in dialogues that did not choose it.
     """
 
     index: int
@@ -62,7 +52,7 @@ class BestKnown:
 
 
 def best_index(gains_GA: ArrayLike) -> int:
-    """Return the adversary with the largest mean gain, the first of equals."""
+    """Return the index of the adversary with the largest mean gain, the first of equals."""
     return int(np.asarray(gains_GA, dtype=np.float64).mean(axis=0).argmax())
 
 
@@ -71,27 +61,27 @@ def best_known(choosing_GA: ArrayLike, measuring_GA: ArrayLike) -> BestKnown:
 
     Args:
         choosing_GA: (G, A) gains of each adversary in the dialogues that choose.
-        measuring_GA: (G', A) gains in other dialogues, on other scenarios and seeds, which share nothing with those.
+        measuring_GA: (G', A) gains in other dialogues, whose scenarios and seeds are others.
 
     Returns:
-        The adversary that is best in the first, and its mean gain in the second with the 95 % interval over dialogues.
+        The best adversary of the first set, and its mean gain in the second with the 95 % interval over dialogues.
     """
     index = best_index(choosing_GA)
     return BestKnown(index, mean(np.asarray(measuring_GA, dtype=np.float64)[:, index]))
 
 
 def cross_fitted(gains_G: np.ndarray, played: Callable[[np.ndarray, np.ndarray], np.ndarray], folds: int = FOLDS) -> Estimate:
-    """Estimate a gain whose players are chosen, where one set of dialogues has to choose and to measure.
+    """Estimate the gain of a choice of players, where one set of dialogues must choose and measure.
 
-    The dialogues are split; each part is measured with what the other parts choose, so no dialogue measures its own choice.
+    The dialogues are split. The other parts choose the players of each part, so no dialogue measures its own choice.
 
     Args:
         gains_G: (G, ...) gains by dialogue.
-        played: gets the dialogues that choose and those that measure, and returns the gain in each that measures.
-        folds: parts; dialogues take turns, so that each part has dialogues of every stage of a match.
+        played: takes the dialogues that choose and those that measure, and returns the gain in each that measures.
+        folds: number of parts; dialogues take turns, so each part has dialogues of every stage of a match.
 
     Returns:
-        The mean over all dialogues with its 95 % interval; of a single dialogue, which chooses and measures, without one.
+        The mean over all dialogues with its 95 % interval; a single dialogue chooses and measures, and has no interval.
     """
     size = len(gains_G)
     if size < folds:
@@ -104,12 +94,12 @@ def cross_fitted(gains_G: np.ndarray, played: Callable[[np.ndarray, np.ndarray],
 
 
 def best_of(gains_GA: np.ndarray) -> Estimate:
-    """Estimate the gain of the best adversary from one set of dialogues, as `cross_fitted`."""
+    """Estimate the gain of the best adversary from one set of dialogues, by `cross_fitted`."""
     return cross_fitted(gains_GA, lambda choosing, measuring: measuring[:, best_index(choosing)])
 
 
 def best_against_best_target(gains_GTA: np.ndarray) -> Estimate:
-    """Estimate what the best adversary gains from the target from which the best adversary gains least, as `cross_fitted`."""
+    """Estimate the best adversary's gain from the target with the smallest such gain, by `cross_fitted`."""
 
     def played(choosing: np.ndarray, measuring: np.ndarray) -> np.ndarray:
         payoffs_TA = choosing.mean(axis=0)
@@ -120,43 +110,43 @@ def best_against_best_target(gains_GTA: np.ndarray) -> Estimate:
 
 
 def gained_by_training(trained_G: ArrayLike, start_G: ArrayLike) -> Estimate:
-    """Estimate what an adversary gains more than the agent that it started from, in the same dialogues."""
+    """Estimate the gain of an adversary beyond that of its start, in the same dialogues."""
     return paired_difference(trained_G, start_G)
 
 
 def has_learned(more: Estimate, gained: Estimate) -> bool:
     """Return whether training made an adversary: it certainly gains more than its start, and certainly more than 0.
 
-    A start may lose by much, so an adversary that gains more than it may still gain nothing.
+    A start may lose by much, so an adversary may gain more than it and still gain nothing.
 
     Args:
-        more: what it gains more than its start (`gained_by_training`).
-        gained: what it gains, from the same target.
+        more: its gain beyond its start's (`gained_by_training`).
+        gained: its gain from the same target.
     """
     return _is_above_0(more) and _is_above_0(gained)
 
 
 def _is_above_0(estimate: Estimate) -> bool:
-    """Return whether a mean is certainly above 0; one of many equal dialogues has no interval, and is what it is."""
+    """Return whether a mean is certainly above 0; many equal dialogues give no interval, and their value counts."""
     return estimate.low > 0 or (math.isnan(estimate.low) and estimate.value > 0 and not estimate.flagged)
 
 
 def gained_by_budget(whole_BG: ArrayLike, half_BG: ArrayLike) -> Estimate:
-    """Estimate what the second half of a budget adds to the mean gain of trained adversaries.
+    """Estimate the gain that the second half of a budget adds to the mean of trained adversaries.
 
     Args:
-        whole_BG: (B, G) gains of each after its whole budget.
-        half_BG: (B, G) gains of the same adversaries after a half of it, in the same dialogues.
+        whole_BG: (B, G) gains of each adversary after its whole budget.
+        half_BG: (B, G) gains of the same adversaries after half of it, in the same dialogues.
 
     Returns:
-        The mean difference with an interval over trainings and dialogues. Certainly above 0: the curve still rises, and a
-        larger budget would find more. Otherwise this budget shows no sign of it, which proves nothing.
+        The mean difference with an interval over trainings and dialogues. If it is certainly above 0, the curve still rises and
+        a larger budget would find more. Otherwise this budget shows no sign of it, which proves nothing.
     """
     return crossed_mean(np.asarray(whole_BG, dtype=np.float64) - np.asarray(half_BG, dtype=np.float64))
 
 
 KNOWN, KNOWN_TABLE = "known", "Known adversaries"
-"""Entry of a summary: all known adversaries; heading of their table."""
+"""Entry of a summary that holds all known adversaries; heading of their table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,12 +154,12 @@ class AdversaryWords:
     """The words in which a system shows its known adversaries.
 
     Args:
-        cell: what a cell of the table is, and in what the best adversary is chosen; a sentence.
-        measured: what follows the figure of the best adversary, such as "points ahead in dialogues that did not choose it".
-        start: what a trained adversary is compared with.
+        cell: a sentence on the cells of the table, and on the data that chose the best adversary.
+        measured: text after the figure of the best adversary, such as "points ahead in dialogues that did not choose it".
+        start: the start that a trained adversary is compared with.
         tries_all: whether the best adversary is all of them together, each tried on every item.
-        made: what those are called that were trained, or searched for.
-        idle: what those have done that gain nothing by it.
+        made: name of adversaries that were trained, or searched for.
+        idle: name of what adversaries without gain have done.
     """
 
     cell: str
@@ -180,7 +170,7 @@ class AdversaryWords:
     idle: str = "learned nothing"
 
     def note(self, *, trained: bool) -> str:
-        """Return what stands below the table, where adversaries were trained with a sentence on what they learned."""
+        """Return the note below the table; if adversaries were trained, with a sentence on their learning."""
         learned = (
             f'More than {self.start}: on the target that it was made for; "nothing": it does not certainly gain '
             f"more than that and more than 0 there, so it has {self.idle} that shows. "
@@ -199,17 +189,17 @@ NEGOTIATORS = AdversaryWords(
 
 @dataclass(frozen=True, kw_only=True)
 class KnownAdversaries:
-    """What all known adversaries gain from some targets.
+    """The gains of all known adversaries from some targets.
 
     Args:
-        targets: their names.
-        adversaries: their names.
-        gains_TA: of each adversary from each target, in the dialogues that choose; targets first.
-        best: the best adversary of each target, as its place among them.
-        measured: what that one gains in dialogues that did not choose it, by target.
-        learned: by the adversary's name, what a trained one gains more than its start from the target that it met.
-        gained: by the same names, what it gains from that target.
-        words: in which it is shown.
+        targets: names of the targets.
+        adversaries: names of the adversaries.
+        gains_TA: gain of each adversary from each target, in the dialogues that choose; targets first.
+        best: index of the best adversary of each target.
+        measured: gain of that adversary in dialogues that did not choose it, by target.
+        learned: by name, a trained adversary's gain beyond its start's, from the target that it met.
+        gained: by the same names, its gain from that target.
+        words: the words in which it is shown.
     """
 
     targets: Sequence[str]
@@ -223,7 +213,7 @@ class KnownAdversaries:
 
     @property
     def idle(self) -> list[str]:
-        """The trained adversaries that do not certainly gain more than their start, or not more than 0."""
+        """The trained adversaries that do not certainly gain more than their start, or more than 0."""
         return [name for name, more in self.learned.items() if not has_learned(more, self.gained[name])]
 
     def best_of(self, target: str) -> str:
@@ -231,7 +221,7 @@ class KnownAdversaries:
         return self.adversaries[self.best[self.targets.index(target)]]
 
     def best_and_idle(self, target: str) -> str:
-        """Return a sentence on who is best against a target, and how many trained adversaries have learned nothing."""
+        """Return a sentence on the best adversary of a target, and on the number of adversaries that learned nothing."""
         num, index = len(self.adversaries), self.targets.index(target)
         best = f"Best of {num} known adversaries{' by itself' * self.words.tries_all}: {self.best_of(target)}"
         if self.words.tries_all and not self.measured[index].value > 0:
@@ -243,7 +233,7 @@ class KnownAdversaries:
         return f"{len(self.idle)} of {len(self.learned)} {self.words.made}"
 
     def sentences(self) -> list[str]:
-        """Return who is best against each target, and who has learned nothing."""
+        """Return sentences on the best adversary of each target, and on those that learned nothing."""
         num, lines = len(self.adversaries), []
         for target, index, measured in zip(self.targets, self.best, self.measured, strict=True):
             name, gained = self.adversaries[index], f"{with_interval(measured)} {self.words.measured}"
@@ -256,7 +246,7 @@ class KnownAdversaries:
         return lines
 
     def table(self) -> TextTable:
-        """Return a line for each adversary and a last one with what the best gains."""
+        """Return a table with a line for each adversary, and a last one with the gain of the best."""
         lines = []
         for index, name in enumerate(self.adversaries):
             cells = [
@@ -284,7 +274,7 @@ class KnownAdversaries:
 
     @classmethod
     def from_json(cls, parts: Mapping[str, Any], words: AdversaryWords = NEGOTIATORS) -> KnownAdversaries:
-        """Return what `to_json` wrote."""
+        """Return the known adversaries that `to_json` wrote."""
         learned, gained = (
             {name: Estimate.from_json(figure) for name, figure in parts[entry].items()} for entry in ("learned", "gained")
         )
@@ -301,17 +291,17 @@ class KnownAdversaries:
 
 
 def known_of(summary: Mapping[str, Any] | None, words: AdversaryWords = NEGOTIATORS) -> KnownAdversaries | None:
-    """Return the known adversaries of a summary; None where there is none, or an older version has written it."""
+    """Return the known adversaries of a summary; None if there are none, or an older version wrote it."""
     parts = (summary or {}).get(KNOWN, {})
     return KnownAdversaries.from_json(parts, words) if "gained" in parts else None
 
 
 @dataclass(frozen=True)
 class Round:
-    """What one round of a campaign measured.
+    """The figures of one round of a campaign.
 
     Args:
-        number: 0 for the start.
+        number: number of the round; 0 for the start.
         metrics: estimates by name.
     """
 
@@ -320,22 +310,22 @@ class Round:
 
 
 Loss = Callable[[Round], float]
-"""What must fall from round to round."""
+"""The loss of a round, which must fall from round to round."""
 
 
 def best_round(rounds: Sequence[Round], loss: Loss) -> Round:
-    """The one that loses least, the earliest of equals."""
+    """Return the round with the smallest loss, the earliest of equals."""
     return min(rounds, key=loss)
 
 
 def has_stalled(rounds: Sequence[Round], loss: Loss, patience: int, least_gain: float) -> bool:
-    """Whether the last rounds have not lowered the loss.
+    """Return whether the last rounds have not lowered the loss.
 
     Args:
-        rounds: all so far, the start among them.
-        loss: of a round.
-        patience: how many rounds may pass without gain.
-        least_gain: by how much the best of them must be below the best before to count.
+        rounds: all rounds so far, with the start.
+        loss: loss of a round.
+        patience: number of rounds that may pass without gain.
+        least_gain: smallest fall below the best earlier loss that counts.
     """
     if len(rounds) <= patience:
         return False
@@ -345,19 +335,19 @@ def has_stalled(rounds: Sequence[Round], loss: Loss, patience: int, least_gain: 
 
 @dataclass(frozen=True, kw_only=True)
 class HardeningMetrics:
-    """By what the models of a campaign are measured.
+    """The metrics of the models of a campaign, and the texts of its tables.
 
     Args:
-        what: is hardened.
+        what: name of the hardened thing.
         of_round: metrics of a round by name, in the order of the table's columns.
-        at_end: those by which start, controls and result are measured once more.
-        endings: of the names of these, by column.
-        gains: what the line of gains is called, and by column the metric that says what the result has over it.
-        loss: what is to fall from round to round.
-        stalled: why a campaign ends whose loss has not fallen, in words.
-        note_rounds: below the table of rounds.
-        note_outcome: below that of start, controls and result.
-        known: the words in which known adversaries are shown.
+        at_end: metrics of start, controls and result at the end.
+        endings: endings of the names of these metrics, by column.
+        gains: name of the line of gains, and by column the metric of the result's gain over it.
+        loss: the loss that must fall from round to round.
+        stalled: reason for the end of a campaign whose loss has not fallen, in words.
+        note_rounds: note below the table of rounds.
+        note_outcome: note below the table of start, controls and result.
+        known: words in which known adversaries are shown.
     """
 
     what: str
@@ -372,24 +362,27 @@ class HardeningMetrics:
     known: AdversaryWords
 
     def rounds_table(self, rounds: Sequence[Round]) -> TextTable:
-        """One line per round, one column for each metric."""
+        """Return a table with a line for each round and a column for each metric."""
         columns = ("round", *(metric.title for metric in self.of_round.values()))
-        rows = [(str(one.number), *(with_interval(one.metrics.get(name, NOTHING)) for name in self.of_round)) for one in rounds]
+        rows = [
+            (str(entry.number), *(with_interval(entry.metrics.get(name, NOTHING)) for name in self.of_round))
+            for entry in rounds
+        ]
         return TextTable(columns, tuple(rows), self.note_rounds)
 
     def outcome_table(self, metrics: Mapping[str, Estimate]) -> TextTable:
-        """Start, controls and result of a campaign side by side; what has no figures has no column."""
+        """Return a table of start, controls and result of a campaign side by side; those without figures have no column."""
         columns = {
-            told: ending for told, ending in self.endings.items() if any(f"{name}{ending}" in metrics for name in self.at_end)
+            title: ending for title, ending in self.endings.items() if any(f"{name}{ending}" in metrics for name in self.at_end)
         }
         rows = [
             (metric.title, *(with_interval(metrics[f"{name}{ending}"]) for ending in columns.values()))
             for name, metric in self.at_end.items()
             if any(f"{name}{ending}" in metrics for ending in columns.values())
         ]
-        title, ahead = self.gains
-        more = [f"+ {with_interval(metrics[ahead[told]])}" if told in ahead else "" for told in columns]
-        rows.append((title, *(each.replace("+ \N{MINUS SIGN}", "\N{MINUS SIGN} ") for each in more)))
+        label, gain_of = self.gains
+        gains = [f"+ {with_interval(metrics[gain_of[title]])}" if title in gain_of else "" for title in columns]
+        rows.append((label, *(gain.replace("+ \N{MINUS SIGN}", "\N{MINUS SIGN} ") for gain in gains)))
         return TextTable((self.what, *columns), tuple(rows), self.note_outcome)
 
 
@@ -444,7 +437,7 @@ TEXT = {
         "unknown test words", LOWER, "share of <unk>, whose letters cost nothing, among words and ends", "share"
     ),
 }
-"""What models of words and of pieces can be compared by."""
+"""Metrics that compare models of words with models of pieces."""
 REWRITING = PREDICTION | {
     "test_nll": Metric("test loss per word", LOWER, "nats per word, </s> counted; copied words at what copying gives them")
 }
@@ -461,9 +454,9 @@ DIVERGENCES = {
     for split in ("test", "validation")
 }
 BEFORE = "_before"
-"""What the names of figures of the model that it began with end in."""
+"""Ending of the names of figures of the start model."""
 RECORDED = "_recorded"
-"""What those of recorded replies to the same contexts end in."""
+"""Ending of the names of figures of recorded replies to the same contexts."""
 _NLL = {
     f"{split}_nll{suffix}": Metric(f"{split} loss per word{where}", LOWER, f"nats per word, </s> counted; {what}", main=main)
     for split, main in (("test", True), ("validation", False))
@@ -506,7 +499,7 @@ RERANKING = {
     for name, metric in _REPLIED.items()
     for suffix, when in (("", ""), (BEFORE, ", before"), *([(RECORDED, ", recorded")] if name in _LOOKS else []))
 }
-"""Of a model that is rewarded for replies that other contexts would not call forth."""
+"""Metrics of a model that is rewarded for replies that other contexts would not call forth."""
 _HARDENED = {
     "trigger_said": Metric(
         "targets said",
@@ -544,4 +537,4 @@ HARDENED = {
     for suffix, when in (("", ""), (BEFORE, ", before"))
     if name != "clean_kept" or not suffix
 }
-"""Of a causal Hugging Face model that was trained not to follow triggers or perturbations."""
+"""Metrics of a causal Hugging Face model that was trained not to follow triggers or perturbations."""

@@ -1,39 +1,30 @@
-"""Estimates with 95 % intervals: Wilson for shares and their differences, a t-interval over clusters for means and ratios.
+"""Estimates with 95 % intervals, and the figures that all systems share: repetition, perplexity, replies, missing replies.
+
+Intervals: Wilson for shares and their differences, a t-interval over clusters for means and ratios. Numbers come in, `Estimate`
+goes out; the module of a task chooses the numbers.
 
 Sources:
   * Wilson score interval: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
   * Difference of paired rates: Newcombe 1998, "Improved confidence intervals for the difference between binomial proportions
     based on paired data", method 10; for clusters as by Zou & Donner 2008, "Construction of confidence limits about effect
     measures: a general approach".
-  * Means and ratios: Student's t over clusters (dialogues), because the words of one dialogue are not independent, with the
-    skewness corrected by Hall 1992, "On the removal of skewness by transformation", or, of clusters of unequal size, their pull
-    by MacKinnon & White 1985, "Some heteroskedasticity-consistent covariance matrix estimators". The percentile bootstrap that
-    stood here covered .87 at 8 clusters and .90 at 15; `tests/engine/core/stats/test_coverage.py` measures this one.
+  * Means and ratios: Student's t over clusters (dialogues), because the words of one dialogue are not independent. Skewness is
+    corrected by Hall 1992, "On the removal of skewness by transformation". For clusters of unequal size, their pull is
+    corrected by MacKinnon & White 1985, "Some heteroskedasticity-consistent covariance matrix estimators". A percentile
+    bootstrap covers .87 at 8 clusters and .90 at 15; `tests/engine/core/stats/test_coverage.py` measures this one.
   * Cross-fitted judges: Nadeau & Bengio 2003, "Inference for the generalization error".
   * Paired bootstrap test: Hall & Wilson 1991, "Two guidelines for bootstrap hypothesis testing": resamples about the measured
-    mean, each by its own standard error. The shift method (Noreen 1989), which stood here, finds p < .05 in 11 % of tests of
-    8 equal pairs, and in 8 % of 20; `tests/engine/core/stats/test_coverage.py` measures this one.
+    mean, each by its own standard error. The shift method (Noreen 1989) finds p < .05 in 11 % of tests of 8 equal pairs, and in
+    8 % of 20; `tests/engine/core/stats/test_coverage.py` measures this one.
+  * seq-rep-4, the share of repeated 4-grams: Welleck et al. 2020, "Neural text generation with unlikelihood training".
+  Self-play
+    can end an agent's language: "i need the same as i need the same as ...". The perplexity of recorded dialogues does not show
+    it, because it measures people's words; a language model finds repeated words likely.
 
-What belongs here: numbers in, `Estimate` out. Which numbers a task looks at is in the module of that task.
+An answer without a reply (`parley.policies.chat.model.AnswerKind`) is no success and no utterance. It stays in the denominator
+of every rate, because the model was asked and did not do the task; its share stands beside the rate.
 
 Shapes: V values, G clusters, R resamples.
-
-Rows of runs, as metrics read them.
-
-Agents that say the same words over and over: seq-rep-4 (Welleck et al. 2020, on unlikelihood training).
-
-Adversarial training and self-play can end an agent's language: "i need the same as i need the same as ...". The perplexity of
-recorded dialogues does not show it, for it asks what the agent thinks of people's words, not what it says itself, and a
-language model finds repeated words likely.
-
-How perplexing texts are, from the likelihoods that a judge gives them.
-
-What replies look like beside recorded ones, whoever judges them: length, variety, what they leave unsaid.
-
-Answers of chat models that are no replies: their share, and how many there are of each kind.
-
-An answer that is no reply (`parley.policies.chat.model.AnswerKind`) is no success and no utterance. It stays in the denominator
-of every rate, because the model was asked and did not do what was wanted, and its share stands beside the rate.
 """
 
 from __future__ import annotations
@@ -51,36 +42,6 @@ from numpy.typing import ArrayLike
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.vocabulary import EOT, EOU, UNK
 from parley.policies.chat.model import NO_REPLIES, AnswerKind
-
-Row = Mapping[str, Any]
-"""One item, keyed by the columns of its job's rows."""
-
-
-def finished(rows: Sequence[Row]) -> list[Row]:
-    """The rows of items that came to their end."""
-    return [row for row in rows if row["status"] == "ok"]
-
-
-def lost(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of items that ended in an error."""
-    return [row for row in rows if row["status"] != "ok"]
-
-
-_WORDS = 4
-LOST = 0.1
-"""Share of repeated 4-grams above which an agent counts as having lost its language. Fitted negotiators have .00 to .02."""
-
-
-def repeated(words: Sequence[str]) -> tuple[int, int]:
-    """How many 4-grams of an utterance stand in it before, and how many it has."""
-    grams = [tuple(words[start : start + _WORDS]) for start in range(len(words) - _WORDS + 1)]
-    return len(grams) - len(set(grams)), len(grams)
-
-
-def has_lost(share: float) -> bool:
-    """Whether so large a share of repeated 4-grams is no language; an unknown one is not."""
-    return share > LOST
-
 
 FOR_ADVERSARY = "higher: adversary"
 FOR_TARGET = "higher: target"
@@ -102,13 +63,13 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and how far to trust it.
+    """A number and its uncertainty.
 
     Args:
-        value: the estimate; NaN when there was nothing to estimate it from.
-        low: lower end of the 95 % interval; NaN when there is none.
-        high: upper end of it.
-        n: independent units behind it, clusters where values come in clusters.
+        value: the estimate; NaN if there was no data.
+        low: lower end of the 95 % interval; NaN if there is none.
+        high: upper end of the interval.
+        n: number of independent units, clusters if values come in clusters.
     """
 
     value: float
@@ -118,16 +79,16 @@ class Estimate:
 
     @property
     def flagged(self) -> bool:
-        """Whether too few units stand behind the number to lean on it."""
+        """Return whether the number rests on too few units."""
         return self.n < FEW
 
     def to_json(self) -> dict[str, float | int | None]:
-        """The four parts as JSON types; NaN becomes null."""
+        """Return the four parts as JSON types; NaN becomes null."""
         return {"value": _finite(self.value), "low": _finite(self.low), "high": _finite(self.high), "n": self.n}
 
     @classmethod
     def from_json(cls, parts: Mapping[str, Any]) -> Estimate:
-        """The estimate that `to_json` wrote."""
+        """Return the estimate that `to_json` wrote."""
         value, low, high = (math.nan if parts[key] is None else float(parts[key]) for key in ("value", "low", "high"))
         return cls(value, low, high, int(parts["n"]))
 
@@ -144,11 +105,11 @@ NOTHING = Estimate(math.nan, math.nan, math.nan, 0)
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Whether two systems differ on the same items.
+    """A test of the difference between two systems on the same items.
 
     Args:
         difference: mean of after minus before, with its interval.
-        p_value: two-sided; NaN where fewer than two items stand behind it.
+        p_value: two-sided; NaN for fewer than two items.
     """
 
     difference: Estimate
@@ -156,27 +117,27 @@ class PairedTest:
 
 
 class Metric(NamedTuple):
-    """What a metric is called and how to read it."""
+    """The name and the reading of a metric."""
 
     title: str
     direction: str
-    """Which way is better, and for whom."""
+    """The better direction, and for whom."""
     definition: str
-    """One line; the denominator is named in it."""
+    """One line; it names the denominator."""
     form: Literal["number", "rate", "share", "count", "perplexity"] = "number"
-    """How its value is written: with decimals, as percent (share), or as a whole number; pages draw a rate and a share on a
-    scale from 0 to 1, other metrics each on its own. Of perplexities a mean over trainings is taken in nats."""
+    """The form of its value: decimals, percent (share) or a whole number. Pages draw a rate and a share on a scale from 0 to 1,
+    and each other metric on its own scale. A mean of perplexities over trainings is taken in nats."""
     main: bool = False
-    """Whether a reader looks for it first; pages fold the others away."""
+    """True for metrics that a reader looks for first; pages fold the others."""
 
 
 def count(value: float, n: int) -> Estimate:
-    """A number that is counted, not estimated: no interval."""
+    """Return a counted number without an interval."""
     return Estimate(float(value), math.nan, math.nan, n) if n else NOTHING
 
 
 def rate(successes: int, n: int) -> Estimate:
-    """A share with its Wilson score interval.
+    """Return a share with its Wilson score interval.
 
     Args:
         successes: 0..n.
@@ -197,10 +158,10 @@ def clustered_rate(
     # Theirs: the correction alone. Ours: it leaves as many trials as there are clusters, because these are independent.
 
     Args:
-        hits: (V,) whether each trial was a success, a number from 0 to 1, or how many of some trials were.
-        clusters: (V,) what it belongs to, such as a dialogue; every value is its own cluster when not given.
-        trials: (V,) how many those are; one when not given.
-        spread: how many times as large the standard error is as clusters show (`refit_spread`).
+        hits: (V,) whether each trial was a success, a number from 0 to 1, or the successes among several trials.
+        clusters: (V,) the cluster of each value, such as a dialogue; every value is its own cluster if not given.
+        trials: (V,) number of trials behind each value; one if not given.
+        spread: factor by which the standard error exceeds that of the clusters (`refit_spread`).
 
     Returns:
         The estimate; n is the number of clusters.
@@ -224,7 +185,7 @@ def clustered_rate(
 
 
 def refit_spread(num_folds: int) -> float:
-    """Return how many times as large a cross-fitted figure's standard error is as its test items alone show.
+    """Return the factor by which a cross-fitted figure's standard error exceeds that of its test items.
 
     Models of two folds share most of what they were fitted on, and are fitted on each other's test items. Nadeau & Bengio's
     corrected variance is s^2 (1 / K + n_test / n_train), for K folds s^2 / K (1 + K / (K - 1)).
@@ -236,65 +197,65 @@ def refit_spread(num_folds: int) -> float:
 
 
 def _student(freedom: float) -> float:
-    """Standard errors on either side of a 95 % interval, where the error itself is estimated."""
+    """Return the half-width of a 95 % interval in estimated standard errors."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.975))
 
 
 def rate_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, *, spread: float = 1.0) -> Estimate:
-    """The share of `a` less that of `b` over pairs, by the intervals of both shares and how far they go together.
+    """Estimate the share of `a` minus that of `b` over pairs, from the intervals of both shares and their correlation.
 
-    So it has a width where all differences are equal, which a bootstrap of them has not.
+    The interval has a width even if all differences are equal; a bootstrap of them has none.
 
     Args:
         a: (V,) whether each trial of the first system was a success, or the share of several that were.
-        b: (V,) the same of the second system on the same items, in the same order.
-        clusters: (V,) as of `clustered_rate`.
-        spread: as of `clustered_rate`.
+        b: (V,) the same for the second system on the same items, in the same order.
+        clusters: (V,) as in `clustered_rate`.
+        spread: as in `clustered_rate`.
 
     Returns:
         The estimate, from -1 to 1; n is the number of clusters.
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     assert first.shape == second.shape, f"pairs need equal lengths, got {first.shape} and {second.shape}"
-    one, other = (clustered_rate(each, clusters, spread=spread) for each in (first, second))
-    if not one.n:
+    share_a, share_b = (clustered_rate(trials, clusters, spread=spread) for trials in (first, second))
+    if not share_a.n:
         return NOTHING
-    off_a, off_b = (_sum_by_cluster(each - each.mean(), np.ones_like(each), clusters)[0] for each in (first, second))
+    off_a, off_b = (_sum_by_cluster(trials - trials.mean(), np.ones_like(trials), clusters)[0] for trials in (first, second))
     scale = math.sqrt(float(off_a @ off_a) * float(off_b @ off_b))
-    # Half an independent trial less, as in method 10: few that go together by chance prove nothing.
+    # Half an independent trial less, as in method 10: few trials that agree by chance prove nothing.
     worth = _trials_as_one(first, off_a) * _trials_as_one(second, off_b)
     product = float(off_a @ off_b)
     product = min(product, max(0.0, product - worth / 2))
-    together = product / scale if scale > 0 else 0.0
+    correlation = product / scale if scale > 0 else 0.0
 
     def half(out: float, back: float) -> float:
-        return math.sqrt(max(0.0, out * out + back * back - 2 * together * out * back))
+        return math.sqrt(max(0.0, out * out + back * back - 2 * correlation * out * back))
 
-    difference = one.value - other.value
-    low = difference - half(one.value - one.low, other.high - other.value)
-    high = difference + half(one.high - one.value, other.value - other.low)
-    return Estimate(difference, max(-1.0, low), min(1.0, high), one.n)
+    difference = share_a.value - share_b.value
+    low = difference - half(share_a.value - share_a.low, share_b.high - share_b.value)
+    high = difference + half(share_a.high - share_a.value, share_b.value - share_b.low)
+    return Estimate(difference, max(-1.0, low), min(1.0, high), share_a.n)
 
 
 def _trials_as_one(values: np.ndarray, off: np.ndarray) -> float:
-    """How many trials vary together as one that is independent: 1 where clusters do not matter.
+    """Return the number of trials that vary together as one independent trial: 1 if clusters do not matter.
 
     Args:
-        values: (V,) of the trials.
-        off: (G,) sums by cluster of how far they are from their mean.
+        values: (V,) values of the trials.
+        off: (G,) sums by cluster of their distances from the mean.
     """
     alone = float(np.square(values - values.mean()).sum())
     return max(1.0, float(off @ off) / alone) if alone > 0 else 1.0
 
 
 def _wilson(share: float, size: float, n: int) -> Estimate:
-    """The interval of a share of `size` independent trials."""
+    """Return a share of `size` independent trials with its Wilson interval."""
     z2 = INTERVAL_Z * INTERVAL_Z
     centre = (share + z2 / (2 * size)) / (1 + z2 / size)
     half = INTERVAL_Z / (1 + z2 / size) * math.sqrt(share * (1 - share) / size + z2 / (4 * size * size))
-    # Where all trials end alike the exact ends are 0 and 1; rounding must not push them past the share itself.
+    # If all trials end alike the exact ends are 0 and 1; rounding must not push them past the share itself.
     return Estimate(share, min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)), n)
 
 
@@ -303,14 +264,14 @@ def mean(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
 
     Args:
         values: (V,) finite numbers.
-        clusters: (V,) the dialogue that each value belongs to; every value is its own cluster when not given.
+        clusters: (V,) the dialogue of each value; every value is its own cluster if not given.
     """
     numbers = np.asarray(values, dtype=np.float64)
     return ratio_of_sums(numbers, np.ones_like(numbers), clusters)
 
 
 def mean_count(values: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
-    """Estimate a mean of what cannot be below 0, such as words or queries; its interval does not leave that range.
+    """Estimate a mean of numbers that cannot be negative, such as words or queries; its interval stays in that range.
 
     Args:
         values: (V,) finite numbers, at least 0.
@@ -338,12 +299,12 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
 def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = NUM_TEST_RESAMPLES, seed: int = 0) -> PairedTest:
     """Return the studentised paired bootstrap test of a mean difference, two-sided.
 
-    A resample is far when its mean lies as many of its own standard errors from the measured mean as that lies from 0, or more;
-    one without a spread is far. The p-value is (1 + number of far resamples) / (1 + number of resamples), so never 0. It is at
-    least 2^(1 - k) for k pairs that differ: the chance that the signs of so many are all alike.
+    A resample is far if its mean is at least as many of its own standard errors from the measured mean as that is from 0. One
+    without a spread is far. The p-value is (1 + number of far resamples) / (1 + number of resamples), so never 0. It is at
+    least 2^(1 - k) for k pairs that differ: the chance that all their signs are alike.
 
     Args:
-        after: (V,) finite numbers; the caller leaves out items for which either number is missing.
+        after: (V,) finite numbers; the caller leaves out items with a missing number.
         before: (V,) numbers of the other system on the same items, in the same order.
         num_resamples: draws of V items with replacement.
         seed: names the resampling stream; equal seeds give equal tests.
@@ -365,10 +326,10 @@ def paired_bootstrap(after: ArrayLike, before: ArrayLike, num_resamples: int = N
     off[np.abs(off) < _ROUNDING] = 0.0
     num_far = num_resamples if abs(shift) < _ROUNDING else 0
     if off.any() and not num_far:
-        # One drawing gives both sums: of the numbers in the real part, of their squares in the imaginary one.
+        # One draw gives both sums: of the numbers in the real part, of their squares in the imaginary part.
         totals = _resampled_totals(off + 1j * off * off, num_resamples, stream(seed, "paired bootstrap")) / size
         variance, variances = float(off @ off) / size, totals.imag - np.square(totals.real)
-        # Both distances are squared. One as far as the other counts, whichever way its sum was rounded.
+        # Both distances are squared. Equal distances count as far, whichever way a sum was rounded.
         far = np.square(totals.real) * variance >= shift * shift * (variances - _ROUNDING * variance)
         num_far = int(np.count_nonzero(far))
     return PairedTest(mean(differences), max(least, (1 + num_far) / (1 + num_resamples)))
@@ -391,8 +352,8 @@ def ratio_of_sums(
         transform: an increasing function of an array, element by element; none leaves the ratio as it is.
 
     Returns:
-        The estimate; NaN with n = 0 when the denominators sum to 0. It has no interval where there is a single cluster or all
-        clusters are alike: nothing then tells how far they vary.
+        The estimate; NaN with n = 0 if the denominators sum to 0. It has no interval if there is a single cluster or all
+        clusters are alike: then nothing shows how far they vary.
     """
     top, bottom = _sum_by_cluster(numerators, denominators, clusters)
     size = len(top)
@@ -408,10 +369,10 @@ def ratio_of_sums(
 
 
 def _ends_of_ratio(ratio: float, top: np.ndarray, bottom: np.ndarray) -> tuple[float, float] | None:
-    """Return the interval of a ratio of sums over clusters (G,) by Student's t; None where all clusters are alike.
+    """Return the interval of a ratio of sums over clusters (G,) by Student's t; None if all clusters are alike.
 
-    Clusters of one size give a mean, on a scale on which its error has no skewness (Hall 1992). Of unequal ones a large cluster
-    pulls the ratio towards itself, and there are fewer that count: (sum of sizes)^2 / (sum of squared sizes).
+    Clusters of one size give a mean, on a scale on which its error has no skewness (Hall 1992). Among clusters of unequal size
+    a large one pulls the ratio towards itself, and the effective number is smaller: (sum of sizes)^2 / (sum of squared sizes).
     """
     size, share = len(top), bottom / bottom.sum()
     off = (top - ratio * bottom) / bottom.mean()
@@ -437,7 +398,7 @@ def _ends_of_ratio(ratio: float, top: np.ndarray, bottom: np.ndarray) -> tuple[f
 def _sum_by_cluster(
     numerators: ArrayLike, denominators: ArrayLike, clusters: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both sums within each cluster, (G,) and (G,); clusters in sorted order."""
+    """Return both sums within each cluster, (G,) and (G,); clusters in sorted order."""
     top, bottom = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     assert top.shape == bottom.shape == (len(top),), f"one list of pairs is wanted, got {top.shape} and {bottom.shape}"
     assert np.isfinite([top, bottom]).all(), "every number must be finite"
@@ -453,8 +414,8 @@ def _sum_by_cluster(
 def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Generator) -> np.ndarray:
     """Return sums of V values drawn with replacement from the V values, (R,) of their type.
 
-    Most items are often alike (the reply is the same, both F1 are 0). How many draws fall on the commonest value is binomial,
-    and only the others are drawn, one by one or, where they take few values, as multiplicities: the same distribution.
+    Most items are often alike (the reply is the same, both F1 are 0). The number of draws of the commonest value is binomial.
+    Only the others are drawn: one by one or, if they take few values, as multiplicities. The distribution is the same.
     """
     size = len(values)
     distinct, index, multiplicity = np.unique(values, return_inverse=True, return_counts=True)
@@ -465,19 +426,19 @@ def _resampled_totals(values: np.ndarray, num_resamples: int, rng: np.random.Gen
     common = int(multiplicity.argmax())
     if multiplicity[common] == 1:
         return _totals_one_by_one(values, np.full(num_resamples, size), rng)
-    others = values[index != common]
-    times = rng.binomial(size, len(others) / size, size=num_resamples)
-    return _totals_one_by_one(others, times, rng) + (size - times) * distinct[common]
+    rarer = values[index != common]
+    times = rng.binomial(size, len(rarer) / size, size=num_resamples)
+    return _totals_one_by_one(rarer, times, rng) + (size - times) * distinct[common]
 
 
 def _totals_one_by_one(values: np.ndarray, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sums of `times[r]` draws from the values, (R,)."""
+    """Return sums of `times[r]` draws from the values, (R,)."""
     totals = np.empty(len(times), values.dtype)
     rows = _DRAWS_PER_TEST_CHUNK // (int(times.max()) + 1) + 1
     for start in range(0, len(times), rows):
         ends = np.cumsum(times[start : start + rows])
         drawn = np.take(values, rng.integers(len(values), size=ends[-1], dtype=np.int32))
-        # Behind the last draw lies a 0 for a resample without draws to begin at; reduceat gives it what it begins at.
+        # A 0 after the last draw is the start of a resample without draws; reduceat returns the element at that start.
         sums = np.add.reduceat(np.append(drawn, 0.0), ends - times[start : start + rows])
         totals[start : start + rows] = np.where(times[start : start + rows] > 0, sums, 0.0)
     return totals
@@ -487,8 +448,38 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
+Row = Mapping[str, Any]
+"""One item, keyed by the columns of its job's rows."""
+
+
+def finished(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of items that worked."""
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def lost(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of items that ended in an error."""
+    return [row for row in rows if row["status"] != "ok"]
+
+
+_WORDS = 4
+LOST = 0.1
+"""Share of repeated 4-grams above which an agent counts as having lost its language. Fitted negotiators have .00 to .02."""
+
+
+def repeated(words: Sequence[str]) -> tuple[int, int]:
+    """Return the number of repeated 4-grams of an utterance, and the number of all its 4-grams."""
+    grams = [tuple(words[start : start + _WORDS]) for start in range(len(words) - _WORDS + 1)]
+    return len(grams) - len(set(grams)), len(grams)
+
+
+def has_lost(share: float) -> bool:
+    """Return whether this share of repeated 4-grams is too large for a language; an unknown share is not."""
+    return share > LOST
+
+
 Points = list[tuple[int, Estimate]]
-"""A budget, and what is gained within it."""
+"""Pairs of a budget and the gain within it."""
 
 
 logger = logging.getLogger(__name__)
@@ -497,25 +488,25 @@ logger = logging.getLogger(__name__)
 def perplexity(
     whose: str, nats: Sequence[float | None], words: Sequence[int], clusters: Sequence[str] | None = None
 ) -> Estimate:
-    """Exp of the negative log likelihood per token over some texts.
+    """Return exp of the negative log likelihood per token over some texts.
 
     Args:
-        whose: the texts' name in a warning.
-        nats: negative log likelihood of each text; None where it was not scored, and the text is left out.
+        whose: name of the texts in a warning.
+        nats: negative log likelihood of each text; None leaves out a text that was not scored.
         words: tokens of each text.
-        clusters: the dialogue that each text belongs to; every text is its own when not given.
+        clusters: the dialogue of each text; every text is its own cluster if not given.
 
     Returns:
-        The estimate; NaN, with a warning, when a likelihood is not finite.
+        The estimate; NaN, with a warning, if a likelihood is not finite.
     """
     scored = [i for i, value in enumerate(nats) if value is not None]
-    known = np.array([nats[i] for i in scored], dtype=np.float64)
-    broken = int(np.count_nonzero(~np.isfinite(known)))
+    likelihoods = np.array([nats[i] for i in scored], dtype=np.float64)
+    broken = int(np.count_nonzero(~np.isfinite(likelihoods)))
     if broken:
         logger.warning("%d of %d likelihoods of %s are not finite: no perplexity", broken, len(scored), whose)
         return count(math.nan, len(scored))
     groups = None if clusters is None else [clusters[i] for i in scored]
-    return ratio_of_sums(known, [words[i] for i in scored], groups, transform=np.exp)
+    return ratio_of_sums(likelihoods, [words[i] for i in scored], groups, transform=np.exp)
 
 
 NEAR = "nearer to the recorded"
@@ -539,21 +530,21 @@ REPLIES = {
 def reply_metrics(
     replies: Sequence[Sequence[str]], recorded: Sequence[Sequence[str]], limit: int | None = None
 ) -> Mapping[str, Estimate]:
-    """Figures of replies and of the recorded ones to the same contexts.
+    """Return figures of replies and of the recorded replies to the same contexts: length, variety, `<unk>`, limits.
 
     Args:
-        replies: words of each.
-        recorded: words of each, as many.
-        limit: words that the model can say at most; None where it has no limit in words.
+        replies: words of each reply.
+        recorded: words of each recorded reply, in equal number.
+        limit: largest number of words that the model can say; None if it has no limit in words.
     """
     num, times = len(replies), Counter(map(tuple, replies))
-    found = {
+    figures = {
         "reply_words": mean_count([len(words) for words in replies]),
         "recorded_words": mean_count([len(words) for words in recorded]),
     }
     for length in (1, 2):
-        found[f"distinct_{length}"] = distinct(replies, length)
-        found[f"recorded_distinct_{length}"] = distinct(recorded, length)
+        figures[f"distinct_{length}"] = distinct(replies, length)
+        figures[f"recorded_distinct_{length}"] = distinct(recorded, length)
     shares = {
         "commonest_share": max(times.values(), default=0),
         "unknown_share": sum(UNK in words for words in replies),
@@ -561,16 +552,16 @@ def reply_metrics(
     }
     if limit is not None:
         shares["limit_share"] = sum(len(words) >= limit for words in replies)
-    return found | {name: rate(hits, num) for name, hits in shares.items()}
+    return figures | {name: rate(hits, num) for name, hits in shares.items()}
 
 
 def has_word(reply: Sequence[str]) -> bool:
-    """Whether a reply holds more than marks between utterances and turns."""
+    """Return whether a reply holds more than marks between utterances and turns."""
     return any(word not in (EOU, EOT) for word in reply)
 
 
 def distinct(replies: Sequence[Sequence[str]], length: int) -> Estimate:
-    """Different runs of `length` words over all such runs; falls with the number of replies, so it has no interval."""
+    """Return the share of different n-grams of `length` words; it falls with the number of replies, so it has no interval."""
     runs = Counter(tuple(words[start : start + length]) for words in replies for start in range(len(words) - length + 1))
     total = sum(runs.values())
     return count(len(runs) / total if total else 0.0, total)
@@ -580,7 +571,7 @@ NO_REPLY = "no_reply"
 NO_REPLY_KINDS = tuple(kind.value for kind in NO_REPLIES)
 """Kinds of answers that are no replies."""
 _OF_KIND = f"{NO_REPLY}."
-"""Begins the names of the counts by kind."""
+"""Prefix of the names of the counts by kind."""
 
 
 def _count_name(kind: str) -> str:
@@ -591,11 +582,11 @@ NO_REPLY_METRICS: dict[str, Metric] = {
     NO_REPLY: Metric("answers without a reply", NEITHER, "share of the model's answers; none is a success", "share", main=True),
     **{_count_name(kind): Metric(f"answers, {kind}", NEITHER, "that are no reply", "count") for kind in NO_REPLY_KINDS},
 }
-"""All of `no_reply_metrics`; counts of kinds that do not occur are left out."""
+"""Metrics of `no_reply_metrics`; counts of kinds that do not occur are left out."""
 
 
 def is_no_reply(row: Row) -> bool:
-    """Return whether a row, or an entry of one, holds an answer that is no reply; rows of older runs do not say."""
+    """Return whether a row, or an entry of one, holds an answer that is no reply; rows of older runs do not tell."""
     return row.get("kind") in NO_REPLY_KINDS
 
 
@@ -603,8 +594,8 @@ def no_reply_metrics(kinds: Sequence[Mapping[str, int]], answers: Sequence[int])
     """Return the share of answers that are no replies, and counts by kind.
 
     Args:
-        kinds: for each independent unit, such as a target, how many of its answers are of each kind without a reply.
-        answers: for each unit, how many answers there are.
+        kinds: for each independent unit, such as a target, the number of its answers of each kind without a reply.
+        answers: for each unit, the number of answers.
     """
     totals = Counter[str]()
     for of_unit in kinds:
@@ -614,12 +605,12 @@ def no_reply_metrics(kinds: Sequence[Mapping[str, int]], answers: Sequence[int])
 
 
 def kinds_of_rows(rows: Iterable[Row]) -> list[Counter[str]]:
-    """Return for each row, or entry, that holds one answer the kinds that `no_reply_metrics` counts."""
+    """Return the kinds that `no_reply_metrics` counts, for each row or entry that holds one answer."""
     return [Counter([row["kind"]] if is_no_reply(row) else []) for row in rows]
 
 
 def kinds_told(metrics: Mapping[str, Estimate]) -> str:
-    """Return such as "12 filtered, 3 cut in thinking", of the metrics of `no_reply_metrics`; empty where there are none."""
+    """Return a text such as "12 filtered, 3 cut in thinking", from `no_reply_metrics`; empty if there are none."""
     counts = {kind: metrics[name].value for kind in NO_REPLY_KINDS if (name := _count_name(kind)) in metrics}
     return ", ".join(f"{number:,.0f} {kind}" for kind, number in counts.items())
 
@@ -627,12 +618,12 @@ def kinds_told(metrics: Mapping[str, Estimate]) -> str:
 def no_reply_note(
     metrics: Mapping[str, Estimate], setting: str = "", rates: str = "none is a success, and all count in the rates"
 ) -> str:
-    """Return a sentence on the answers that are no replies, for a table's note; nothing where there are none.
+    """Return a sentence for a table's note on the answers that are no replies; empty if there are none.
 
     Args:
-        metrics: those of `no_reply_metrics` among others.
-        setting: that limits the tokens of an answer; named where answers were cut in thinking.
-        rates: what becomes of them in the rates of the table.
+        metrics: metrics, those of `no_reply_metrics` among them.
+        setting: the setting that limits the tokens of an answer; named if answers were cut in thinking.
+        rates: the treatment of these answers in the rates of the table.
     """
     if not (counts := kinds_told(metrics)):
         return ""

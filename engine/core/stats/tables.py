@@ -1,9 +1,10 @@
-"""Tables of figures as text: cells with intervals, columns that line up.
+"""Tables of figures as text, and means over several trainings.
 
-Figures over several trainings: a training is one draw, so that an interval over its dialogues alone is too narrow.
+Cells hold estimates with intervals, in columns that line up. A training is one draw, so an interval over its dialogues alone is
+too narrow; `crossed_mean` and `over_trainings` give intervals over trainings and dialogues.
 
-Source: Satterthwaite 1946, "An approximate distribution of estimates of variance components". A bootstrap that draws trainings
-and dialogues is not used: in 300 simulated sets of 2, 3 and 5 trainings that differ more than dialogues make them, its 95 %
+Source: Satterthwaite 1946, "An approximate distribution of estimates of variance components". A bootstrap over trainings and
+dialogues covers less: in 300 simulated sets of 2, 3 and 5 trainings that differ more than dialogues make them, its 95 %
 interval held the true mean in 75, 83 and 92 % of them, the one here in 89, 91 and 95 %.
 
 Shapes: A trainings, G dialogues.
@@ -28,13 +29,13 @@ MINUS, ABSENT, BETWEEN, FEW_MARK = "\N{MINUS SIGN}", "\N{EN DASH}", " : ", " few
 
 @dataclass(frozen=True)
 class TextTable:
-    """Cells of text, the same wherever they are shown.
+    """A table of text cells, equal wherever it is shown.
 
     Args:
         columns: headings; the first column names the row, the others hold figures.
-        rows: cells in the order of the headings; what stands below a figure, such as its interval, is on a line of its own.
-        note: how to read it, in a few sentences.
-        texts: columns of what agents said, set flush left; Markdown in them is spelled.
+        rows: cells in the order of the headings; a text below a figure, such as its interval, has a line of its own.
+        note: a few sentences on how to read the table.
+        texts: columns of agents' words, set flush left; Markdown in them is escaped.
     """
 
     columns: tuple[str, ...]
@@ -44,14 +45,17 @@ class TextTable:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Columns that are set flush right."""
+        """The columns that are set flush right."""
         return tuple(column for column in self.columns[1:] if column not in self.texts)
 
     def to_markdown(self) -> str:
-        """The table as Markdown, its note below it; lines end in a newline."""
+        """Return the table as Markdown, with its note below; lines end in a newline."""
         rule = tuple("---:" if column in self.figures else "---" for column in self.columns)
         cells = [
-            tuple(_plain_text(cell) if column in self.texts else cell for column, cell in zip(self.columns, row, strict=True))
+            tuple(
+                _MARKDOWN.sub(r"\\\g<0>", cell) if column in self.texts else cell
+                for column, cell in zip(self.columns, row, strict=True)
+            )
             for row in self.rows
         ]
         lines = [" | ".join(map(_in_one_line, row)) for row in (self.columns, rule, *cells)]
@@ -59,53 +63,48 @@ class TextTable:
 
 
 def figure(value: float | None) -> str:
-    """A number as tables show it: two places, a dash for none."""
-    # What rounds to nothing has no sign.
+    """Return a number as tables show it: two decimals, a dash for none."""
+    # A number that rounds to 0 has no sign.
     return ABSENT if value is None or not math.isfinite(value) else f"{round(value, 2) + 0.0:.2f}".replace("-", MINUS)
 
 
 def num_measured(estimate: Estimate) -> str:
-    """From how many an estimate is, marked where they are few; a dash for none."""
+    """Return the sample size of an estimate, marked if it is small; a dash for none."""
     return f"{estimate.n:,}{FEW_MARK * estimate.flagged}" if estimate.n else ABSENT
 
 
 def few_note(unit: str) -> str:
-    """What the mark of few says, in a table's note."""
+    """Return the note that explains the mark of a small sample."""
     return f" Few: fewer than {FEW} {unit}; do not lean on the numbers."
 
 
 def with_interval(estimate: Estimate) -> str:
-    """An estimate as tables show it, on one line."""
+    """Return an estimate as tables show it, on one line."""
     return number(estimate).replace("\n", " ")
 
 
 def _in_one_line(cell: str) -> str:
-    """A cell as Markdown has it."""
+    """Return a cell as Markdown has it."""
     return cell.replace("\n", " ").replace("|", "\\|")
 
 
-def _plain_text(text: str) -> str:
-    """Return a text whose Markdown and HTML are shown and not obeyed."""
-    return _MARKDOWN.sub(r"\\\g<0>", text)
-
-
 def above(shown: str, *below: str) -> str:
-    """Figures above what there is of their intervals."""
+    """Return figures above their intervals, if there are any."""
     return "\n".join(filter(None, (shown, BETWEEN.join(filter(None, below)))))
 
 
 def interval(estimate: Estimate, places: Callable[[float], str] = figure) -> str:
-    """The 95 % interval of an estimate in brackets; empty where it has none."""
+    """Return the 95 % interval of an estimate in brackets; empty if it has none."""
     return f"[{places(estimate.low)}, {places(estimate.high)}]" if math.isfinite(estimate.low) else ""
 
 
 def number(estimate: Estimate) -> str:
-    """An estimate above its interval."""
+    """Return an estimate above its interval."""
     return above(figure(estimate.value), interval(estimate))
 
 
 TRAININGS = "trainings"
-"""Entry of a summary that holds what each training came to, by metric."""
+"""Entry of a summary that holds the figures of each training, by metric."""
 _MOST_COLUMNS = 8
 _MOST_NATS = 700.0
 _NOTE = (
@@ -115,33 +114,32 @@ _NOTE = (
 
 
 def crossed_mean(values_AG: ArrayLike) -> Estimate:
-    """The mean over several trainings that were measured in the same dialogues, with an interval over both.
+    """Return the mean over several trainings measured in the same dialogues, with an interval over both.
 
-    A training and a dialogue each move the mean. Its variance is taken as s_A^2 / A + s_G^2 / G, of the means by training and
-    of the means by dialogue: never too small, for what belongs to one training in one dialogue is counted in both. The
-    interval is Student's with Satterthwaite's degrees of freedom, so that few trainings make it wide; a bootstrap over two
-    or three trainings would cover far less than 95 %.
+    A training and a dialogue each move the mean. Its variance is taken as s_A^2 / A + s_G^2 / G, from the means by training and
+    the means by dialogue. It is never too small, because the part of one training in one dialogue is counted in both. The
+    interval is Student's with Satterthwaite's degrees of freedom, so few trainings make it wide; a bootstrap over two or three
+    trainings would cover far less than 95 %.
 
     Args:
         values_AG: (A, G) finite numbers, by training and dialogue.
 
     Returns:
-        The estimate; n is the number of dialogues. A single training has the interval of `mean`, over dialogues
-        alone.
+        The estimate; n is the number of dialogues. A single training has the interval of `mean`, over dialogues alone.
     """
     values = np.asarray(values_AG, dtype=np.float64)
     return mean(values[0]) if len(values) == 1 else _crossed([values], values.mean(axis=0))
 
 
 def crossed_difference(a_AG: ArrayLike, b_AG: ArrayLike) -> Estimate:
-    """The mean of `a - b` where both are means over trainings that were measured in the same dialogues.
+    """Return the mean of `a - b`, where both are means over trainings measured in the same dialogues.
 
-    Dialogues are paired. Trainings are independent groups, also where they share seeds: of different models equal seeds
-    make no like trainings.
+    Dialogues are paired. Trainings are independent groups, even if they share seeds: equal seeds of different models do not
+    make similar trainings.
 
     Args:
-        a_AG: (A, G) numbers as in `crossed_mean`, of the first system.
-        b_AG: (A, G) numbers of the second, with dialogues in the same order.
+        a_AG: (A, G) numbers of the first system, as in `crossed_mean`.
+        b_AG: (A, G) numbers of the second system, with dialogues in the same order.
     """
     first, second = np.asarray(a_AG, dtype=np.float64), np.asarray(b_AG, dtype=np.float64)
     assert first.shape == second.shape, f"as many trainings and dialogues are wanted, got {first.shape} and {second.shape}"
@@ -151,61 +149,61 @@ def crossed_difference(a_AG: ArrayLike, b_AG: ArrayLike) -> Estimate:
 
 
 def over_runs(values: Sequence[float], metric: Metric | None = None) -> Estimate:
-    """The mean over runs that share neither seeds nor dialogues, with Student's interval, which holds both sources of error.
+    """Return the mean over runs that share neither seeds nor dialogues, with Student's interval for both sources of error.
 
     Args:
-        values: of each run; those that are not finite are left out.
-        metric: what they are, where that is known; as for `over_trainings`.
+        values: value of each run; values that are not finite are left out.
+        metric: the metric, if known; used as in `over_trainings`.
 
     Returns:
-        The estimate; n is the number of runs, of which a single one has no interval.
+        The estimate; n is the number of runs. A single run has no interval.
     """
-    found = [count(value, 1) for value in values if math.isfinite(value)]
-    return replace(over_trainings(found, metric), n=len(found))
+    estimates = [count(value, 1) for value in values if math.isfinite(value)]
+    return replace(over_trainings(estimates, metric), n=len(estimates))
 
 
 def over_trainings(estimates: Sequence[Estimate], metric: Metric | None = None) -> Estimate:
-    """The mean of a figure of any kind over trainings that were measured in the same dialogues.
+    """Return the mean of any figure over trainings measured in the same dialogues.
 
-    As `crossed_mean`, from each training's own interval: the mean of the squared standard errors is at least the variance
-    that dialogues add.
+    The method is that of `crossed_mean`, from each training's own interval: the mean of the squared standard errors is at least
+    the variance that dialogues add.
 
     Args:
-        estimates: of each training; those without a value are left out, and a single one is returned as it is.
-        metric: what they are, where that is known. The interval of a rate or share does not leave 0 to 1, and of perplexities
-            it is the mean in nats, which is their geometric mean.
+        estimates: estimate of each training; those without a value are left out, and a single one is returned as it is.
+        metric: the metric, if known. The interval of a rate or share stays in 0 to 1; perplexities are averaged in nats, which
+            gives their geometric mean.
 
     Returns:
-        The estimate; n is the least number of dialogues.
+        The estimate; n is the smallest number of dialogues.
     """
-    found = [each for each in estimates if math.isfinite(each.value)]
-    if len(found) < 2:
-        return found[0] if found else NOTHING
+    measured = [estimate for estimate in estimates if math.isfinite(estimate.value)]
+    if len(measured) < 2:
+        return measured[0] if measured else NOTHING
     if metric is not None and metric.form == "perplexity":
-        return _mapped(over_trainings([_mapped(each, math.log) for each in found]), _perplexity)
-    values, least = [each.value for each in found], min(each.n for each in found)
-    errors = [(each.high - each.low) / (2 * INTERVAL_Z) for each in found if math.isfinite(each.low)]
+        return _mapped(over_trainings([_mapped(estimate, math.log) for estimate in measured]), _perplexity)
+    values, least = [estimate.value for estimate in measured], min(estimate.n for estimate in measured)
+    errors = [(estimate.high - estimate.low) / (2 * INTERVAL_Z) for estimate in measured if math.isfinite(estimate.low)]
     parts = [(np.var(values, ddof=1) / len(values), len(values) - 1)]
     parts += [(np.mean(np.square(errors)), least - 1)] if errors and least > 1 else []
-    over = _with_parts(float(np.mean(values)), parts, least)
+    result = _with_parts(float(np.mean(values)), parts, least)
     is_share = metric is not None and metric.form in ("rate", "share")
-    return replace(over, low=max(0.0, over.low), high=min(1.0, over.high)) if is_share else over
+    return replace(result, low=max(0.0, result.low), high=min(1.0, result.high)) if is_share else result
 
 
 def spread_of(summary: Mapping[str, Any]) -> dict[str, list[float]]:
-    """What each training came to, by metric, as the summary of a run says; nothing where there was one."""
-    told = summary.get(TRAININGS, {})
-    return {name: [math.nan if value is None else float(value) for value in several] for name, several in told.items()}
+    """Return the figures of each training, by metric, from the summary of a run; empty if there was one training."""
+    entries = summary.get(TRAININGS, {})
+    return {name: [math.nan if value is None else float(value) for value in figures] for name, figures in entries.items()}
 
 
 def spread_table(
     values: Mapping[str, Sequence[float]], metrics: Mapping[str, Estimate], legend: Mapping[str, Metric]
 ) -> TextTable:
-    """What each training came to beside the figure over all of them.
+    """Return a table of each training's figures beside the figure over all of them.
 
     Args:
-        values: of each training by metric, at least one metric.
-        metrics: the figures over all of them, by name.
+        values: figures of each training by metric, at least one metric.
+        metrics: figures over all trainings, by name.
         legend: titles of the metrics, by name.
     """
     num = max(map(len, values.values()))
@@ -213,31 +211,31 @@ def spread_table(
     if num > _MOST_COLUMNS:
         columns = ("least", "middle", "most")
 
-    def spread(each: Sequence[float]) -> list[str]:
-        known = [value for value in each if math.isfinite(value)]
-        if num <= _MOST_COLUMNS or not known:
-            return [*map(figure, each), *[""] * (num - len(each))][: len(columns)]
-        return [figure(float(part)) for part in np.quantile(known, (0, 0.5, 1))]
+    def spread(figures: Sequence[float]) -> list[str]:
+        finite = [value for value in figures if math.isfinite(value)]
+        if num <= _MOST_COLUMNS or not finite:
+            return [*map(figure, figures), *[""] * (num - len(figures))][: len(columns)]
+        return [figure(float(part)) for part in np.quantile(finite, (0, 0.5, 1))]
 
     rows = tuple(
-        (legend[name].title if name in legend else name, with_interval(metrics.get(name, NOTHING)), *spread(each))
-        for name, each in values.items()
+        (legend[name].title if name in legend else name, with_interval(metrics.get(name, NOTHING)), *spread(figures))
+        for name, figures in values.items()
     )
     return TextTable(("figure", f"over {num} trainings", *columns), rows, _NOTE)
 
 
 def _perplexity(nats: float) -> float:
-    """Of so many nats a word; two trainings far apart have a limit that no number holds."""
+    """Return the perplexity of this many nats a word; a cap keeps the limit of two distant trainings finite."""
     return math.exp(min(nats, _MOST_NATS))
 
 
 def _mapped(estimate: Estimate, function: Callable[[float], float]) -> Estimate:
-    """Value and interval on another scale, which keeps their order."""
+    """Return value and interval on another scale that keeps their order."""
     return Estimate(function(estimate.value), function(estimate.low), function(estimate.high), estimate.n)
 
 
 def _crossed(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> Estimate:
-    """The mean of `means_G` with the interval of `crossed_mean`; each group has a variance of its own over trainings."""
+    """Return the mean of `means_G` with the interval of `crossed_mean`; each group has its own variance over trainings."""
     assert all(np.isfinite(group).all() for group in groups_AG), "every number must be finite"
     size = len(means_G)
     if not size:
@@ -247,18 +245,18 @@ def _crossed(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> Estimate:
 
 
 def _with_parts(value: float, parts: Sequence[tuple[Any, int]], n: int) -> Estimate:
-    """A value with Student's interval by Satterthwaite's degrees of freedom.
+    """Return a value with Student's interval by Satterthwaite's degrees of freedom.
 
     Args:
         value: the estimate.
-        parts: of its variance, each with its degrees of freedom.
+        parts: parts of its variance, each with its degrees of freedom.
         n: as in `Estimate`.
     """
     from scipy.stats import t as student
 
     variance = float(sum(part for part, _ in parts))
     if variance == 0:
-        # Nothing tells how far figures vary that are all alike.
+        # Equal figures do not show how far figures vary.
         return Estimate(value, math.nan, math.nan, n)
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
     half = float(student.ppf(0.975, freedom)) * math.sqrt(variance)

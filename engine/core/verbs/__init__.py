@@ -1,13 +1,13 @@
-"""Jobs: one verb of the command line each, a configuration and a function that runs it.
+"""Jobs: the verbs of the command line, and the frame that runs them.
 
-Read `job.py` for what a job is and `catalogue.py` for the list of them.
+Read `job.py` first: it defines a job. `catalogue.py` lists all jobs.
 """
 
 import importlib
 from typing import Any
 
-# Not by `parley.envs.core.errors` as elsewhere: the list of jobs is read for `parley --help`, which must not wait for
-# Gymnasium.
+# `parley --help` reads the list of jobs and must not wait for Gymnasium, so this does not use
+# `parley.envs.core.errors.public` as other packages do.
 _NAMES = {"check_part": "api", "run_verb": "api"}
 __all__ = [*_NAMES]
 

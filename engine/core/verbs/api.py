@@ -1,6 +1,6 @@
-"""Verbs of the command line as calls from Python: the same job, the same run folder, the same result.
+"""Calls from Python: run a verb of the command line (`run_verb`), or check a part of a user (`check_part`).
 
-Which kinds of part a user may add, and what `parley check` says of one of them.
+A call and the command give the same job, run folder and result. `KINDS` lists the kinds of parts that users may add.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from parley.envs.core.storage.copies import local_copy
 
 
 def run_verb(verb: str, preset: str = "", *, run: str | Path = "", reporter: Reporter | None = None, **settings: Any) -> Result:
-    """Runs a job, or goes on with its run; a finished run gives its result again.
+    """Run a job, or resume its run; a finished run returns its stored result.
 
     Args:
-        verb: as typed after `parley`, such as "selfplay" or "train negotiator".
-        preset: its name; the verb's default when empty.
-        run: folder or URI; runs/NAME when empty, as on the command line.
-        reporter: hears how far the job is; nobody when None.
-        settings: of the configuration; "fit__max_epochs=1" is `--set fit.max_epochs=1`. A section may be given whole.
+        verb: the words after `parley`, such as "selfplay" or "train negotiator".
+        preset: name of a preset; the verb's default when empty.
+        run: folder or URI of the run; runs/NAME when empty, as on the command line.
+        reporter: receives the progress of the job; None for silence.
+        settings: settings of the configuration; "fit__max_epochs=1" is `--set fit.max_epochs=1`. A section may be given whole.
 
     Returns:
-        What the job leaves behind: metrics by name, the run folder, what may come next.
+        The result of the job: metrics by name, the run folder, the next commands.
 
     Raises:
-        ConfigError: no such verb, preset or setting, or a value that is not allowed.
-        ParleyError: as the job says.
+        ConfigError: the verb, preset or setting does not exist, or a value is not allowed.
+        ParleyError: an error of the job.
     """
     verbs = {" ".join(entry.words): entry for entry in ENTRIES}
     if verb not in verbs:
@@ -45,9 +45,9 @@ def run_verb(verb: str, preset: str = "", *, run: str | Path = "", reporter: Rep
         what = f"{verb} has no preset {preset!r}{nearest(preset, job.presets)}"
         raise ConfigError(what, fix=f"one of {', '.join(job.presets)}")
     config = job.presets[preset]() if preset else next(iter(job.presets.values()))()
-    known = list(vars(config))
-    if wrong := [name for name in settings if "__" not in name and name not in known]:
-        what = f"{verb} has no setting {wrong[0]!r}{nearest(wrong[0], known)}"
+    setting_names = list(vars(config))
+    if wrong := [name for name in settings if "__" not in name and name not in setting_names]:
+        what = f"{verb} has no setting {wrong[0]!r}{nearest(wrong[0], setting_names)}"
         raise ConfigError(what, fix=f"parley settings {verb}")
     values = {name.replace("__", "."): to_dict(value) if is_dataclass(value) else value for name, value in settings.items()}
     config = with_values(config, values, f"run_verb({verb!r})")
@@ -74,16 +74,16 @@ KINDS = (
     "parley.engine.triggers.conformance:VICTIM",
     "parley.engine.triggers.conformance:METHOD",
 )
-"""Where each kind stands, as "module:NAME"."""
+"""The kinds of parts, as "module:NAME"."""
 
 
 @dataclass(frozen=True)
 class Conformance:
-    """What a part promises as one kind, and what it keeps.
+    """The results of the conformance tests of a part as one kind.
 
     Args:
-        kind: what it was tested as.
-        promises: what came of each test.
+        kind: the kind that it was tested as.
+        promises: the result of each test.
     """
 
     kind: Kind
@@ -91,18 +91,18 @@ class Conformance:
 
     @property
     def kept(self) -> bool:
-        """Whether all of them are."""
+        """Return whether the part keeps all promises."""
         return not any(promise.failure for promise in self.promises)
 
 
 def check_part(named: str | Any) -> list[Conformance]:
-    """Tests a part as every kind that it is of.
+    """Test a part as every kind that it fits.
 
     Args:
-        named: `path/file.py:Name`, or the class, function or object itself.
+        named: `path/file.py:Name`, or the class, function or object.
 
     Raises:
-        ConfigError: there is no such name, or what it stands for is of no known kind.
+        ConfigError: the name does not exist, or the part fits no known kind.
     """
     part = Registry("part", "parley.parts").get(named) if isinstance(named, str) else named
     kinds = [_load(target) for target in KINDS]

@@ -1,6 +1,6 @@
-"""The list of jobs: verb and noun on the command line, one line of help, and where the `Job` is defined.
+"""The list of all jobs: words on the command line, one line of help, examples, and the module of the `Job`.
 
-Listing imports nothing heavy; a job's module is imported when it is asked for. Those that train one model: `trainings.py`.
+The list imports nothing heavy; `Entry.load` imports the module of a job. `trainings.py` lists the jobs that train one model.
 """
 
 from __future__ import annotations
@@ -319,13 +319,13 @@ ENTRIES = (
 
 
 def find(name: str) -> Entry:
-    """The entry of a job.
+    """Return the entry of a job.
 
     Args:
-        name: what its run folders carry, such as "train-negotiator".
+        name: the job's name in run folders, such as "train-negotiator".
 
     Raises:
-        RunError: no job is called that.
+        RunError: no job has this name.
     """
     for entry in ENTRIES:
         if "-".join(entry.words) == name:

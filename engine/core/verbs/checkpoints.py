@@ -1,13 +1,10 @@
-"""Checkpoints by name: what a setting that names a model must have, and what to say when it has none.
+"""Checkpoints of jobs: find them by name, digest their weights, and set the date, device and threads of a run.
 
-The date of a run: the day it began, which chat templates print however long the run takes, and on whichever machine.
+A digest covers files: the weights of a checkpoint, all files of a Hugging Face folder, or the Python file of a user's model. A
+run stores the digests of its models and refuses to resume with other weights under the same name. Agents without files, such as
+scripted ones, belong to the version of Parley.
 
-What a job computes with: a device that torch can use, a number of threads.
-
-Which weights a run was made with, so that it does not go on with others under the same name.
-
-A digest is of files: a checkpoint's weights, all files of a folder of another kind (a Hugging Face model), the Python file of a
-model of a user's own. Agents that are neither, such as scripted ones, belong to the version of Parley.
+The date of a run is the day on which it began. Chat templates print it, so a resumed run keeps it on any machine.
 """
 
 from __future__ import annotations
@@ -33,87 +30,20 @@ from parley.policies.core.responder import MAKERS, WEIGHTS, DecoderSettings, mod
 from parley.policies.hugging_face.gguf import base_of, is_adapter_alone
 
 ConfigT = TypeVar("ConfigT")
-DATE = "date"
-"""Entry of `environment.json` that holds it."""
-
-
-def date_of(path: Path) -> str:
-    """Return the ISO date of the run in a folder; today where there is none yet.
-
-    Raises:
-        RunError: what is stored there is damaged.
-    """
-    if not (path / CONFIG).is_file():
-        return date.today().isoformat()
-    if (path / ENVIRONMENT).is_file() and isinstance(stored := read_json(path / ENVIRONMENT).get(DATE), str):
-        return stored
-    # Runs of older versions note when they began, and no date.
-    times = [str(event["time"]) for event in read_events(path / EVENTS)]
-    return times[0][: len("2026-11-28")] if times else date.today().isoformat()
-
-
-def dated(config: ConfigT, day: str) -> ConfigT:
-    """Return a configuration in which settings of chat templates have a date wherever none was asked for."""
-    if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        return config
-    changed: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        own = field.name == DATE and isinstance(config, DateSettings)
-        if (other := value or day if own else dated(value, day)) is not value:
-            changed[field.name] = other
-    return dataclasses.replace(config, **changed) if changed else config
-
-
-def require_device(device: str, option: str) -> None:
-    """Makes sure that torch can compute on a device.
-
-    Args:
-        device: such as cpu or cuda.
-        option: the option that named it.
-
-    Raises:
-        ConfigError: it cannot, with what torch says.
-    """
-    import torch
-
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        what = f"{option} names a device that torch cannot use"
-        raise ConfigError(what, where=device, got=reason, fix="compute on the CPU") from None
-
-
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    """Torch computes with that many threads in a `with` block.
-
-    Sums of gradients may differ in the last digit with the number of threads, so what came before in a process must not
-    decide it: a resumed training would not be the same.
-    """
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def weights_digests(models: Mapping[str, str]) -> dict[str, str]:
-    """Digests of the models that are there.
+    """Return the digests of the models that exist.
 
     Args:
-        models: what names each, such as "model", and its name: a run or checkpoint folder, another folder, the address
-            of a chat model (of a server nothing can be kept to), or path/file.py:Name.
+        models: names of models by the setting that names each, such as "model". A name is a run or checkpoint folder, another
+            folder, the address of a chat model (a server has no digest), or path/file.py:Name.
 
     Returns:
-        SHA-256, its first 12 digits, by what named the model.
+        The first 12 digits of SHA-256, by setting.
     """
     files = {option: _files(spec) for option, name in models.items() if (spec := weights_of(name))}
-    return {option: _digest(found) for option, found in files.items() if found}
+    return {option: _digest(paths) for option, paths in files.items() if paths}
 
 
 def _files(spec: str) -> list[Path]:
@@ -123,7 +53,7 @@ def _files(spec: str) -> list[Path]:
     path = Path(spec.rpartition(":")[0] if ".py:" in spec else spec).expanduser()
     if path.is_file():
         return [path]
-    # Of a run that holds a model of another kind its model alone; of an adapter its base, too.
+    # A run that holds a model of another kind gives that model alone; an adapter gives its base, too.
     folder = model_inside(path)
     folders = [folder, base_of(folder)] if is_adapter_alone(folder) else [folder]
     return sorted(part for inside in folders for part in inside.glob("*") if part.is_file())
@@ -137,9 +67,9 @@ def _digest(files: list[Path]) -> str:
 
 
 def checkpoint_folder(spec: str) -> Path | None:
-    """The checkpoint that a name stands for: a checkpoint folder, or a run that holds one; None for anything else."""
+    """Return the checkpoint that a name stands for: a checkpoint folder, or that of a run; None for anything else."""
     if not spec or is_chat_address(spec):
-        # An empty name, such as of a variable that is not set, would stand for the working folder.
+        # An empty name, for example of a variable that is not set, would stand for the working folder.
         return None
     path = fetched_model(spec)
     for folder in (path, path / CHECKPOINT):
@@ -149,21 +79,21 @@ def checkpoint_folder(spec: str) -> Path | None:
 
 
 def name_beside(checkpoint: Path | None, name: str) -> str:
-    """Return where something lies now that a checkpoint names, if the run that holds the checkpoint was moved with it."""
+    """Return the present name of a file that a checkpoint names, if it was moved together with the checkpoint's run."""
     run = None if checkpoint is None else checkpoint.parent
     return name if run is None or not (run / CONFIG).is_file() else name_now(run, name)
 
 
 def require_checkpoint(spec: str, option: str, maker: str = "parley train negotiator") -> Path:
-    """The checkpoint that a name stands for.
+    """Return the checkpoint that a name stands for, or raise an error.
 
     Args:
         spec: a run or checkpoint folder.
-        option: what named it.
-        maker: the command that makes such a checkpoint.
+        option: the option that named it.
+        maker: the command that makes such a checkpoint, for the error.
 
     Raises:
-        CheckpointError: there is none, with what to do.
+        CheckpointError: there is no checkpoint; the error says what to do.
     """
     folder = checkpoint_folder(spec)
     if folder is None:
@@ -174,11 +104,11 @@ def require_checkpoint(spec: str, option: str, maker: str = "parley train negoti
 
 
 def require_word_model(spec: str, option: str, maker: str) -> Path:
-    """The checkpoint of a model that reads words and no pieces; the arguments are those of `require_checkpoint`.
+    """Return the checkpoint of a model that reads words, not pieces; the arguments are those of `require_checkpoint`.
 
     Raises:
-        CheckpointError: there is none; one that is damaged is told of by who loads it.
-        ConfigError: it reads pieces, so that what is chosen one unit at a time is no word.
+        CheckpointError: there is no checkpoint. The loader reports a damaged one.
+        ConfigError: the model reads pieces. A choice unit by unit would then not choose words.
     """
     folder = require_checkpoint(spec, option, maker)
     if reads_pieces(folder):
@@ -192,15 +122,15 @@ def require_word_model(spec: str, option: str, maker: str) -> Path:
 
 
 def absolute_name(name: str, option: str = "--model", maker: str = "parley train seq2seq") -> str:
-    """The name of a response model for workers, which may stand in other folders.
+    """Return the name of a response model with absolute paths, for workers in other folders.
 
     Args:
         name: a run or checkpoint, hf:FOLDER, gguf:FILE, openai:URL#MODEL or path/file.py:Name.
-        option: what named it.
-        maker: the command that makes such a checkpoint.
+        option: the option that named it.
+        maker: the command that makes such a checkpoint, for the error.
 
     Raises:
-        CheckpointError: there is no checkpoint of that name.
+        CheckpointError: no checkpoint has this name.
     """
     if is_chat_address(name):
         return absolute_address(name)
@@ -211,17 +141,17 @@ def absolute_name(name: str, option: str = "--model", maker: str = "parley train
 
 
 def located(decoder: DecoderSettings) -> DecoderSettings:
-    """The decoder with the models that it names by names which hold on other machines and in other folders.
+    """Return the decoder with absolute names of its models, for workers in other folders and on other machines.
 
     Raises:
-        CheckpointError: one of them is not there.
+        CheckpointError: one of the models does not exist.
     """
-    found = {option: absolute_name(name, f"the decoder's {option}", MAKERS[option]) for option, name in decoder.models.items()}
-    return replace(decoder, backward=found.get("backward", ""), lm=found.get("lm", ""))
+    names = {option: absolute_name(name, f"the decoder's {option}", MAKERS[option]) for option, name in decoder.models.items()}
+    return replace(decoder, backward=names.get("backward", ""), lm=names.get("lm", ""))
 
 
 def _instead(spec: str) -> tuple[str, str] | None:
-    """What is where a checkpoint was looked for, and what to do about it; None when nothing is there."""
+    """Return the kind of thing at a name without a checkpoint, and a fix; None if nothing is there."""
     from parley.engine.core.verbs.catalogue import find
 
     if not spec:
@@ -241,3 +171,72 @@ def _instead(spec: str) -> tuple[str, str] | None:
     if CHECKPOINT in entry.load().files:
         return f"{job} that has not come to its end", f"{shlex.join(['parley', 'resume', spec])} goes on with it"
     return f"{job}, which is no training", fix
+
+
+DATE = "date"
+"""Entry of `environment.json` that holds the date of a run."""
+
+
+def date_of(path: Path) -> str:
+    """Return the ISO date of the run in a folder; today if there is no run yet.
+
+    Raises:
+        RunError: the stored files are damaged.
+    """
+    if not (path / CONFIG).is_file():
+        return date.today().isoformat()
+    if (path / ENVIRONMENT).is_file() and isinstance(stored := read_json(path / ENVIRONMENT).get(DATE), str):
+        return stored
+    # Runs of older versions store the time of their first event, and no date.
+    times = [str(event["time"]) for event in read_events(path / EVENTS)]
+    return times[0][: len("2026-11-28")] if times else date.today().isoformat()
+
+
+def dated(config: ConfigT, day: str) -> ConfigT:
+    """Return a configuration with the date filled in where settings of chat templates have none."""
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        return config
+    changed: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        own = field.name == DATE and isinstance(config, DateSettings)
+        if (other := value or day if own else dated(value, day)) is not value:
+            changed[field.name] = other
+    return dataclasses.replace(config, **changed) if changed else config
+
+
+def require_device(device: str, option: str) -> None:
+    """Raise an error unless torch can compute on a device.
+
+    Args:
+        device: a torch device, such as cpu or cuda.
+        option: the option that named it.
+
+    Raises:
+        ConfigError: torch cannot; the error holds torch's reason.
+    """
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        what = f"{option} names a device that torch cannot use"
+        raise ConfigError(what, where=device, got=reason, fix="compute on the CPU") from None
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Set the number of torch threads within a `with` block.
+
+    The number of threads may change the last digit of sums of gradients. A resumed training would then differ, so earlier
+    work in the process must not decide this number.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

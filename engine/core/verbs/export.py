@@ -1,8 +1,7 @@
-"""The rows of a run as one flat file, for pandas, R or a spreadsheet: `parley rows`.
+"""Export the rows of a run as one flat file, for pandas, R or a spreadsheet: `parley rows`.
 
-A run holds one row for each item of work, and what belongs to the item as lists in it: so it is resumed and shared out. Who
-counts wants a line for the smallest thing, such as a candidate under a rule. What that is each job says beside its columns
-(`Job.flat`); rows of others stay as they are.
+A run holds one row for each item of work, with lists inside it. A flat file has a line for each of the smallest things that a
+user counts, such as a candidate under a rule. A job defines these lines in `Job.flat`; rows of other jobs stay as they are.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ Row = Mapping[str, Any]
 Line = dict[str, Any]
 
 _LINES = 50_000
-"""Lines that are written together, at least, where there are so many: parts of a run may be small."""
-_NAMED = 3
+"""The smallest number of lines that are written together, if there are so many: parts of a run may be small."""
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
 class FlatRows:
-    """How rows become lines.
+    """The rule by which rows become lines.
 
     Args:
         schema: the columns of the lines, those of `BASE` first.
-        lines: the lines of a row that worked; what a line says itself stands in the place of the row's base columns. A row
-            that failed is one line, which has no others.
+        lines: gives the lines of a row that worked; columns of a line replace the base columns of the row. A failed row is one
+            line with base columns alone.
     """
 
     schema: pa.Schema
@@ -50,15 +49,15 @@ class FlatRows:
 
 @dataclass(frozen=True)
 class FlatFile:
-    """What was written.
+    """A file of exported rows.
 
     Args:
-        file: where.
-        job: whose rows they are.
+        file: path of the file.
+        job: job of the run.
         columns: names of the columns.
         num_rows: rows of the run.
         num_lines: lines of the file.
-        num_failed: rows that say why their item failed.
+        num_failed: rows of failed items.
         num_guarded: see `parley.engine.core.runs.parts.WrittenTable`.
         finished: whether the run has nothing left to do.
     """
@@ -74,36 +73,36 @@ class FlatFile:
 
 
 def each_of(schema: pa.Schema, column: str, renamed: Mapping[str, str] = MappingProxyType({})) -> FlatRows:
-    """Rows of a list of structures: a line for each, which has the row's other columns, too; one without its fields for none.
+    """Return the rule that gives each structure of a list column a line, with the row's other columns; an empty list gives one.
 
     Args:
-        schema: of the rows.
-        column: the list's; no field of its structures is called as another column.
-        renamed: fields of its structures that have another name in the lines.
+        schema: schema of the rows.
+        column: name of the list column; no field of its structures has the name of another column.
+        renamed: names in the lines, by field of the structures.
     """
-    others = [field for field in schema if field.name != column]
-    inside = [field.with_name(renamed.get(field.name, field.name)) for field in schema.field(column).type.value_type]
-    assert not {field.name for field in others} & {field.name for field in inside}, "two columns of one name"
+    row_fields = [field for field in schema if field.name != column]
+    list_fields = [field.with_name(renamed.get(field.name, field.name)) for field in schema.field(column).type.value_type]
+    assert not {field.name for field in row_fields} & {field.name for field in list_fields}, "two columns of one name"
 
     def lines(row: Row) -> Iterator[Line]:
-        about = {field.name: row[field.name] for field in others}
+        row_values = {field.name: row[field.name] for field in row_fields}
         entries: list[Line] = row[column] or [{}]
-        yield from (about | {renamed.get(name, name): value for name, value in entry.items()} for entry in entries)
+        yield from (row_values | {renamed.get(name, name): value for name, value in entry.items()} for entry in entries)
 
-    return FlatRows(pa.schema([*others, *inside]), lines)
+    return FlatRows(pa.schema([*row_fields, *list_fields]), lines)
 
 
 def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
-    """Writes the rows of a run, finished or not, part by part into one file.
+    """Write the rows of a run, finished or not, part by part into one file.
 
     Args:
         name: folder or URI of the run.
-        file: path or URI of the file, which is not there yet; its ending says what is written (`table_files.ENDINGS`).
-        reporter: who looks on.
+        file: path or URI of a file that does not exist yet; its ending chooses the format (`table_files.ENDINGS`).
+        reporter: receives the progress.
 
     Raises:
-        ConfigError: the file is there, or has another ending.
-        RunError: there is no run, it holds no rows, or a part is damaged; or the disk refuses.
+        ConfigError: the file exists, or has another ending.
+        RunError: the run does not exist, holds no rows, or has a damaged part; or the disk refuses.
         StorageError: a URI cannot be read or written.
     """
     path = local_copy(file)
@@ -142,17 +141,17 @@ def write_flat(name: str, file: str, reporter: Reporter) -> FlatFile:
 
 
 def _lines(part: pa.Table, flat: FlatRows) -> pa.Table:
-    found: list[Line] = []
+    lines: list[Line] = []
     for row in part.to_pylist():
         base = {name: row[name] for name in BASE.names}
-        found += (base | line for line in flat.lines(row)) if row["status"] == OK else [base]
-    return pa.Table.from_pylist(found, schema=flat.schema)
+        lines += (base | line for line in flat.lines(row)) if row["status"] == OK else [base]
+    return pa.Table.from_pylist(lines, schema=flat.schema)
 
 
 def _without_rows(run: RunFolder, job: Job[Any, Any, Any]) -> RunError:
     below = sorted({display_path(part.parent.parent) for part in run.path.glob("*/**/rows/part-*.parquet")})
     if below:
-        fix = f"name one of the runs below it that do: {', '.join(below[:_NAMED])}{', ...' if below[_NAMED:] else ''}"
+        fix = f"name one of the runs below it that do: {', '.join(below[:_MAX_NAMED])}{', ...' if below[_MAX_NAMED:] else ''}"
     elif job.schema is BASE:
         fix = f"name an evaluation, an attack or a search; what this run has shows parley report {display_path(run.path)}"
     else:

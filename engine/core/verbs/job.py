@@ -1,16 +1,10 @@
-"""What a job is: facts about one verb of the command line, and three methods that `Job.run` puts into one frame.
+"""`Job`: facts about one verb of the command line, and the methods that `Job.run` calls; plus its results and tables.
 
-Each job's module defines a class and one instance of it; `catalogue.py` lists those. Jobs print nothing: they tell a `Reporter`
-how far they are and return a `Result`. What a result says is read from the run folder, so a finished run gives the same one
-again.
+Each job's module defines a class and one instance of it; `catalogue.py` lists the instances. A job prints nothing: it tells a
+`Reporter` its progress and returns a `Result`. A result is read from the run folder, so a finished run returns the same again.
 
-A limit on items: which of them a run takes.
-
-Text tables that a run keeps beside its summary.
-
-The command that asks for a configuration: the nearest preset, and a flag or `--set` for everything that differs.
-
-It is derived from the configuration and not from what was typed, so it stands alone: no YAML file, nothing forgotten.
+`command_line` derives the command of a run from its configuration: the nearest preset, and a flag or `--set` for every
+difference. The command needs no YAML file.
 """
 
 from __future__ import annotations
@@ -56,113 +50,16 @@ from parley.policies.chat.settings import DEFAULT
 ItemT = TypeVar("ItemT")
 
 
-def drawn(found: Sequence[ItemT], limit: int, seed: int, name: str) -> list[ItemT]:
-    """So many items at most, drawn by the seed, in their order; all where the limit is 0.
-
-    Args:
-        found: all of them.
-        limit: how many at most.
-        seed: master seed.
-        name: of the corpus.
-    """
-    places: Sequence[int] = range(len(found))
-    if limit and len(found) > limit:
-        places = sorted(stream(seed, "examples", name).permutation(len(found))[:limit].tolist())
-    return [found[place] for place in places]
-
-
 TABLE_FILE = "table.md"
 
 
-def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str, str], note: str = "") -> None:
-    """Writes tables as Markdown, with what a terminal would obey spelled out.
-
-    Args:
-        path: the file.
-        tables: what to write, by heading; an empty heading is left out.
-        about: the title, the description and the command that made them.
-        note: a sentence below them.
-
-    Raises:
-        RunError: the disk refuses.
-    """
-    parts = [f"# {about['title'][:1].upper()}{about['title'][1:]}\n\n{about['description']}\n"]
-    parts += [(f"## {heading}\n\n" if heading else "") + table.to_markdown() for heading, table in tables.items()]
-    parts += [f"{note}\n"] if note else []
-    parts.append(f"```\n{about['command']}\n```\n")
-    try:
-        write_whole(path, visible("\n".join(parts), keep="\n").encode())
-    except OSError as error:
-        fix = "free some space, then the same command writes it"
-        raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None
-
-
-def noted(tables: Mapping[str, TextTable], note: str) -> dict[str, TextTable]:
-    """Tables with a sentence more below the last of them; as they are where there is none, or no table."""
-    found = {**tables}
-    if found and note:
-        heading, last = found.popitem()
-        found[heading] = replace(last, note=f"{last.note}\n{note}".strip())
-    return found
-
-
-def command_line(
-    words: Sequence[str], presets: Mapping[str, Callable[[], Any]], config: Any, run: Path | None, argument: str = ""
-) -> str:
-    """What to type to get a run like this one.
-
-    Args:
-        words: of the job.
-        presets: of the job, the default first.
-        config: the run's configuration.
-        run: its folder; None for the one that the job takes unless told otherwise.
-        argument: the setting that is typed without a flag; empty for none.
-    """
-    wanted = flat(to_dict(config))
-    values = {name: flat(to_dict(preset())) for name, preset in presets.items()}
-    changes = {name: {key: value for key, value in wanted.items() if value != values[name][key]} for name in presets}
-    nearest = min(changes, key=lambda name: len(changes[name]))
-    line = ["parley", *words]
-    if nearest != next(iter(presets)):
-        line.append(nearest)
-    if argument in changes[nearest]:
-        line.append(str(changes[nearest].pop(argument)))
-    for key, value in changes[nearest].items():
-        line += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
-    if run is not None:
-        line += ["--run", display_path(run)]
-    return shlex.join(line)
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The simple values of nested settings, by dotted key."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
-
-
-def _flag(key: str, value: Any) -> list[str]:
-    flag = key.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", str(value)]
-
-
-def _yaml(value: Any) -> str:
-    """A simple value as `--set` reads it; JSON's escapes of rare characters mean something else in YAML."""
-    if isinstance(value, str):
-        return yaml.safe_dump(value, default_style='"', width=math.inf).rstrip("\n")
-    return json.dumps(value)
-
-
 USAGE = "chat_usage"
-"""Entry of the summary: what the answers of chat models took, `ChatUsage` and its cost."""
+"""Entry of the summary: the use of chat models, `ChatUsage` and its cost."""
 TOLD, WARNINGS, FAILURE = "told", "warnings", "failure"
-"""Entries of `USAGE`: all of it in a sentence; sentences on models whose answers are too often no reply; why they are too few
-replies, or empty."""
+"""Entries of `USAGE`: a sentence on all of it; warnings on models with too many answers that are no reply; the reason why there
+are too few replies, or empty."""
 ATTACK = "attack"
-"""Entry of the summary of an attack that is a composition: its parts, in words."""
+"""Entry of the summary of an attack that is a composition: its parts in words."""
 
 ConfigT = TypeVar("ConfigT")
 PreparedT = TypeVar("PreparedT")
@@ -171,13 +68,13 @@ FoundT = TypeVar("FoundT")
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same metrics without the thing that a job is about.
+    """The same metrics on a control.
 
     Args:
         title: what was measured instead.
         here: what the result itself was measured on.
         metrics: estimates by name.
-        differences: the result less those, over pairs of dialogues on one scenario, by name.
+        differences: the result minus the control, over pairs of dialogues on one scenario, by name.
     """
 
     title: str
@@ -188,21 +85,21 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Result:
-    """What a job leaves behind.
+    """The result of a job.
 
     Args:
-        run: its folder.
+        run: the run's folder.
         title: heading of the result table.
         metrics: estimates by name.
-        legend: what the metrics mean, by name.
-        files: what was written that a user may want next.
-        next_commands: what to type next.
-        comparison: what the metrics are shown beside.
-        tables: what is shown in the place of the metrics, by heading, when there are more than a screen holds.
-        more: what is shown below them, by heading.
-        failure: why the result is not what the job promises; empty when it is.
-        warnings: what a reader of the figures has to know, in sentences.
-        chat_usage: what the answers of chat models took, as the summary has it; empty without any.
+        legend: definitions of the metrics, by name.
+        files: written files that a user may want next.
+        next_commands: commands to type next.
+        comparison: a control beside the metrics.
+        tables: tables shown instead of the metrics, by heading, if there are more than a screen holds.
+        more: tables shown below them, by heading.
+        failure: the reason why the result is not what the job promises; empty if it is.
+        warnings: sentences that a reader of the figures must know.
+        chat_usage: use of chat models, as in the summary; empty without any.
     """
 
     run: Path
@@ -220,25 +117,25 @@ class Result:
 
 
 class Reporter(Protocol):
-    """Who watches a job at work."""
+    """An observer of a job at work."""
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """A new piece of work begins, `total` units long, 0 where nobody knows; `unit` is empty where nothing is counted."""
+        """Begin a stage of `total` units, 0 if unknown; `unit` is empty if nothing is counted."""
 
     def advance(self, done: float, note: str = "") -> None:
-        """`done` units of the current stage are finished, with shares of those under way; `note` is a figure worth seeing."""
+        """Report that `done` units of the stage are finished, with shares of those under way; `note` is a figure to show."""
 
     def say(self, text: str) -> None:
-        """One line worth keeping on the screen."""
+        """Report a line that stays on the screen."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run has come to.
+    """The outcome of a run.
 
     Args:
         title: a short heading.
-        description: one sentence or two.
+        description: one or two sentences.
         metrics: estimates by name.
         extra: further entries of the summary, JSON types by name.
     """
@@ -251,12 +148,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Steps:
-    """Events of a run that are numbered steps, by which its progress is told.
+    """Events of a run that are numbered steps of its progress.
 
     Args:
-        kind: of the events; their field "number" counts them.
-        unit: what they are called.
-        total: how many a configuration, as JSON types, asks for at most; None where that cannot be known.
+        kind: kind of the events; their field "number" counts them.
+        unit: name of the steps.
+        total: returns the most steps that a configuration, as JSON types, asks for; None if unknown.
     """
 
     kind: str
@@ -268,19 +165,19 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     """One verb of the command line: class-level facts, and the methods `prepare`, `work` and `measure`.
 
     Attributes:
-        words: what is typed, such as ("train", "negotiator").
-        run_name: the run is runs/RUN_NAME unless told otherwise.
-        config: the type of the configuration, a frozen dataclass whose fields all have defaults or come from a preset.
+        words: the words on the command line, such as ("train", "negotiator").
+        run_name: the default run is runs/RUN_NAME.
+        config: type of the configuration, a frozen dataclass whose fields have defaults or come from a preset.
         presets: functions that return a full configuration, by name; the first one is the default.
-        argument: the setting that is typed without a flag, behind the preset; empty for none.
+        argument: the setting that is typed without a flag, after the preset; empty for none.
         repeatable: settings of names between commas whose flag may be given several times instead.
-        schema: the columns of the rows.
-        legend: what the metrics mean, by name.
-        files: what a finished run holds that a user may want next, by path in the run folder.
-        num_rows_entry: of the summary, that says how many rows a finished run holds; empty where it is known without.
-        resume_safe: settings that change how a run is done and not what comes out; a resumed run may differ in them.
-        steps: numbered events that tell the progress of a run without items.
-        outcomes: kinds of answers that are no reply and yet an outcome of what is measured: they do not fail a run.
+        schema: columns of the rows.
+        legend: definitions of the metrics, by name.
+        files: files of a finished run that a user may want next, by path in the run folder.
+        num_rows_entry: entry of the summary that holds the number of rows of a finished run; empty if known without it.
+        resume_safe: settings that change how a run is done and not its rows; a resumed run may differ in them.
+        steps: numbered events that measure the progress of a run without items.
+        outcomes: kinds of answers that are no reply but count as outcomes of the measurement: they do not fail a run.
     """
 
     words: tuple[str, ...]
@@ -299,12 +196,12 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
     @abstractmethod
     def prepare(self, config: ConfigT, path: Path, reporter: Reporter) -> PreparedT:
-        """Finds and checks everything that a run needs, before there is a run.
+        """Find and check everything that a run needs, before there is a run.
 
         Args:
-            config: what is asked for.
-            path: the run's folder, as it was given; nothing is written into it.
-            reporter: who looks on.
+            config: the configuration.
+            path: the run's folder, as given; nothing is written into it.
+            reporter: receives messages.
 
         Raises:
             ParleyError: something is missing, damaged or does not fit.
@@ -312,25 +209,25 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
     @abstractmethod
     def work(self, run: RunFolder, prepared: PreparedT, reporter: Reporter) -> FoundT:
-        """Does what the run does not hold yet; returns what `measure` has to know beside the run."""
+        """Do the work that the run does not hold yet; return what `measure` needs beside the run."""
 
     def measure(self, run: RunFolder, found: FoundT) -> Summary:
-        """What a run has come to whose work is done; that of a job whose work measures the model in its hands is `found`."""
+        """Return the summary of a run whose work is done; `found` is the result of `work`, by default the summary itself."""
         assert isinstance(found, Summary), "a job whose work returns anything else measures"
         return found
 
     @property
     def name(self) -> str:
-        """What a run folder calls the job, and `parley resume` finds it by."""
+        """The name of the job in run folders, by which `parley resume` finds it."""
         return "-".join(self.words)
 
     def run(self, config: ConfigT, path: Path, reporter: Reporter) -> Result:
-        """Does what is left of a run and summarises it.
+        """Do the rest of a run and summarise it.
 
         Raises:
-            ParleyError: what `prepare` and `work` say; a run of something else in the folder; a disk that refuses.
+            ParleyError: an error of `prepare` or `work`, another run in the folder, or a disk that refuses.
         """
-        # Before anything is read from the folder, or prepared in it.
+        # Before anything is read from the folder or prepared in it.
         refuse_links_out(path)
         weights = self.weights(config)
         if self.finished(config, path, weights):
@@ -348,12 +245,12 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         return self.result(config, path)
 
     def conclude(self, run: RunFolder, config: ConfigT, summary: Summary) -> None:
-        """Writes what a run has come to: its summary, with what answers of chat models took, and its tables if there are some.
+        """Write the summary of a run, with the use of chat models, and its tables if it has some.
 
         Args:
             run: opened for writing.
-            config: what was asked for.
-            summary: what the run has come to.
+            config: the configuration.
+            summary: the outcome of the run.
 
         Raises:
             RunError: the disk refuses.
@@ -361,11 +258,11 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         description, extra = summary.description, dict(summary.extra)
         if usage := usage_of(run.path):
             asking = getattr(config, "chat", DEFAULT)
-            told = usage.told(asking)
-            description = f"{description} {told}"
-            judged = {TOLD: told, WARNINGS: usage.warnings(asking), FAILURE: usage.failure(self.outcomes)}
-            extra[USAGE] = usage.as_json(asking) | judged
-        # Until it is written again: a run without it is not finished.
+            sentence = usage.told(asking)
+            description = f"{description} {sentence}"
+            reviewed = {TOLD: sentence, WARNINGS: usage.warnings(asking), FAILURE: usage.failure(self.outcomes)}
+            extra[USAGE] = usage.as_json(asking) | reviewed
+        # The table is missing until it is written again: a run without it is not finished.
         (run.path / TABLE_FILE).unlink(missing_ok=True)
         about = {"title": summary.title, "description": description, "command": self.command(config, run.path)}
         run.write_summary(summary.metrics, {**about, **extra})
@@ -373,16 +270,16 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             write_tables(run.path / TABLE_FILE, self.tables(run), about, self.note(run))
 
     def finished(self, config: ConfigT, path: Path, weights: Mapping[str, str]) -> bool:
-        """Whether a run has nothing left to do; not so where there is another run in the folder, or none.
+        """Return whether a run has nothing left to do; False if the folder holds another run, or none.
 
         Args:
-            config: what is asked for.
+            config: the configuration.
             path: the run's folder.
-            weights: digests of the models as they are now.
+            weights: present digests of the models.
 
         Raises:
-            RunError: what is there cannot be read as a run.
-            StorageError: the URI that the folder is the copy of cannot be read.
+            RunError: the folder cannot be read as a run.
+            StorageError: the folder is the copy of a URI that cannot be read.
         """
         refresh(path)
         if not all((path / name).exists() for name in (CONFIG, SUMMARY, *self.files)):
@@ -391,21 +288,21 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         if run.job != self.name or difference(self._fixed(run.config), self._fixed(to_dict(config))):
             return False
         if changed_weights(run.weights, weights):
-            # Opening the run for writing says which.
+            # Opening the run for writing names the changed model.
             return False
         try:
             run.summary()
             if not is_summarised(run.events()):
-                # Its last session was cut short: the rows may be others than the summary tells of.
+                # The last session was cut short: the rows may differ from the summary.
                 return False
             num_done = sum(part["status"].to_pylist().count(OK) for part in run.read_parts())
             return num_done == self.num_rows(config, path)
         except RunError:
-            # Opening the run for writing sets a damaged part aside and does its items again, and the summary is written anew.
+            # Opening the run for writing sets a damaged part aside and does its items again; the summary is written anew.
             return False
 
     def result(self, config: ConfigT, path: Path) -> Result:
-        """What a run holds that has written its summary.
+        """Return the result of a run that has written its summary.
 
         Raises:
             RunError: the run or its summary cannot be read.
@@ -429,48 +326,48 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
             return self.present(result, run)
 
     def command(self, config: ConfigT, path: Path) -> str:
-        """What to type to get a run like this one."""
+        """Return the command that makes a run like this one."""
         run = None if path == Path("runs", self.run_name) else path
         return command_line(self.words, self.presets, config, run, self.argument)
 
     def weights(self, config: ConfigT) -> dict[str, str]:
-        """Digests of the models that are there, by the setting that names each."""
+        """Return the digests of the models that exist, by the setting that names each."""
         return weights_digests(self.models(config))
 
     def models(self, config: ConfigT) -> Mapping[str, str]:
-        """Names of the models that the rows come from, by the setting that names each; a run keeps to their weights."""
+        """Return the names of the models behind the rows, by setting; a resumed run must have the same weights."""
         return {}
 
     def num_rows(self, config: ConfigT, path: Path) -> int:
-        """How many rows a finished run holds; -1 where the run in the folder does not say it yet."""
+        """Return the number of rows of a finished run; -1 if the run in the folder does not tell yet."""
         return int((RunFolder.load(path).summary() or {}).get(self.num_rows_entry, -1)) if self.num_rows_entry else 0
 
     def num_items(self, config: ConfigT) -> int | None:
-        """How many items a run would have to work on, found out from models and data; None where as many as are asked for."""
+        """Return the number of items that a run would have, found from models and data; None if it is the number asked for."""
         return None
 
     def metrics_of(self, config: ConfigT) -> Collection[str] | None:
-        """The names of the metrics that a run of a configuration can have; None where only the run can tell."""
+        """Return the names of the metrics that a run of a configuration can have; None if only the run can tell."""
         return self.legend
 
     def flat(self, run: RunFolder) -> FlatRows | None:
-        """How a run's rows become the lines of one flat file; None where each row is a line as it is."""
+        """Return the rule that turns a run's rows into lines of one flat file; None if each row is a line."""
         return None
 
     def next_commands(self, config: ConfigT, path: Path) -> tuple[str, ...]:
-        """What to type after a run of that configuration in that folder."""
+        """Return the commands to type after a run of that configuration in that folder."""
         return (shlex.join(["parley", "report", display_path(path)]),)
 
     def tables(self, run: RunFolder) -> Mapping[str, TextTable]:
-        """The tables of a run that has written its summary, by their headings; one without a heading stands alone."""
+        """Return the tables of a run that has written its summary, by heading; one without a heading stands alone."""
         return {}
 
     def note(self, run: RunFolder) -> str:
-        """A sentence below the tables."""
+        """Return a sentence for below the tables."""
         return ""
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """The result of a run as it is shown; jobs add what only the run can tell, such as tables."""
+        """Return the result of a run as shown; jobs add what only the run can tell, such as tables."""
         return result
 
     def _fixed(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -478,7 +375,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
 
 
 def failure_of(outcomes: Outcomes) -> str:
-    """Why a result is not what a job promises: every item failed; empty where one worked, or there is none."""
+    """Return the reason why every item failed; empty if one worked, or there is none."""
     if outcomes.done or not outcomes.failed:
         return ""
     ((reason, times),) = outcomes.errors.most_common(1)
@@ -486,7 +383,7 @@ def failure_of(outcomes: Outcomes) -> str:
 
 
 def losses_of(outcomes: Outcomes) -> list[str]:
-    """A sentence where some items failed, which are in no figure; none where all failed, for that is a failure."""
+    """Return a sentence if some items failed; nothing if all failed, because that is a failure."""
     if not (outcomes.done and outcomes.failed):
         return []
     ((reason, times),) = outcomes.errors.most_common(1)
@@ -495,13 +392,110 @@ def losses_of(outcomes: Outcomes) -> list[str]:
 
 
 class Silent:
-    """A reporter that looks away; for tests and notebooks."""
+    """A reporter that does nothing, for tests and notebooks."""
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """Shows nothing."""
+        """Do nothing."""
 
     def advance(self, done: float, note: str = "") -> None:
-        """Shows nothing."""
+        """Do nothing."""
 
     def say(self, text: str) -> None:
-        """Shows nothing."""
+        """Do nothing."""
+
+
+def drawn(found: Sequence[ItemT], limit: int, seed: int, name: str) -> list[ItemT]:
+    """Return at most `limit` items, drawn by the seed and in their order; all items if the limit is 0.
+
+    Args:
+        found: all items.
+        limit: the largest number of items; 0 for all.
+        seed: master seed.
+        name: name of the corpus.
+    """
+    indices: Sequence[int] = range(len(found))
+    if limit and len(found) > limit:
+        indices = sorted(stream(seed, "examples", name).permutation(len(found))[:limit].tolist())
+    return [found[index] for index in indices]
+
+
+def write_tables(path: Path, tables: Mapping[str, TextTable], about: Mapping[str, str], note: str = "") -> None:
+    """Write tables as Markdown; control characters of terminals are spelled out.
+
+    Args:
+        path: the file.
+        tables: tables by heading; an empty heading is left out.
+        about: the title, the description and the command that made them.
+        note: a sentence below the tables.
+
+    Raises:
+        RunError: the disk refuses.
+    """
+    parts = [f"# {about['title'][:1].upper()}{about['title'][1:]}\n\n{about['description']}\n"]
+    parts += [(f"## {heading}\n\n" if heading else "") + table.to_markdown() for heading, table in tables.items()]
+    parts += [f"{note}\n"] if note else []
+    parts.append(f"```\n{about['command']}\n```\n")
+    try:
+        write_whole(path, visible("\n".join(parts), keep="\n").encode())
+    except OSError as error:
+        fix = "free some space, then the same command writes it"
+        raise RunError("the table cannot be written", where=path, got=error.strerror, fix=fix) from None
+
+
+def noted(tables: Mapping[str, TextTable], note: str) -> dict[str, TextTable]:
+    """Return the tables with a sentence added below the last one; unchanged if the note or the tables are empty."""
+    result = {**tables}
+    if result and note:
+        heading, last = result.popitem()
+        result[heading] = replace(last, note=f"{last.note}\n{note}".strip())
+    return result
+
+
+def command_line(
+    words: Sequence[str], presets: Mapping[str, Callable[[], Any]], config: Any, run: Path | None, argument: str = ""
+) -> str:
+    """Return the command that makes a run like this one.
+
+    Args:
+        words: words of the job.
+        presets: presets of the job, the default first.
+        config: the run's configuration.
+        run: the run's folder; None for the job's default folder.
+        argument: the setting that is typed without a flag; empty for none.
+    """
+    settings = flat(to_dict(config))
+    values = {name: flat(to_dict(preset())) for name, preset in presets.items()}
+    changes = {name: {key: value for key, value in settings.items() if value != values[name][key]} for name in presets}
+    nearest = min(changes, key=lambda name: len(changes[name]))
+    line = ["parley", *words]
+    if nearest != next(iter(presets)):
+        line.append(nearest)
+    if argument in changes[nearest]:
+        line.append(str(changes[nearest].pop(argument)))
+    for key, value in changes[nearest].items():
+        line += ["--set", f"{key}={_yaml(value)}"] if "." in key else _flag(key, value)
+    if run is not None:
+        line += ["--run", display_path(run)]
+    return shlex.join(line)
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the simple values of nested settings, by dotted key."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return result
+
+
+def _flag(key: str, value: Any) -> list[str]:
+    flag = key.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]
+
+
+def _yaml(value: Any) -> str:
+    """Return a simple value as `--set` reads it; JSON's escapes of rare characters mean something else in YAML."""
+    if isinstance(value, str):
+        return yaml.safe_dump(value, default_style='"', width=math.inf).rstrip("\n")
+    return json.dumps(value)

@@ -1,8 +1,8 @@
-"""Trainings that are made several times, each from a seed of its own: `--seeds N`.
+"""Trainings that are repeated, each from a seed of its own: `--seeds N`.
 
-One training is one draw. Each of several is a run of its own below the run's folder and resumes by itself; the figures are the
-means over them, with intervals over trainings and dialogues, and the run's checkpoint is that of the best, so that the run can
-be named wherever one training can. The first has the master seed itself: it is the training that one seed makes.
+One training is one draw. Each of several trainings is a run of its own below the run's folder and resumes by itself. The
+figures are means over trainings, with intervals over trainings and dialogues. The run's checkpoint is that of the best
+training, so the run can be named wherever one training can. The first training has the master seed itself.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from parley.envs.core.errors import ParleyError, RefusedModelError
 from parley.envs.core.seeds import derive_seed
 
 TRAINING = "training"
-"""What the folder of a training is called, before its number."""
+"""The name of a training's folder, before its number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedConfig(Configuration):
-    """How often something is trained."""
+    """Settings of repeated training."""
 
     seeds: NumSeeds = 1
     """Trainings, each from a seed of its own; with several, figures are means over them and intervals are over them too."""
     trainers: NonNegativeInt = 0
-    """Ray actors that make trainings side by side, each with learner and env runners of its own, as many as there is room for;
-    0 makes one after another in this process."""
+    """Ray actors that run trainings at the same time, each with its own learner and env runners, as many as there is room for;
+    0 runs one after another in this process."""
 
 
 RepeatedT = TypeVar("RepeatedT", bound=RepeatedConfig)
 
 
 def nth_seed(seed: int, number: int, stream: str = TRAINING) -> int:
-    """The seed of a training: the master seed of the first, numbered from 1."""
+    """Return the seed of a training, numbered from 1; the first has the master seed."""
     return seed if number == 1 else derive_seed(seed, stream, number)
 
 
 def nth_name(name: str, number: int) -> str:
-    """What a stage of a training is called: that of the first has no number."""
+    """Return the name of a stage of a training; that of the first has no number."""
     return name if number == 1 else f"{name}-{number}"
 
 
@@ -60,45 +60,45 @@ def run_beside(
     title: str,
     address: str = "",
 ) -> None:
-    """Does what is left of some stages, chains of them side by side where there is room for two; one that fails ends no other.
+    """Run the rest of some stages, chains of them side by side if two fit; a failed stage ends no other chain.
 
     Args:
-        stages: by the names of their folders, in the order in which one process does them.
-        chains: names of stages that need nothing of another chain's.
-        path: the folder that theirs lie in.
-        num_workers: actors that do chains, at most; with less than 2, or a single chain, all is done here.
-        reporter: who looks on.
-        title: what it is shown while actors work.
-        address: of a Ray cluster.
+        stages: stages by the names of their folders, in the order in which one process runs them.
+        chains: names of stages that need nothing of another chain.
+        path: the folder that holds their folders.
+        num_workers: the largest number of actors for chains; with fewer than 2, or a single chain, all run here.
+        reporter: receives messages and progress.
+        title: title of the progress while actors work.
+        address: address of a Ray cluster.
 
     Raises:
-        RefusedModelError: a stage met it, which ends all of them.
-        ParleyError: what the first that failed says, with its name.
+        RefusedModelError: a stage met it; it ends all stages.
+        ParleyError: the error of the first failed stage, with its name.
     """
     planned = [{name: stages[name] for name in chain} for chain in chains]
-    with BackgroundStages(planned, path, num_workers, address=address, least=2) as beside:
-        if beside.num_actors < beside.num_asked:
-            reporter.say(f"{max(1, beside.num_actors)} of {len(chains)} at a time: there is no room for more")
-        beside.wait(reporter, title)
-    # What was shown as it was done need not be told to be finished.
-    told: Reporter = Silent() if beside.has_done_all else reporter
+    with BackgroundStages(planned, path, num_workers, address=address, least=2) as background_stages:
+        if background_stages.num_actors < background_stages.num_asked:
+            reporter.say(f"{max(1, background_stages.num_actors)} of {len(chains)} at a time: there is no room for more")
+        background_stages.wait(reporter, title)
+    # A stage whose progress was shown need not be reported as finished.
+    stage_reporter: Reporter = Silent() if background_stages.has_done_all else reporter
     chain_of = {name: number for number, chain in enumerate(chains) for name in chain}
     failed: dict[object, ParleyError] = {}
     for number, (name, (job, config)) in enumerate(stages.items(), start=1):
         if (chain := chain_of.get(name, name)) in failed:
             continue
-        told.say(f"stage {number} of {len(stages)}: {name}")
+        stage_reporter.say(f"stage {number} of {len(stages)}: {name}")
         try:
-            job.run(config, path / name, told)
+            job.run(config, path / name, stage_reporter)
         except RefusedModelError:
             raise
         except ParleyError as error:
-            told.say(f"{name} ends with an error: {error.what}")
+            stage_reporter.say(f"{name} ends with an error: {error.what}")
             where = name if error.where is None else f"{name}: {error.where}"
-            named = type(error)(error.what, where=where, got=error.got, fix=error.fix)
-            failed[chain] = named.with_traceback(error.__traceback__)
-    for found in failed.values():
-        raise found
+            located = type(error)(error.what, where=where, got=error.got, fix=error.fix)
+            failed[chain] = located.with_traceback(error.__traceback__)
+    for failure in failed.values():
+        raise failure
 
 
 class RepeatedJob(Job[RepeatedT, PreparedT, FoundT]):
@@ -106,27 +106,27 @@ class RepeatedJob(Job[RepeatedT, PreparedT, FoundT]):
 
     @abstractmethod
     def loss(self, run: RunFolder) -> float:
-        """By what the best of several finished trainings is told, which has the least."""
+        """Return the loss of a finished training; the best of several has the smallest."""
 
     @abstractmethod
     def keep(self, best: Path, run: RunFolder) -> None:
-        """Stores what the best training left, as its own run did."""
+        """Store the files of the best training, as its own run did."""
 
     def run(self, config: RepeatedT, path: Path, reporter: Reporter) -> Result:
-        """As any job; several trainings as stages."""
+        """Run as any job; several trainings run as stages."""
         return super().run(config, path, reporter) if config.seeds == 1 else _Trainings(self).run(config, path, reporter)
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Of several trainings with what each came to."""
+        """Return the result; of several trainings with a table of each."""
         values = spread_of(run.summary() or {})
         return replace(result, tables={"": spread_table(values, result.metrics, self.legend)}) if values else result
 
 
 class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
-    """Several trainings of a job, as a run of that job.
+    """Several trainings of a job, as one run of that job.
 
     Args:
-        job: whose facts it has.
+        job: the job, whose facts this one copies.
     """
 
     def __init__(self, job: RepeatedJob[RepeatedT, Any, Any]) -> None:
@@ -135,7 +135,7 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
             setattr(self, fact, getattr(job, fact))
 
     def stages(self, config: RepeatedT, path: Path) -> dict[str, Stage]:
-        """The trainings."""
+        """Return the trainings."""
         seed = to_dict(config)["seed"]
         return {
             f"{TRAINING}-{number}": (self.job, with_values(config, {"seeds": 1, "seed": nth_seed(seed, number)}, self.name))
@@ -146,12 +146,12 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
         return self.job.models(config)
 
     def prepare(self, config: RepeatedT, path: Path, reporter: Reporter) -> RepeatedT:
-        """Finds and checks what a training needs."""
+        """Find and check what a training needs."""
         self.job.prepare(config, path, reporter)
         return config
 
     def work(self, run: RunFolder, prepared: RepeatedT, reporter: Reporter) -> RepeatedT:
-        """Makes what is left of the trainings, and stores what the best of them left."""
+        """Run the trainings that are left, and store the files of the best."""
         planned = self.stages(prepared, run.path)
         chains, address = [[name] for name in planned], getattr(prepared, "address", "")
         run_beside(planned, chains, run.path, prepared.trainers, reporter, "trainings", address)
@@ -159,11 +159,14 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
         return prepared
 
     def measure(self, run: RunFolder, found: RepeatedT) -> Summary:
-        """The means over trainings, and what each came to."""
+        """Return the means over trainings, and the figures of each."""
         runs = [RunFolder.load(run.path / name) for name in self.stages(found, run.path)]
-        each = [one.metrics() for one in runs]
-        values = {name: [metrics[name].value if name in metrics else math.nan for metrics in each] for name in each[0]}
-        means = {name: _over(several, self.legend.get(name)) for name, several in values.items()}
+        metrics_of_runs = [training.metrics() for training in runs]
+        values = {
+            name: [metrics[name].value if name in metrics else math.nan for metrics in metrics_of_runs]
+            for name in metrics_of_runs[0]
+        }
+        means = {name: _mean_over_runs(several, self.legend.get(name)) for name, several in values.items()}
         best = self._best(found, run)
         return Summary(
             (runs[0].summary() or {}).get("title", ""),
@@ -183,8 +186,8 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
         return min(names, key=lambda name: self.job.loss(RunFolder.load(run.path / name)))
 
 
-def _over(values: Sequence[float], metric: Metric | None) -> Estimate:
-    """The figure over trainings; what is counted alike in all of them has no interval."""
+def _mean_over_runs(values: Sequence[float], metric: Metric | None) -> Estimate:
+    """Return the estimate over trainings; a count that is equal in all has no interval."""
     if metric is not None and metric.form == "count" and len(set(values)) == 1:
         return count(values[0], len(values))
     return over_runs(values, metric)

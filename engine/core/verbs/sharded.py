@@ -1,10 +1,8 @@
-"""Jobs whose work is cut into shards: their settings, and the one way in which such work is done in a run folder.
+"""Jobs whose work is cut into shards: their settings, and the one way to run such work in a run folder.
 
-Rows do not depend on how work is cut, up to the last digit of sums over what is computed side by side. A run keeps the size of
-shard that it began with (`shard_size` of its first "work" event), whatever its settings say and however many workers there are
-later: so it finds its shards again, and what was computed side by side stays so.
-
-Rows of a shard whose items are asked about together: one that fails costs itself alone.
+Rows do not depend on the cut, up to the last digit of sums over items that are computed together. A run keeps its first shard
+size (`shard_size` of its first "work" event), whatever the settings and the number of workers are later. So it recognises its
+shards, and items that were computed together stay together.
 """
 
 from __future__ import annotations
@@ -35,42 +33,18 @@ from parley.envs.core.play import agent_errors, play_apart
 logger = logging.getLogger(__name__)
 
 
-def rows_apart(
-    rows_of: Callable[[Shard[ItemT]], list[dict[str, Any]]], shard: Shard[ItemT], seed: Callable[[str], int]
-) -> list[dict[str, Any]]:
-    """One row per item, in order: of all items together, or, where a model that is asked fails, of each by itself.
-
-    Args:
-        rows_of: the rows of items, which do not depend on what is asked with them.
-        shard: the items.
-        seed: of an item, by its key.
-    """
-
-    def asked(items: Sequence[tuple[str, ItemT]]) -> list[dict[str, Any]]:
-        keys, found = zip(*items, strict=True)
-        with agent_errors():
-            return rows_of(Shard(shard.name, keys, found))
-
-    parts, lost = play_apart(asked, list(zip(shard.keys, shard.items, strict=True)))
-    rows = {row["item_key"]: row for part in parts for row in part}
-    rows |= {key: error_row(key, seed(key), str(error)) for (key, _), error in lost}
-    if lost:
-        logger.warning("%d of %d items are lost: %s", len(lost), len(shard), lost[0][1].what)
-    return [rows[key] for key in shard.keys]
-
-
 RESUME_SAFE = ("workers", "gpus_per_worker", "address", "data_root", "shard_size")
 """Settings that change how work is done and not its rows; a resumed run may differ in them.
 
-What is not promised: a GPU's sums may differ from a CPU's in the last digit.
+Not promised: sums on a GPU may differ from those on a CPU in the last digit.
 """
 SHARDS_PER_WORKER = 4
-"""So that no worker waits long for the last one."""
+"""Several shards for each worker, so that none waits long for the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardedConfig(Configuration):
-    """How the work is done."""
+    """Settings of sharded work."""
 
     seed: NonNegativeInt = 1
     """Master seed."""
@@ -93,11 +67,11 @@ class ShardedConfig(Configuration):
 
     @property
     def device(self) -> str:
-        """The torch device that a worker computes on."""
+        """The torch device of a worker."""
         return "cuda" if self.gpus_per_worker > 0 else "cpu"
 
     def require_device(self) -> None:
-        """Makes sure that work in this process can compute on its device; actors find out themselves.
+        """Check that this process can compute on its device; actors check for themselves.
 
         Raises:
             ConfigError: it cannot.
@@ -108,12 +82,12 @@ class ShardedConfig(Configuration):
 
 @dataclass(frozen=True)
 class Tally:
-    """How far work is, for `Sharded.describe`.
+    """Progress of work, for `Sharded.describe`.
 
     Args:
-        total: digests of all rows, those that were saved before included.
-        session: digests of this session's, with what is counted of shards under way.
-        seconds: that this session has worked.
+        total: digests of all rows, with those saved before.
+        session: digests of this session's rows, with counts of shards under way.
+        seconds: working time of this session.
     """
 
     total: Counts
@@ -122,11 +96,11 @@ class Tally:
 
 
 class Sharded(Work[ItemT]):
-    """What a job does to its items: sent to every worker, so it holds the names of models or their shared weights.
+    """The work of a job on its items. It is sent to every worker, so it holds names of models or their shared weights.
 
     Attributes:
-        unit: what items are called.
-        event: kind of the event that says what a session did, and how long it took.
+        unit: name of the items.
+        event: kind of the event that records the work and the time of a session.
     """
 
     unit: ClassVar[str]
@@ -134,37 +108,37 @@ class Sharded(Work[ItemT]):
 
     @property
     def computes(self) -> bool:
-        """Whether it computes with torch, whose threads are then as many here as in an actor: one."""
+        """Return whether the work computes with torch; torch then has one thread here, as in an actor."""
         return True
 
     @abstractmethod
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """Items of a shard, where no setting says it; `spread` chooses most."""
+        """Return the number of items in a shard, if no setting gives it; most jobs use `spread`."""
 
     def room(self, shard_size: int) -> int:
-        """Shards that a worker holds at a time, if it works in turns; 0 if not."""
+        """Return the number of shards that a worker holds at a time, if it works in turns; 0 if not."""
         return 0
 
     def describe(self, tally: Tally) -> str:
-        """How far the work is, in words for a reporter."""
+        """Return the progress of the work in words."""
         return ""
 
     def checkpoints(self) -> Iterable[str]:
-        """Names of checkpoints that workers load by `fetched_model`; they travel to machines that do not see them."""
+        """Return the names of checkpoints that workers load by `fetched_model`; they are sent to machines without them."""
         return ()
 
     def shared(self) -> Sharded[ItemT]:
-        """The same for actors, large arrays in the object store of the session."""
+        """Return the same work for actors, with large arrays in the object store of the session."""
         return self
 
 
 def spread(num_items: int, num_workers: int, most: int) -> int:
-    """The size of shard that gives every worker several.
+    """Return a shard size that gives every worker several shards.
 
     Args:
-        num_items: all items.
-        num_workers: actors; 0 for this process.
-        most: items of a shard that fill a worker's batch.
+        num_items: number of all items.
+        num_workers: number of actors; 0 for this process.
+        most: number of items that fill a worker's batch.
     """
     return max(1, min(most, num_items // (SHARDS_PER_WORKER * max(1, num_workers))))
 
@@ -172,7 +146,7 @@ def spread(num_items: int, num_workers: int, most: int) -> int:
 def run_items(
     run: RunFolder, work: Sharded[ItemT], items: Mapping[str, ItemT], config: ShardedConfig, reporter: Reporter, title: str
 ) -> None:
-    """Works off the items that a run does not hold yet.
+    """Do the work on the items that a run does not hold yet.
 
     Raises:
         ClusterError: Ray cannot be reached or lacks room for the workers.
@@ -184,14 +158,14 @@ def run_items(
     done_before = 0
     for part in run.read_parts():
         rows = part.to_pylist()
-        # A shard with a failed item is done again, whole.
+        # A shard with a failed item is done again as a whole.
         if all(row["status"] == OK for row in rows):
             before.update(work.digest(rows))
             done_before += len(rows)
     session: Counts = Counter()
     began = time.monotonic()
 
-    def told(counts: Counts) -> str:
+    def progress_text(counts: Counts) -> str:
         return work.describe(Tally(before + counts, counts, time.monotonic() - began))
 
     def on_progress(progress: Progress, counts: Counts) -> None:
@@ -199,17 +173,17 @@ def run_items(
         session, done = counts, done_before + progress.num_done + progress.under_way
         workers = f"{progress.num_workers} of {config.workers} workers" if config.workers else ""
         failed = f"{progress.num_failed} failed" if progress.num_failed else ""
-        reporter.advance(done, ", ".join(filter(None, (told(counts), workers, failed))))
+        reporter.advance(done, ", ".join(filter(None, (progress_text(counts), workers, failed))))
 
-    with _place(work, config) as here:
+    with _placed(work, config) as placed_work:
         began = time.monotonic()
         write_shards(
             run,
-            here,
+            placed_work,
             make_shards(items, size),
             num_workers=config.workers,
             num_gpus_per_worker=config.gpus_per_worker,
-            room=here.room(size),
+            room=placed_work.room(size),
             models=BroadcastModels.put(work.checkpoints()) if config.workers else None,
             on_progress=on_progress,
         )
@@ -218,17 +192,17 @@ def run_items(
 
 
 def _size(run: RunFolder, work: Sharded[Any], num_items: int, config: ShardedConfig, reporter: Reporter) -> int:
-    begun = [event["shard_size"] for event in run.events() if event["kind"] == WORK and event.get("shard_size")]
-    if not begun:
+    sizes = [event["shard_size"] for event in run.events() if event["kind"] == WORK and event.get("shard_size")]
+    if not sizes:
         return config.shard_size or work.shard_size(num_items, config.workers)
-    if config.shard_size and begun[0] != min(config.shard_size, num_items):
-        reporter.say(f"the run goes on in shards of {begun[0]} {work.unit}, as it began")
-    return int(begun[0])
+    if config.shard_size and sizes[0] != min(config.shard_size, num_items):
+        reporter.say(f"the run goes on in shards of {sizes[0]} {work.unit}, as it began")
+    return int(sizes[0])
 
 
 @contextmanager
-def _place(work: Sharded[ItemT], config: ShardedConfig) -> Iterator[Sharded[ItemT]]:
-    """Where work is done: a session for its actors, or this process, which then computes as an actor does."""
+def _placed(work: Sharded[ItemT], config: ShardedConfig) -> Iterator[Sharded[ItemT]]:
+    """Provide the work with a session for its actors, or let this process compute as an actor does."""
     if config.workers:
         with session(config.workers, config.address):
             yield work.shared()
@@ -240,17 +214,41 @@ def _place(work: Sharded[ItemT], config: ShardedConfig) -> Iterator[Sharded[Item
 
 
 def ended_sessions(run: RunFolder, event: str, *counted: str) -> list[dict[str, Any]]:
-    """The sessions of a run that came to their end, as their events tell of them.
+    """Return the events of the sessions of a run that came to their end.
 
     Args:
         run: the run.
         event: kind of those events.
-        counted: what is read of them beside seconds and workers; of the first there must be some.
+        counted: counters read from them beside seconds and workers; the first must be above 0.
     """
-    found = [each for each in run.events({event: {"seconds": float, "workers": int}}) if each["kind"] == event]
-    return [each for each in found if all(isinstance(each.get(name), int) for name in counted) and each[counted[0]]]
+    events = [entry for entry in run.events({event: {"seconds": float, "workers": int}}) if entry["kind"] == event]
+    return [entry for entry in events if all(isinstance(entry.get(name), int) for name in counted) and entry[counted[0]]]
 
 
 def session(num_cpus: int, address: str) -> AbstractContextManager[RaySession]:
-    """The Ray session of a cluster, or one on this machine with room for what wants so many CPUs."""
+    """Return the Ray session of a cluster, or one on this machine with room for `num_cpus` CPUs."""
     return connect(address or None, num_cpus=None if address else max(num_cpus, os.cpu_count() or 1))
+
+
+def rows_apart(
+    rows_of: Callable[[Shard[ItemT]], list[dict[str, Any]]], shard: Shard[ItemT], seed: Callable[[str], int]
+) -> list[dict[str, Any]]:
+    """Return one row per item, in order: computed together, or one by one if a model fails, so a failure costs one item.
+
+    Args:
+        rows_of: computes the rows of items; a row does not depend on the other items.
+        shard: the items.
+        seed: returns the seed of an item, by its key.
+    """
+
+    def compute(items: Sequence[tuple[str, ItemT]]) -> list[dict[str, Any]]:
+        keys, values = zip(*items, strict=True)
+        with agent_errors():
+            return rows_of(Shard(shard.name, keys, values))
+
+    parts, lost = play_apart(compute, list(zip(shard.keys, shard.items, strict=True)))
+    rows = {row["item_key"]: row for part in parts for row in part}
+    rows |= {key: error_row(key, seed(key), str(error)) for (key, _), error in lost}
+    if lost:
+        logger.warning("%d of %d items are lost: %s", len(lost), len(shard), lost[0][1].what)
+    return [rows[key] for key in shard.keys]

@@ -1,8 +1,8 @@
-"""Stages that actors do whole: their settings there, what they reserve, and how they tell what they are at.
+"""Whole stages in Ray actors: their settings and reservations there, and how they report progress to the driver.
 
-On one machine such a stage learns in its actor. On a cluster the actor is on the driver's machine, which has the run's folder,
-the models and the corpus, and may have no CPUs for work; learner, env runners and workers are actors of its own, on whatever
-machine has room. What comes out is the same.
+On one machine a stage learns inside its actor. On a cluster the actor is on the driver's machine, which has the run's folder,
+the models and the corpus, but maybe no CPUs for work. Learner, env runners and workers are then further actors, on any machine
+with room. The results are the same.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from parley.engine.core.ray.worker import Shard, machines_up
 from parley.engine.core.verbs.job import Job
 from parley.envs.core.errors import ParleyError
 
-_TELL_S = 1.0
-"""Seconds between two texts of how far a stage is."""
-_KEPT = 20
-"""Lines of a stage that are kept for the driver, which looks each second."""
-_OURS = "PARLEY_"
-"""Begins the names of variables by which this process was told where things lie."""
+_REPORT_S = 1.0
+"""Seconds between two progress reports of a stage."""
+_MAX_MESSAGES = 20
+"""Number of latest messages that a stage keeps for the driver, which looks each second."""
+_VARIABLE_PREFIX = "PARLEY_"
+"""Prefix of the environment variables that say where things lie."""
 
 
 def settings_of(config: Any, machine: str) -> Any:
-    """A stage's settings as an actor does it.
+    """Return the settings of a stage that runs in an actor.
 
     Args:
-        config: as they were asked for.
-        machine: the driver's of a cluster; empty where there is no other.
+        config: the settings as asked for.
+        machine: the driver's node in a cluster; empty if there is no other machine.
     """
     changes: dict[str, Any] = {"trainers": 0, "workers": 0, "address": ""}
     if machine:
@@ -48,43 +48,43 @@ def settings_of(config: Any, machine: str) -> Any:
 
 
 def share_of(configs: Iterable[Any], machine: str) -> Share:
-    """What an actor reserves that does any of some stages.
+    """Return the resources that an actor reserves to run any of some stages.
 
     Args:
-        configs: their settings, as they were asked for.
+        configs: settings of the stages, as asked for.
         machine: as in `settings_of`.
     """
     share = reduce(or_, (_share(settings_of(config, machine), machine) for config in configs))
-    # A stage of one process, such as a fit, is done on the driver's machine, as it is without actors.
+    # A stage of one process, such as a fit, runs on the driver's machine, as it does without actors.
     return replace(share, own=(0.0, share.own[1])) if machine and share.others else share
 
 
 def _share(config: Any, machine: str) -> Share:
-    """Of one: its actor, learners of their own, and env runners or workers, which take turns."""
+    """Return the share of one stage: its actor, learners, and env runners or workers, which take turns."""
     workers, learners = getattr(config, "workers", 0), getattr(config, "num_learner_actors", 0)
     learner_gpus, playing_gpus = getattr(config, "learner_gpus", 0.0), getattr(config, "gpus_per_worker", 0.0)
     learner = (float(getattr(config, "threads", 1)), learner_gpus)
     runner = (1.0, max(getattr(config, "runner_gpus", 0.0), playing_gpus))
-    others = [learner] * learners + [runner] * max(getattr(config, "env_runners", 0), workers)
+    other_actors = [learner] * learners + [runner] * max(getattr(config, "env_runners", 0), workers)
     own_gpus = max(0.0 if learners else learner_gpus, 0.0 if workers else playing_gpus)
-    return Share((1.0, own_gpus), tuple(others), machine)
+    return Share((1.0, own_gpus), tuple(other_actors), machine)
 
 
 def driver_of_several() -> str:
-    """This process' machine where the session has others too; empty where it has none."""
+    """Return this process's node if the session has several machines; empty otherwise."""
     import ray
 
     return ray.get_runtime_context().get_node_id() if len(machines_up()) > 1 else ""
 
 
 def num_at_once(share: Share, here: RaySession, most: int, spare: Share = NOTHING) -> int:
-    """How many actors of a share the session's machines hold beside another; one machine by its processors.
+    """Return the number of actors with this share that fit on the session's machines; one machine counts its processors.
 
     Args:
-        share: of each.
+        share: resources of each actor.
         here: the session.
-        most: how many are wanted.
-        spare: what is to be left for others.
+        most: number of actors wanted.
+        spare: resources to leave for others.
     """
     import ray
 
@@ -96,12 +96,12 @@ def num_at_once(share: Share, here: RaySession, most: int, spare: Share = NOTHIN
 
 
 class WholeStages:
-    """The worker that does stages.
+    """The worker that runs whole stages.
 
     Args:
-        folder: which relative paths are relative to.
-        variables: of the driver's process, that say where things lie; a cluster's own have others.
-        board: where it says how far they are.
+        folder: the working folder.
+        variables: environment variables of the driver that say where things lie; those of a cluster machine differ.
+        board: the board for progress reports.
     """
 
     def __init__(self, folder: Path, variables: Mapping[str, str], board: ProgressBoard) -> None:
@@ -110,29 +110,29 @@ class WholeStages:
         self._board = board
 
     def run(self, shard: Shard[list[tuple[Job[Any, Any, Any], Any, Path]]]) -> None:
-        """Does the stages of a chain, one after another."""
+        """Run the stages of a chain, one after another."""
         for chain in shard.items:
             for job, config, path in chain:
-                told = _StageReporter(self._board, path.name)
+                reporter = _StageReporter(self._board, path.name)
                 try:
-                    job.run(config, path, told)
+                    job.run(config, path, reporter)
                 except ParleyError as error:
-                    told.say(f"it ends with an error: {error.what}")
+                    reporter.say(f"it ends with an error: {error.what}")
                     raise
 
     @classmethod
     def arguments(cls, board: ProgressBoard) -> tuple[Any, ...]:
-        """Its arguments, for a worker on this machine."""
-        return Path.cwd(), {name: value for name, value in os.environ.items() if name.startswith(_OURS)}, board
+        """Return the constructor's arguments for a worker on this machine."""
+        return Path.cwd(), {name: value for name, value in os.environ.items() if name.startswith(_VARIABLE_PREFIX)}, board
 
 
 @dataclass
 class ProgressState:
-    """How far a stage is, by what it tells.
+    """Progress of a stage, from its reports.
 
     Attributes:
-        share: of what it is at.
-        part: what that is; empty where it is the whole stage, as far as is known.
+        share: finished share of the present part.
+        part: name of the part; empty if it is the whole stage, as far as known.
     """
 
     share: float = 0.0
@@ -141,55 +141,60 @@ class ProgressState:
     _has_begun: bool = False
 
     def begin(self, title: str, total: int) -> None:
-        """A length of work begins; after the first one nobody knows how many there are. One that counts nothing is none."""
+        """Begin a part; after the first part the number of parts is unknown. A part without units does not count."""
         if not total:
             return
         self.share, self.part, self._total = 0.0, title if self._has_begun else "", total
         self._has_begun = True
 
     def advance(self, done: float) -> None:
-        """So many units of that length are done."""
+        """Set the number of finished units of the part."""
         self.share = done / self._total
 
 
 DONE = ProgressState(1.0)
-"""Of a stage that is finished."""
+"""The state of a finished stage."""
 
 
 class _StageReporter:
-    """The reporter of a stage in an actor."""
+    """The reporter of a stage inside an actor."""
 
     def __init__(self, board: ProgressBoard, name: str) -> None:
         self._board, self._name = board, name
         self._far, self._put_at = ProgressState(), 0.0
-        self._said: list[str] = []
+        self._messages: list[str] = []
 
     def stage(self, title: str, total: int, unit: str) -> None:
-        """A length of its work."""
+        """Begin a part of the stage."""
         self._far.begin(title, total)
 
     def advance(self, done: float, note: str = "") -> None:
-        """Puts up its share, now and then."""
+        """Publish the progress, at most once a second."""
         self._far.advance(done)
-        if time.monotonic() - self._put_at > _TELL_S:
+        if time.monotonic() - self._put_at > _REPORT_S:
             self._put()
 
     def say(self, text: str) -> None:
-        """Puts up the line, at once."""
-        self._said.append(text)
+        """Publish a message at once."""
+        self._messages.append(text)
         self._put()
 
     def _put(self) -> None:
         self._put_at = time.monotonic()
-        told = {"share": self._far.share, "part": self._far.part, "num": len(self._said), "said": self._said[-_KEPT:]}
-        self._board.put(self._name, json.dumps(told))
+        report = {
+            "share": self._far.share,
+            "part": self._far.part,
+            "num": len(self._messages),
+            "said": self._messages[-_MAX_MESSAGES:],
+        }
+        self._board.put(self._name, json.dumps(report))
 
 
 class StageProgress:
-    """What stages in actors tell, for the driver.
+    """Progress reports of stages in actors, as the driver reads them.
 
     Args:
-        board: where they put it.
+        board: the board on which they publish.
     """
 
     def __init__(self, board: ProgressBoard) -> None:
@@ -197,10 +202,10 @@ class StageProgress:
         self._num: dict[str, int] = {}
 
     def news(self, name: str) -> tuple[list[str], ProgressState]:
-        """The lines that a stage has said since it was last asked, and how far it is."""
+        """Return new messages of a stage since the last call, and its progress."""
         line = self.board.line(name)
-        told: dict[str, Any] = json.loads(line) if line else {"share": 0.0, "part": "", "num": 0, "said": []}
-        # An actor that has died begins anew.
-        new = told["num"] - min(self._num.get(name, 0), told["num"])
-        self._num[name] = told["num"]
-        return told["said"][-new:] if new else [], ProgressState(told["share"], told["part"])
+        report: dict[str, Any] = json.loads(line) if line else {"share": 0.0, "part": "", "num": 0, "said": []}
+        # An actor that replaces a dead one starts with an empty list.
+        new = report["num"] - min(self._num.get(name, 0), report["num"])
+        self._num[name] = report["num"]
+        return report["said"][-new:] if new else [], ProgressState(report["share"], report["part"])

@@ -1,7 +1,7 @@
-"""How a run stands: whether somebody writes it, how far it is, how fast it goes, what failed. Changes nothing.
+"""Status of a run: state, progress, pace and failures; nothing is changed.
 
-Everything is read from the folder, so it can be asked of a run that another process, or another machine, writes now, and of
-one that died: the lock tells the two apart, the parts say what is saved, the event log how fast that came.
+Everything is read from the folder. So it works for a run that another process or machine writes now, and for one that died: the
+lock tells the two apart, the parts hold the saved items, and the event log gives the pace.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from parley.policies.chat.model import RunUsage
 logger = logging.getLogger(__name__)
 
 RUNNING, FINISHED, FAILED, INTERRUPTED = "running", "finished", "failed items", "interrupted"
-"""States: a process writes the run; it has its summary; it has, and some of its items failed; neither."""
+"""States: a process writes the run; it has its summary; the same with failed items; neither."""
 DAMAGED = "damaged summary"
-"""It has a summary that cannot be read; to resume it writes that again."""
+"""State of a run whose summary cannot be read; a resume writes it again."""
 ITEMS = "items"
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How far a run is, and how fast it went since it was last started or resumed.
+    """Progress of a run, and its pace since the last start or resume.
 
     Args:
-        unit: what is counted.
-        done: how many there are, failed ones not included.
-        total: how many there will be, at most; None where that cannot be known.
-        per_s: a second; None before the first.
+        unit: name of the counted units.
+        done: number of finished units, without failed ones.
+        total: largest number of units; None if unknown.
+        per_s: units a second; None before the first.
     """
 
     unit: str = ITEMS
@@ -51,21 +51,21 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class RunStatus:
-    """How one run stands.
+    """Status of one run.
 
     Args:
-        run: its folder.
-        job: its job.
+        run: the run's folder.
+        job: the run's job.
         state: one of `RUNNING`, `FINISHED`, `FAILED`, `INTERRUPTED`, `DAMAGED`.
-        writer: the process that writes it, such as "process 7 on node-3"; None when none does.
-        pace: how far it is.
-        left_s: seconds that are left at that pace; None when nobody works or it cannot be known.
-        workers: actors that the last session asked for, 0 for none; None where items are not shared out.
-        errors: failed items by reason.
-        damaged: parts that cannot be read.
-        answers: answers of chat models by kind (`parley.policies.chat.model.AnswerKind`); empty where nobody asked any.
+        writer: the process that writes it, such as "process 7 on node-3"; None if none does.
+        pace: progress and pace.
+        left_s: remaining seconds at that pace; None if nobody works or it is unknown.
+        workers: actors of the last session, 0 for none; None if items are not sharded.
+        errors: number of failed items by reason.
+        damaged: number of parts that cannot be read.
+        answers: answers of chat models by kind (`parley.policies.chat.model.AnswerKind`); empty if there are none.
         last_event: kind of the newest event; empty without one.
-        last_event_s: how many seconds ago that was.
+        last_event_s: seconds since that event.
     """
 
     run: Path
@@ -82,26 +82,26 @@ class RunStatus:
     last_event_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON types."""
+        """Return the status as JSON types."""
         plain = {"run": display_path(self.run), "errors": dict(self.errors), "answers": dict(self.answers)}
         return {**asdict(replace(self, errors={}, answers={})), **plain}
 
 
 def run_status(path: Path, now: datetime | None = None) -> RunStatus:
-    """How a run stands.
+    """Return the status of a run.
 
     Args:
-        path: its folder.
-        now: the time, with its zone; that of the clock when not given.
+        path: the run's folder.
+        now: the present time with its zone; that of the clock by default.
 
     Raises:
         RunError: there is no run, or it cannot be read.
     """
     run = RunFolder.load(path)
-    # Before the rest is read: a writer that ends in between has left more than is needed, never less.
+    # Read first: if a writer ends meanwhile, the rest shows more progress than its state says, never less.
     writer = run.writer()
-    # The steps of several trainings are noted in their own folders.
-    declared = None if run.config.get("seeds", 1) > 1 else _declared(run.job)
+    # The steps of several trainings are stored in their own folders.
+    declared = None if run.config.get("seeds", 1) > 1 else _steps_of(run.job)
     numbered = {} if declared is None else {declared.kind: {"number": int}}
     events = run.events({WORK: {"items": int, "workers": int}, **numbered})
     outcomes = run.outcomes(events)
@@ -114,7 +114,7 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
     age_s = None if not events else ((now or datetime.now(UTC)) - _time(events[-1])).total_seconds()
     left_s = None
     if writer and pace.per_s and pace.total is not None:
-        # Counted from the last news of progress, which may be a while ago.
+        # Counted from the last event of progress, which may be old.
         left_s = max(0.0, (pace.total - pace.done - outcomes.failed) / pace.per_s - (age_s or 0.0))
     return RunStatus(
         run=path,
@@ -133,7 +133,7 @@ def run_status(path: Path, now: datetime | None = None) -> RunStatus:
 
 
 def statuses(folder: Path, now: datetime | None = None) -> list[RunStatus]:
-    """How a run and the runs below it stand, or the runs of a folder; by name, the folder's own first.
+    """Return the status of a run and of the runs below it, or of the runs in a folder; by name, the folder's own first.
 
     A folder below that cannot be read as a run is left out with a warning.
 
@@ -141,7 +141,7 @@ def statuses(folder: Path, now: datetime | None = None) -> list[RunStatus]:
         RunError: there is no run.
     """
     below = []
-    # A checkpoint has a configuration too, and no environment that it was measured in.
+    # A checkpoint also has a configuration, but no `environment.json`.
     for path in sorted(path.parent for path in folder.glob(f"*/{CONFIG}") if (path.parent / "environment.json").is_file()):
         try:
             below.append(run_status(path, now))
@@ -153,7 +153,7 @@ def statuses(folder: Path, now: datetime | None = None) -> list[RunStatus]:
 
 
 def _answers(path: Path) -> dict[str, int]:
-    """Return the answers that lie in a run's own folder by kind; those of its stages are the stages' own."""
+    """Return the answers in a run's own folder by kind; answers of stages belong to the stages."""
     folder = path / ANSWERS_FOLDER
     if not (folder / ANSWERS).is_file():
         return {}
@@ -174,16 +174,16 @@ def _state(run: RunFolder, writer: str | None, events: list[dict[str, Any]], num
 
 def _items(session: list[dict[str, Any]], done: int, total: int) -> Pace:
     shards = [event for event in session if event["kind"] == "shard"]
-    begun = next((event for event in session if event["kind"] == WORK), None)
-    if begun is None or not shards:
+    start = next((event for event in session if event["kind"] == WORK), None)
+    if start is None or not shards:
         return Pace(ITEMS, done, total)
-    seconds = (_time(shards[-1]) - _time(begun)).total_seconds()
-    came = sum(event["done"] + event["failed"] for event in shards)
-    return Pace(ITEMS, done, total, came / seconds if seconds > 0 else None)
+    seconds = (_time(shards[-1]) - _time(start)).total_seconds()
+    finished = sum(event["done"] + event["failed"] for event in shards)
+    return Pace(ITEMS, done, total, finished / seconds if seconds > 0 else None)
 
 
-def _declared(job: str) -> Steps | None:
-    """The numbered steps of a job; None where it has none, or is of another version."""
+def _steps_of(job: str) -> Steps | None:
+    """Return the numbered steps of a job; None if it has none, or belongs to another version."""
     try:
         return find(job).load().steps
     except RunError:
@@ -193,7 +193,7 @@ def _declared(job: str) -> Steps | None:
 def _steps(
     run: RunFolder, declared: Steps | None, events: list[dict[str, Any]], session: list[dict[str, Any]], done: int
 ) -> Pace:
-    """Progress of a run whose events are numbered steps; of another one, no more than the items that it holds."""
+    """Return the progress in numbered steps; for a run without them, the number of its items."""
     numbered = [] if declared is None else [event for event in events if event["kind"] == declared.kind]
     if declared is None or not numbered:
         return Pace(ITEMS, done)

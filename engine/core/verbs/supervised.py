@@ -1,8 +1,7 @@
-"""Jobs that fit a model in one process: their settings, how a fit is run and measured, and how its model is stored.
+"""Jobs that train one model in one process: supervised fits (`FitJob`) and RLlib trainings of a chooser (`ChoiceJob`).
 
-Trainings on RLlib: what is left of the updates of one, saved and gone on with exactly.
-
-Jobs that train a policy to choose among actions against a frozen model (RLlib), saving and resuming exactly.
+Both save their state and resume exactly. A fit measures its model on the test and validation splits and stores it as
+`checkpoint`. `make_updates` runs the updates of any RLlib training that are left.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ if TYPE_CHECKING:
 
 
 STATE = "training.safetensors"
-"""The file of a run that a training goes on from."""
+"""The file of a run that holds the state of a training."""
 RESUME_SAFE = ("data_root",)
-"""Settings that do not change what a model becomes; a resumed run may differ in them.
+"""Settings that do not change the fitted model; a resumed run may differ in them.
 
-Threads and device are none of them: sums may differ in the last digit, and a training carries that on.
+Threads and device are not among them: sums may differ in the last digit, and a training carries that on.
 """
 STORED = ("test_nll", "validation_nll", "test_kl")
-"""Figures that a checkpoint says of its model."""
+"""Figures that a checkpoint stores about its model."""
 EPOCHS = Steps("epoch", "epochs")
-"""A fit ends when it stops to gain, or goes on at falling rates."""
+"""A fit ends when it stops to gain, or continues at falling rates."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedConfig(Configuration):
-    """How a model is fitted."""
+    """Settings of a fit."""
 
     seed: NonNegativeInt = 1
     """Master seed."""
@@ -67,14 +66,14 @@ class SupervisedConfig(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class PairFitConfig(SupervisedConfig):
-    """What a model of pairs is fitted to."""
+    """Settings of a fit to pairs."""
 
     corpus: str = "helpdesk"
     """Registered corpus of pairs (parley data list), a source<TAB>reply file or folder, or path/file.py:NAME."""
 
 
 class FittedCorpus(Protocol):
-    """What is known of any corpus that a model is fitted to."""
+    """Facts about any corpus that a model is fitted to."""
 
     @property
     def name(self) -> str:
@@ -86,19 +85,19 @@ class FittedCorpus(Protocol):
 
 
 class CorpusFitConfig(Protocol):
-    """What is asked of the settings of any fit to a corpus."""
+    """Settings that any fit to a corpus has."""
 
     @property
     def corpus(self) -> str:
-        """Its name."""
+        """The name of the corpus."""
 
     @property
     def seed(self) -> int:
-        """Master seed."""
+        """The master seed."""
 
     @property
     def threads(self) -> int:
-        """CPU threads."""
+        """The number of CPU threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,18 +105,18 @@ class Fitting:
     """A model and the examples of a corpus, ready for the fit.
 
     Args:
-        config: how it is fitted.
-        corpus: where the examples come from.
-        model: trained in place.
-        splits: its examples by split: train, val, test.
-        fit: makes the fit, or what is left of it, by the file of its state.
-        save: stores the model in a folder, with how it came about.
-        provenance: that, but for the corpus, the seed and figures.
+        config: settings of the fit.
+        corpus: source of the examples.
+        model: the model, trained in place.
+        splits: examples by split: train, val, test.
+        fit: makes the fit, or resumes it, from the file of its state.
+        save: stores the model in a folder, with its provenance.
+        provenance: origin of the model, without corpus, seed and figures.
         what: the model in words.
         words: its vocabulary in words.
-        vocabulary: of the targets, where text is to be measured in words and characters.
-        measure: figures of the model after each epoch, by name.
-        finish: figures of the fitted model beside its losses, by what was measured on the test split.
+        vocabulary: vocabulary of the targets, if text is to be measured in words and characters.
+        measure: returns figures of the model after each epoch, by name.
+        finish: returns figures of the fitted model beside its losses, from those on the test split.
     """
 
     config: CorpusFitConfig
@@ -135,14 +134,14 @@ class Fitting:
 
 
 class FitJob(Job[ConfigT, Fitting, Summary]):
-    """A job that fits a model to a corpus and stores it as `checkpoint`; each says in `prepare` what is fitted to what."""
+    """A job that fits a model to a corpus and stores it as `checkpoint`; `prepare` chooses model and corpus."""
 
     files = (CHECKPOINT, SUMMARY)
     resume_safe: tuple[str, ...] = RESUME_SAFE
     steps = EPOCHS
 
     def work(self, run: RunFolder, prepared: Fitting, reporter: Reporter) -> Summary:
-        """Fits the model, resuming exactly where it was, measures and stores it."""
+        """Fit the model, or resume exactly, then measure and store it."""
         from parley.policies.core.fitting.batches import evaluate, text_sizes
 
         config, model = prepared.config, prepared.model
@@ -151,13 +150,13 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
             run_fit(fit, run, reporter, prepared.measure)
             reporter.stage("measuring the model", 0, "")
             test, validation = (evaluate(model, prepared.splits[split]) for split in ("test", "val"))
-            found = estimates("test", test) | estimates("validation", validation) | dict(prepared.finish(test))
+            all_estimates = estimates("test", test) | estimates("validation", validation) | dict(prepared.finish(test))
             if prepared.vocabulary is not None:
-                found |= text_estimates(test, text_sizes(prepared.splits["test"], prepared.vocabulary))
-        metrics = {name: found[name] for name in self.legend if name in found}
+                all_estimates |= text_estimates(test, text_sizes(prepared.splits["test"], prepared.vocabulary))
+        metrics = {name: all_estimates[name] for name in self.legend if name in all_estimates}
         about = {"corpus": config.corpus, "corpus_key": prepared.corpus.folder.name, "seed": config.seed}
         how = {"precision": fit.precision, "epochs": len(fit.history)}
-        # Searches read off these how likely a usual word is.
+        # Searches read these to learn how likely a usual word is.
         figures = {name: estimate.value for name, estimate in metrics.items() if name in STORED}
         prepared.save(model, run.path / CHECKPOINT, {**prepared.provenance, **about, **how, **figures})
         description = f"Supervised training, seed {config.seed}, {prepared.words}."
@@ -165,14 +164,14 @@ class FitJob(Job[ConfigT, Fitting, Summary]):
 
 
 def open_pairs(config: PairFitConfig, **options: Any) -> PairCorpus:
-    """The corpus of a fit, once it is known that there is a device to fit on.
+    """Return the corpus of a fit, after a check of the device.
 
     Args:
-        config: of the fit.
-        options: of `load_pairs`.
+        config: settings of the fit.
+        options: options of `load_pairs`.
 
     Raises:
-        ConfigError: torch cannot compute on the device, or no corpus is called so.
+        ConfigError: torch cannot compute on the device, or no corpus has this name.
         DataError: the corpus is missing or broken, or a split is empty.
     """
     require_device(config.device, "--device")
@@ -182,7 +181,7 @@ def open_pairs(config: PairFitConfig, **options: Any) -> PairCorpus:
 
 
 def perplexities(epoch: Epoch) -> str:
-    """What is said of an epoch whose losses are nats per word."""
+    """Return an epoch in words, for losses in nats per word."""
     return f"training perplexity {np.exp(epoch.train_nll):.2f}, validation {np.exp(epoch.validation_nll):.2f}"
 
 
@@ -193,30 +192,30 @@ def run_fit(
     measure: Callable[[], Mapping[str, float]] = dict,
     say: Callable[[Any], str] = perplexities,
 ) -> None:
-    """Makes what is left of a fit; every epoch becomes an event of the run.
+    """Run the rest of a fit; every epoch becomes an event of the run.
 
     Args:
-        fit: fresh, or resumed from its state.
-        folder: of the run.
-        reporter: who watches.
-        measure: figures of the model after an epoch, by name; they are part of the event.
-        say: an epoch in words.
+        fit: a fresh fit, or one resumed from its state.
+        folder: the run.
+        reporter: receives messages and progress.
+        measure: returns figures of the model after an epoch, by name, for the event.
+        say: returns an epoch in words.
     """
     tell_precision(fit, folder, reporter)
     if fit.history or fit.batches_done:
         reporter.say(f"resumed after epoch {len(fit.history)}, batch {fit.batches_done}")
-    at_work = 0
+    present_epoch = 0
 
     def on_epoch(epoch: EpochRow) -> None:
         figures = measure()
         folder.event("epoch", **epoch.as_row(), **figures)
-        told = "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in figures.items())
-        reporter.say(f"epoch {epoch.number:2d} ({epoch.stage}): {say(epoch)}{told}, {epoch.seconds:.0f} s")
+        figures_text = "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in figures.items())
+        reporter.say(f"epoch {epoch.number:2d} ({epoch.stage}): {say(epoch)}{figures_text}, {epoch.seconds:.0f} s")
 
     def on_batch(epoch: int, done: int, total: int) -> None:
-        nonlocal at_work
-        if epoch != at_work:
-            at_work = epoch
+        nonlocal present_epoch
+        if epoch != present_epoch:
+            present_epoch = epoch
             reporter.stage(f"epoch {epoch}", total, "batches")
         reporter.advance(done)
 
@@ -224,14 +223,14 @@ def run_fit(
 
 
 def tell_precision(fit: FittingLoop[Any, Any, Any, Any], folder: RunFolder, reporter: Reporter) -> None:
-    """Says in which precision a fit forms its products that begins and was left the choice, here and in an event of the run."""
+    """Report and record the precision of a new fit that chooses it automatically."""
     if fit.config.precision == "auto" and not fit.history and not fit.batches_done:
         folder.event("precision", precision=fit.precision)
         reporter.say(f"products in {fit.precision}, as is fastest here; fit.precision={fit.precision} pins it")
 
 
 def require_splits(corpus: str, splits: Mapping[str, Sized]) -> None:
-    """Checks that there is something to train on, to stop by and to measure.
+    """Check that no split is empty.
 
     Raises:
         DataError: a split is empty.
@@ -241,7 +240,7 @@ def require_splits(corpus: str, splits: Mapping[str, Sized]) -> None:
 
 
 def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:
-    """Loss and perplexity of a split."""
+    """Return loss and perplexity of a split."""
     return {
         f"{split}_nll": ratio_of_sums(fitness.nll_sums, fitness.num_targets),
         f"{split}_ppl": ratio_of_sums(fitness.nll_sums, fitness.num_targets, transform=np.exp),
@@ -249,7 +248,7 @@ def estimates(split: str, fitness: Fitness) -> dict[str, Estimate]:
 
 
 def text_estimates(fitness: Fitness, sizes: TextSizes) -> dict[str, Estimate]:
-    """Perplexity of the test split per word and per character, and the share of `<unk>`."""
+    """Return perplexity of the test split per word and per character, and the share of `<unk>`."""
     return {
         "test_ppl_word": ratio_of_sums(fitness.nll_sums, sizes.num_words, transform=np.exp),
         "test_ppl_char": ratio_of_sums(fitness.nll_sums, sizes.num_characters, transform=np.exp),
@@ -258,14 +257,14 @@ def text_estimates(fitness: Fitness, sizes: TextSizes) -> dict[str, Estimate]:
 
 
 def context_gain(own: Fitness, exchanged: Fitness) -> Estimate:
-    """What contexts tell a model: nats per word that replies cost more behind the contexts of others.
+    """Return the nats per word that replies lose behind the contexts of others; it measures what contexts tell a model.
 
     Args:
-        own: the model on a split.
-        exchanged: on the same replies in the same order, each behind another's context.
+        own: fitness on a split.
+        exchanged: fitness on the same replies in the same order, each behind another's context.
 
     Returns:
-        Nothing where there is no other context, of a split of one example.
+        The estimate; `NOTHING` for a split of one example, which has no other context.
     """
     if len(own.num_targets) < 2:
         return NOTHING
@@ -274,28 +273,28 @@ def context_gain(own: Fitness, exchanged: Fitness) -> Estimate:
 
 @contextmanager
 def built(settings: Any) -> Iterator[Any]:
-    """The `ReproducibleAlgorithm` of an RLlib configuration, stopped at the end."""
+    """Yield the `ReproducibleAlgorithm` of an RLlib configuration, and stop it at the end."""
     algorithm = settings.build_algo()
     try:
         yield algorithm
     finally:
         algorithm.stop()
-        # RLlib's modules stand in cycles of references, too few of them for Python to look before dozens of trainings.
+        # RLlib's modules form cycles of references, too few of them for Python to collect before dozens of trainings.
         gc.collect()
 
 
 def make_updates(
     algorithm: Any, run: RunFolder, updates: int, save_every: int, reporter: Reporter, note: Callable[[int, Scalars], str]
 ) -> None:
-    """Makes the updates of a training that the run's saved state does not hold.
+    """Run the updates of a training that the run's saved state does not hold.
 
     Args:
-        algorithm: as it was built.
-        run: where its states are saved.
-        updates: of the whole training.
+        algorithm: the algorithm as it was built.
+        run: the run that stores its states.
+        updates: number of updates of the whole training.
         save_every: updates between saved states; the last one is saved too.
-        reporter: who looks on.
-        note: writes down the newest update, by its number, before it is saved; returns its figures in words.
+        reporter: receives messages and progress.
+        note: records the newest update, by its number, before it is saved; returns its figures in words.
     """
     from parley.engine.core.rllib import reproducible as state
 
@@ -306,24 +305,24 @@ def make_updates(
         while algorithm.training_iteration < updates:
             algorithm.train()
             number = algorithm.training_iteration
-            told = note(number, scalars)
+            figures = note(number, scalars)
             if number % save_every == 0 or number == updates:
                 state.save(algorithm, saved)
-            reporter.advance(number, told)
+            reporter.advance(number, figures)
 
 
 UPDATE = "update"
 """Kind of the event of an update."""
 START = "start"
-"""Folder of the policy that learning begins with."""
+"""Folder of the policy at the start of learning."""
 
 
 class ChoiceJob(Job[ConfigT, PreparedT, Summary]):
-    """A job that trains such a policy and stores it as `checkpoint`.
+    """A job that trains a policy to choose among actions against a frozen model, and stores it as `checkpoint`.
 
     Attributes:
-        title: what is done, while it is.
-        told: the figures of an update in words, by their names.
+        title: title of the progress.
+        told: format of an update's figures in words, with their names.
     """
 
     files = (CHECKPOINT, SUMMARY)
@@ -343,17 +342,18 @@ class ChoiceJob(Job[ConfigT, PreparedT, Summary]):
         module: type[ChooserModule],
         reporter: Reporter,
     ) -> None:
-        """Makes what is left of the updates; the policy has the learned weights then.
+        """Run the updates that are left, and load the learned weights into the policy.
 
         Args:
-            run: where it stands.
-            config: with `learning`, `seed` and `save_every`.
-            policy: as it begins.
-            save: stores it in a folder.
-            make_env: what is played, by the configuration; runners make it by themselves, because frozen models are not sent.
-            runner: plays it.
-            module: of the policy.
-            reporter: who looks on.
+            run: the run.
+            config: settings with `learning`, `seed` and `save_every`.
+            policy: the policy at its start.
+            save: stores the policy in a folder.
+            make_env: makes the environment from the configuration; each runner makes its own, because frozen models are not
+                sent.
+            runner: class of the env runner.
+            module: class of the RLlib module of the policy.
+            reporter: receives messages and progress.
 
         Raises:
             DivergenceError: a gradient is not finite.

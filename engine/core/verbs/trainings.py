@@ -1,12 +1,8 @@
-"""The jobs that train one model, as `catalogue.py` lists all jobs.
+"""The list of jobs that train one model (`TRAININGS`), the type of a list's entries (`Entry`), and figures for TensorBoard.
 
-What the list of jobs (`catalogue.py`) says of one of them.
-
-Figures of a training as TensorBoard reads them: `tensorboard --logdir RUN`.
-
-The event log of a run stays what counts; this is a second view of it for those who watch many runs at once. So a failure to
-write it is a warning and ends nothing. It is written by the thread that calls: tensorboardX's own `SummaryWriter` leaves that
-to another one, which dies of a full disk, and then waits for it for ever.
+`Scalars` writes a training's figures as TensorBoard reads them: `tensorboard --logdir RUN`. The run's event log remains the
+record; this is a second view for users who watch many runs. So a failure to write is a warning and ends nothing. The calling
+thread writes: the writer thread of tensorboardX's own `SummaryWriter` dies of a full disk, and its caller then waits for ever.
 """
 
 from __future__ import annotations
@@ -30,12 +26,12 @@ class Entry:
     """One job on the command line.
 
     Args:
-        words: what is typed, such as ("train", "negotiator").
+        words: the words on the command line, such as ("train", "negotiator").
         summary: one line of help.
         target: "module:ATTRIBUTE" of the `Job`.
-        examples: copy-paste commands.
-        reports: whether a finished run is shown as a page right away.
-        argument: what may be typed behind the preset, in capitals; empty for nothing.
+        examples: commands to copy and paste.
+        reports: whether a finished run is shown as a page at once.
+        argument: name, in capitals, of what may be typed after the preset; empty for nothing.
     """
 
     words: tuple[str, ...]
@@ -47,71 +43,14 @@ class Entry:
 
     @classmethod
     def of(cls, words: str, summary: str, target: str, *examples: str, reports: bool = False, argument: str = "") -> Entry:
-        """The job of those words, as they are typed."""
+        """Return the entry of a job by its words as typed."""
         return cls(tuple(words.split()), summary, target, examples, reports, argument)
 
     def load(self) -> Job[Any, Any, Any]:
-        """Imports the job."""
+        """Import and return the job."""
         module, _, attribute = self.target.partition(":")
         job: Job[Any, Any, Any] = getattr(importlib.import_module(module), attribute)
         return job
-
-
-FOLDER = "tensorboard"
-
-logger = logging.getLogger(__name__)
-
-
-class Scalars:
-    """Scalars by step, for the length of a `with` block.
-
-    Args:
-        run: the run's folder.
-        behind: steps that are saved already, -1 for not even the start; later ones that an interrupted process wrote are
-            superseded.
-    """
-
-    def __init__(self, run: Path, behind: int) -> None:
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import SessionLog
-
-        self._folder = run / FOLDER
-        self._writer: Any = None
-        with self._trying():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._writer = EventsWriter(str(self._folder / "events"))
-            self._write(behind + 1, session_log=SessionLog(status=SessionLog.START))
-
-    def __enter__(self) -> Scalars:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._writer is not None:
-            with self._trying():
-                self._writer.close()
-
-    def add(self, step: int, figures: Mapping[str, Any]) -> None:
-        """The figures of one step; after a failure to write, nothing."""
-        from tensorboardX.summary import scalar
-
-        if self._writer is not None:
-            with self._trying():
-                for name, value in figures.items():
-                    self._write(step, summary=scalar(name, value))
-                self._writer.flush()
-
-    def _write(self, step: int, **content: Any) -> None:
-        from tensorboardX.proto.event_pb2 import Event
-
-        self._writer.write_event(Event(step=step, wall_time=time.time(), **content))
-
-    @contextmanager
-    def _trying(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._writer = None
-            logger.warning("%s: figures for TensorBoard are no longer written: %s", self._folder, error)
 
 
 TRAININGS = (
@@ -244,3 +183,59 @@ TRAININGS = (
         "parley train editor --model bm25 --set game.edits=3",
     ),
 )
+
+
+FOLDER = "tensorboard"
+
+logger = logging.getLogger(__name__)
+
+
+class Scalars:
+    """A writer of scalars by step, for a `with` block.
+
+    Args:
+        run: the run's folder.
+        behind: last saved step, -1 for not even the start; later steps of an interrupted process are superseded.
+    """
+
+    def __init__(self, run: Path, behind: int) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
+
+        self._folder = run / FOLDER
+        self._writer: Any = None
+        with self._warning_of_errors():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(str(self._folder / "events"))
+            self._write(behind + 1, session_log=SessionLog(status=SessionLog.START))
+
+    def __enter__(self) -> Scalars:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._writer is not None:
+            with self._warning_of_errors():
+                self._writer.close()
+
+    def add(self, step: int, figures: Mapping[str, Any]) -> None:
+        """Write the figures of one step; after a failure to write, do nothing."""
+        from tensorboardX.summary import scalar
+
+        if self._writer is not None:
+            with self._warning_of_errors():
+                for name, value in figures.items():
+                    self._write(step, summary=scalar(name, value))
+                self._writer.flush()
+
+    def _write(self, step: int, **content: Any) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
+        self._writer.write_event(Event(step=step, wall_time=time.time(), **content))
+
+    @contextmanager
+    def _warning_of_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            logger.warning("%s: figures for TensorBoard are no longer written: %s", self._folder, error)
