@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
 from parley.engine.core.ray import identity, logs, ray_internals, session
-from parley.engine.core.ray import worker as workplace
 from parley.engine.core.ray.shares import Reserved
 from parley.engine.core.ray.worker import (
     ItemT,
@@ -131,8 +130,7 @@ class ActorPool(Generic[ItemT, ResultT]):
             # Ray does not set this for actors without GPUs, which then use all of them; actors that they make inherit it.
             variables["CUDA_VISIBLE_DEVICES"] = ""
         # A machine with another Parley, or with none, must be able to report that.
-        for module in (identity, workplace):
-            ray.cloudpickle.register_pickle_by_value(module)
+        ray.cloudpickle.register_pickle_by_value(identity)
         sizes = {"num_cpus": num_cpus, "num_gpus": num_gpus}
         options: dict[str, Any] = sizes | {
             "max_restarts": -1,
@@ -142,9 +140,9 @@ class ActorPool(Generic[ItemT, ResultT]):
             "runtime_env": {"env_vars": variables},
         }
         where = [{}] * num_workers if places is None else places.options(num_workers)
-        actors = [ray.remote(workplace.WorkerActor).options(**options, **placement) for placement in where]
+        actors = [ray.remote(identity.WorkerActor).options(**options, **placement) for placement in where]
         # Put once into the object store and sent with the calls: Ray cannot restart an actor whose arguments hold references.
-        spec: workplace.WorkerSpec = (worker_class, worker_args, logs.settings())
+        spec: identity.WorkerSpec = (worker_class, worker_args, logs.settings())
         self._spec = ray.put(spec)
         self._identity = identity.own_identity()
         machines = machines_up()

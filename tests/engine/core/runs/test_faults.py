@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.negotiation.verbs.match import DIALOGUES
 from parley.engine.core.page.page import report_from_run
-from parley.engine.core.runs.documents import whole_file
-from parley.engine.core.runs.documents import git_commit
-from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.run_folder import read_unfinished, write_unfinished
+from parley.engine.core.runs.documents import git_commit, whole_file
+from parley.engine.core.runs.run_folder import RunFolder, read_unfinished, write_unfinished
+from parley.engine.negotiation.verbs.match import DIALOGUES
 from parley.envs.core.errors import RunError
 from parley.envs.core.storage import uris as locks
 from parley.envs.core.storage.copies import turn_of

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from parley.engine.core.runs import remote_sync as remote_lock
-from parley.engine.core.runs.remote_sync import STALE_S, Lease, keeper_of
-from parley.engine.core.runs.remote_sync import RunLock, process_name
+from parley.engine.core.runs.remote_sync import STALE_S, Lease, RunLock, keeper_of, process_name
 from parley.envs.core.errors import RunError, StorageError
 from parley.envs.core.storage.copies import LOCK
 from parley.envs.core.storage.files import put, read

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from parley.engine.negotiation.verbs.match import DIALOGUES
-from parley.engine.core.stats.statistics import count
 from parley.engine.core.runs import remote_sync
-from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.parts import require_writable
+from parley.engine.core.runs.remote_sync import fetched_run
 from parley.engine.core.runs.run_folder import RunFolder
+from parley.engine.core.stats.statistics import count
+from parley.engine.negotiation.verbs.match import DIALOGUES
 from parley.envs.core.errors import RunError, StorageError
-from parley.envs.corpora.arrow import CACHE_VARIABLE
-from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.files import entries, put
 from parley.envs.core.storage.uris import local_copy
+from parley.envs.corpora.arrow import CACHE_VARIABLE
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.policies.core.checkpoint import Checkpoint
 from tests.engine.core.runs.rows import SmallConfig, rows
 from tests.envs.core.storage.remote import DENIED, Bucket

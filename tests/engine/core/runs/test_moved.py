@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.core.runs.documents import name_now
-from parley.engine.core.runs.documents import relocated
+from parley.engine.core.runs.documents import name_now, relocated
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.envs.core.storage.uris import local_copy
 

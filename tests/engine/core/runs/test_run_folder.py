@@ -16,13 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parley.engine.negotiation.verbs.match import DIALOGUES
-from parley.engine.core.stats.statistics import Estimate, rate
 from parley.engine.core.runs import parts
-from parley.engine.core.runs.run_folder import seconds_of
-from parley.engine.core.runs.parts import Outcomes, count_part, read_part
-from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.parts import BASE, error_row
+from parley.engine.core.runs.parts import BASE, Outcomes, count_part, error_row, read_part
+from parley.engine.core.runs.run_folder import RunFolder, seconds_of
+from parley.engine.core.stats.statistics import Estimate, rate
+from parley.engine.negotiation.verbs.match import DIALOGUES
 from parley.envs.core.config import fingerprint
 from parley.envs.core.errors import RunError
 from tests.engine.core.runs.rows import SmallConfig, row, rows

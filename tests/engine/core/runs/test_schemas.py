@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parley.engine.negotiation.verbs.match import ATTACKS, DIALOGUES
-from parley.engine.core.runs.parts import to_table
+from parley.engine.core.runs.parts import SCHEMA_VERSION, error_row, list_of, ok_row, to_table, with_base
 from parley.engine.core.runs.run_folder import RunFolder
-from parley.engine.core.runs.parts import SCHEMA_VERSION, error_row, list_of, ok_row, with_base
+from parley.engine.negotiation.verbs.match import ATTACKS, DIALOGUES
 from parley.envs.core.errors import RunError
-from tests.engine.negotiation.metrics.attacks import attacked, attempt
 from tests.engine.core.runs.rows import SmallConfig
+from tests.engine.negotiation.metrics.attacks import attacked, attempt
 
 
 def test_rows_of_attacks_come_back_as_they_were(tmp_path: Path) -> None:

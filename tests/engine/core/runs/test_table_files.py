@@ -15,8 +15,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
 
-from parley.engine.core.runs.parts import list_of
-from parley.engine.core.runs.parts import ENDINGS, require_new, write_tables
+from parley.engine.core.runs.parts import ENDINGS, list_of, require_new, write_tables
 from parley.envs.core.errors import ConfigError, RunError
 
 SCHEMA = pa.schema(
