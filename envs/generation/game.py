@@ -77,7 +77,7 @@ class PairsInWords(NamedTuple):
 def pairs_in_words(
     corpus: PairCorpus, vocabulary: PairVocabulary, *, turns: int, min_reply: int, max_reply: int
 ) -> PairsInWords:
-    """The splits of a corpus as a model reads them; validation and test pairs whose contexts stand in train are left out.
+    """Return the splits of a corpus as a model reads them; validation and test pairs whose contexts stand in train are left out.
 
     Args:
         corpus: opened with every word.
@@ -195,7 +195,7 @@ class ReplyGame:
         self._said: list[np.ndarray] = []
 
     def say(self, words_BT: np.ndarray) -> None:
-        """Takes the speaker's replies.
+        """Take the speaker's replies.
 
         Args:
             words_BT: ids (B, T), up to the first `</s>` where there is one. `<pad>` and `<s>` before it are dropped and
@@ -226,7 +226,7 @@ class ReplyGame:
         return found
 
     def shown(self) -> tuple[np.ndarray, np.ndarray]:
-        """The replies that a listener is shown, once the speaker has replied: ids (B, T), padded, and lengths (B,), int64."""
+        """Return the replies that a listener is shown, once the speaker has replied: ids (B, T), padded, and lengths (B,), int64."""
         shown_BT = np.full((len(self.examples), self.rules.max_words), PAD_ID, dtype=np.int64)
         lengths_B = np.zeros(len(self.examples), dtype=np.int64)
         for row, said in enumerate(self._said):
@@ -235,11 +235,11 @@ class ReplyGame:
         return shown_BT, lengths_B
 
     def recorded(self, row: int) -> np.ndarray:
-        """The recorded reply as it is shown: ids (length,) int64."""
+        """Return the recorded reply as it is shown: ids (length,) int64."""
         return self.vocabulary.encode(turn_words(self.examples[row].reply)[: self.rules.max_words])
 
     def guess(self, guesses_B: np.ndarray) -> None:
-        """Takes what the listener says of the replies that it is shown: `MACHINE` or `PERSON`."""
+        """Take what the listener says of the replies that it is shown: `MACHINE` or `PERSON`."""
         self.guesses_B = np.asarray(guesses_B, dtype=np.int64)
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:

@@ -34,12 +34,12 @@ def reply_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.MultiDi
 
 
 def speaker_sees(game: ReplyGame) -> dict[str, Any]:
-    """The context of the first example, in copies."""
+    """Return the context of the first example, in copies."""
     return {"context": game.context_BKN[0].copy(), "lengths": game.lengths_BK[0].copy()}
 
 
 def reply_action(vocabulary: PairVocabulary, rules: ReplyRules, words: Sequence[str]) -> np.ndarray:
-    """The action that says a reply.
+    """Return the action that says a reply.
 
     Args:
         vocabulary: of the environment.
@@ -57,7 +57,7 @@ def reply_action(vocabulary: PairVocabulary, rules: ReplyRules, words: Sequence[
 
 
 def require_examples(owner: str, examples: Sequence[Example] | None) -> None:
-    """Raises a `ConfigError` for an empty list of examples; `owner` is the class at fault."""
+    """Raise a `ConfigError` for an empty list of examples; `owner` is the class at fault."""
     if examples is not None and not len(examples):
         raise ConfigError("there is no context to reply to", where=owner, fix="give one example at least")
 
@@ -128,7 +128,7 @@ class ReplyEnv(TextRenderedEnv[dict[str, Any], np.ndarray]):
         self._reward = 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Shows a context.
+        """Show a context.
 
         Args:
             seed: starts the generator that all later examples are drawn with.
@@ -191,7 +191,7 @@ def words_of(examples: Sequence[Example]) -> PairVocabulary:
 
 
 def built_in_examples(turns: int) -> Sequence[Example]:
-    """The validation split of the help desk."""
+    """Return the validation split of the help desk."""
     # Imported here because compiled corpora are not needed by those who bring examples.
     from parley.envs.corpora.pairs.compiled import load_pairs
     from parley.envs.corpora.pairs.contexts import examples

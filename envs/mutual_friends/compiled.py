@@ -60,7 +60,7 @@ MESSAGE, SELECT = "message", "select"
 
 
 def read_chats(path: Path, linker: EntityLinker) -> tuple[list[FriendsChat], list[DataError]]:
-    """Reads a file of chats.
+    """Read a file of chats.
 
     Mentions are those that the linker finds with both tables as context, the speaker's first.
 
@@ -88,7 +88,7 @@ def read_chats(path: Path, linker: EntityLinker) -> tuple[list[FriendsChat], lis
 
 
 def write_chats(path: Path, chats: Iterable[FriendsChat]) -> None:
-    """Writes chats in the published format; `read_chats` reads them back, words as they were said."""
+    """Write chats in the published format; `read_chats` reads them back, words as they were said."""
     entries = [_entry(chat, index) for index, chat in enumerate(chats)]
     path.write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
 
@@ -163,7 +163,7 @@ def _item(entry: Any, attributes: Sequence[Attribute], where: str) -> Item:
 
 
 def _part(entry: Any, where: str, **kinds: type) -> Mapping[str, Any]:
-    """The entry itself, an object that has these fields."""
+    """Return the entry itself, an object that has these fields."""
     for name, kind in kinds.items():
         if not isinstance(entry, Mapping) or not isinstance(entry.get(name), kind):
             raise DataError(f"no {name}", where=where, got=repr(entry)[:80], fix=f"give it {', '.join(kinds)}")
@@ -190,7 +190,7 @@ def _time(value: Any, where: str) -> float | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that a float can hold, and no truth value."""
+    """Return whether it is a number that a float can hold, and no truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
@@ -253,10 +253,10 @@ class ChatSource(Source, Protocol):
         """Files that must lie in `folder` and do not."""
 
     def require_files(self, root: Path) -> None:
-        """Raises a `DataError` that says what to put where, when files are missing."""
+        """Raise a `DataError` that says what to put where, when files are missing."""
 
     def read_text(self, root: Path) -> ChatText:
-        """The chats, with broken ones and missing files as errors."""
+        """Return the chats, with broken ones and missing files as errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +270,7 @@ class FileChats(CorpusFolder):
     OWN: ClassVar[str] = "name a folder with schema.json, inverse_lexicon_data.txt, train.json, dev.json and test.json"
 
     def read_text(self, root: Path) -> ChatText:
-        """Reads the files; nothing is read while some are missing."""
+        """Read the files; nothing is read while some are missing."""
         text = ChatText(broken=self.missing_files(root))
         if not text.broken:
             folder = self.folder(root)
@@ -301,7 +301,7 @@ class ScriptedChats(CorpusFolder):
         return super().folder(root) if self.wanted else None
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """The files that are not there."""
+        """Return the files that are not there."""
         return super().missing(root) if self.wanted else ()
 
     def fingerprint(self, root: Path) -> str:
@@ -313,7 +313,7 @@ class ScriptedChats(CorpusFolder):
         return fingerprint("generated", READER_VERSION, *self.sizes, self.seed, files, *map(content_digest, code))
 
     def read_text(self, root: Path) -> ChatText:
-        """Lets the players chat."""
+        """Let the players chat."""
         from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, friends_forms, scripted_chats
 
         text = ChatText(schema=FRIENDS_SCHEMA, forms=friends_forms())
@@ -477,7 +477,7 @@ class FriendsCorpus:
 
 
 def load_friends(name: str, data_root: Path | None = None, *, cache: Path | None = None) -> FriendsCorpus:
-    """Opens a corpus, compiling it first when its content has not been compiled before.
+    """Open a corpus, compiling it first when its content has not been compiled before.
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
@@ -493,7 +493,7 @@ def load_friends(name: str, data_root: Path | None = None, *, cache: Path | None
 
 
 def open_friends(source: ChatSource, data_root: Path | None = None, *, cache: Path | None = None) -> FriendsCorpus:
-    """The same for a corpus in hand instead of a name."""
+    """Return the same for a corpus in hand instead of a name."""
     root = resolve_data_root(data_root)
     source.require_files(root)
     folder = compiled_folder(cache, source.name, COMPILER_VERSION, source.name, source.fingerprint(root))
@@ -568,7 +568,7 @@ def _tokens(chat: FriendsChat) -> Iterable[Token]:
 
 
 def _codes(token: Token, entities: dict[Entity, int]) -> Iterator[int]:
-    """The entity of each word of a token."""
+    """Yield the entity of each word of a token."""
     if isinstance(token, str):
         yield _NONE
     else:

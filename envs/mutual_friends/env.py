@@ -114,7 +114,7 @@ class ChatSpaces:
         return {**seen, "num_events": np.int64(len(game.heard[ROW]))}
 
     def act(self, action: Mapping[str, Any], num_items: int) -> tuple[Act, int]:
-        """The act that an action stands for, and 1 where it is not legal and stands for the word `<unk>`.
+        """Return the act that an action stands for, and 1 where it is not legal and stands for the word `<unk>`.
 
         Raises:
             ScenarioError: the action lies outside the action space.
@@ -129,7 +129,7 @@ class ChatSpaces:
         return (said, 0) if said and not selection else ((self.vocabulary.words[self.vocabulary.UNKNOWN_ID],), 1)
 
     def say(self, text: Sequence[str]) -> dict[str, Any]:
-        """The action that says these words.
+        """Return the action that says these words.
 
         Raises:
             ScenarioError: there are more words than `rules.max_words`.
@@ -141,7 +141,7 @@ class ChatSpaces:
         return {"selection": np.int64(0), "words": words}
 
     def select(self, item: int) -> dict[str, Any]:
-        """The action that selects a friend of the own table by its index."""
+        """Return the action that selects a friend of the own table by its index."""
         return {"selection": np.int64(item + 1), "words": np.zeros(self.rules.max_words, dtype=np.int64)}
 
 
@@ -193,7 +193,7 @@ class ChatTask:
         return ChatSpaces(vocabulary, self.finder.schema, self.rules, self.options)
 
     def require(self, scenario: FriendsScenario) -> None:
-        """Checks that a scenario fits the spaces.
+        """Check that a scenario fits the spaces.
 
         Raises:
             ConfigError: its tables are too large.
@@ -208,7 +208,7 @@ class ChatTask:
             self.finder.require(entity, f"scenario {scenario.key}")
 
     def draw(self, rng: np.random.Generator) -> FriendsScenario:
-        """A scenario of the list, all alike likely, or a fresh one."""
+        """Return a scenario of the list, all alike likely, or a fresh one."""
         if self.scenarios is None:
             return random_friends(self.spaces.schema, rng, self.options)
         return self.scenarios[int(rng.integers(len(self.scenarios)))]
@@ -231,7 +231,7 @@ def chat_outcome(game: FriendsGame, num_illegal: Sequence[int]) -> dict[str, Any
 
 
 def shown(event: ChatEvent) -> str:
-    """An event as a line of text."""
+    """Return an event as a line of text."""
     return " ".join(event.words) if event.selected is None else f"<select> {' | '.join(event.item)}"
 
 
@@ -308,7 +308,7 @@ class MutualFriendsEnv(TextRenderedEnv[dict[str, Any], dict[str, Any]]):
         self._num_illegal = [0, 0]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Starts a chat.
+        """Start a chat.
 
         Args:
             seed: starts the generator that all later chats draw from.
@@ -338,7 +338,7 @@ class MutualFriendsEnv(TextRenderedEnv[dict[str, Any], dict[str, Any]]):
         return self.spaces.observe(self._game, self.side), {}
 
     def step(self, action: dict[str, Any]) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        """Speaks or selects, then lets the partner have its turn.
+        """Speak or selects, then lets the partner have its turn.
 
         Args:
             action: see the class.

@@ -56,12 +56,12 @@ Token = str | Mention
 
 
 def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
-    """The words of tokens, mentions written out."""
+    """Return the words of tokens, mentions written out."""
     return _told_apart(tuple(tokens))[0]
 
 
 def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Mention, ...]]:
-    """The words of tokens, mentions written out, and the mentions."""
+    """Return the words of tokens, mentions written out, and the mentions."""
     if Mention not in map(type, tokens):
         return tokens, ()  # type: ignore[return-value]  # words alone
     words: list[str] = []
@@ -99,7 +99,7 @@ class ChatEvent:
         self.words, self.mentions = _told_apart(self.tokens)
 
     def plain(self) -> ChatEvent:
-        """The event as a listener gets it: words alone."""
+        """Return the event as a listener gets it: words alone."""
         return ChatEvent(self.side, self.words) if self.mentions else self
 
 
@@ -182,7 +182,7 @@ class FriendsChat:
         return sum(event.side == side and event.selected is not None for event in self.events)
 
     def first_selection_agrees(self, side: int) -> bool:
-        """Whether the side's first selection is the common friend; false where there is none."""
+        """Return whether the side's first selection is the common friend; false where there is none."""
         chosen = [event.selected for event in self.events if event.side == side and event.selected is not None]
         return bool(chosen) and chosen[0] == self.scenario.shared[side]
 
@@ -230,7 +230,7 @@ class FriendsGame:
         return len(self.scenarios)
 
     def enter(self, rows: Sequence[int], scenarios: Sequence[FriendsScenario], seeds: Sequence[int]) -> None:
-        """Begins chats, in rows whose chats are over or that have had none.
+        """Begin chats, in rows whose chats are over or that have had none.
 
         Args:
             rows: n different ones.
@@ -299,21 +299,21 @@ class FriendsGame:
             self.to_move[row] = NOBODY
 
     def note_lying(self, row: int, side: int, more: Lying) -> None:
-        """Adds to what is noted of the lies of a side in the chat of a row."""
+        """Add to what is noted of the lies of a side in the chat of a row."""
         first, second = self.lying[row]
         told = Lying(*map(sum, zip((first, second)[side] or Lying(), more, strict=True)))
         self.lying[row] = (told, second) if side == 0 else (first, told)
 
     def is_over(self, row: int) -> bool:
-        """Whether no chat is open in a row."""
+        """Return whether no chat is open in a row."""
         return self.to_move[row] == NOBODY
 
     def event_seed(self, row: int) -> int:
-        """A 63-bit seed for who changes the next event of a row on its way."""
+        """Return a 63-bit seed for who changes the next event of a row on its way."""
         return derive_seed(self.seeds[row], "channel", len(self.events[row]))
 
     def chat(self, row: int, slips: tuple[Slips | None, Slips | None] = (None, None)) -> FriendsChat:
-        """The chat of a row so far, with the slips that its sides have counted."""
+        """Return the chat of a row so far, with the slips that its sides have counted."""
         said, heard = tuple(self.events[row]), tuple(self.heard[row])
         agreed, key = self.agreed[row], self.scenario(row).key
         return FriendsChat(self.scenario(row), said, heard, agreed, key, slips, self.lying[row])
@@ -339,7 +339,7 @@ class FriendsView:
         return len(self._game)
 
     def attributes(self, row: int) -> tuple[Attribute, ...]:
-        """The columns of the row's tables."""
+        """Return the columns of the row's tables."""
         return self._game.scenario(row).attributes
 
     def table(self, row: int) -> tuple[Item, ...]:
@@ -347,11 +347,11 @@ class FriendsView:
         return self._game.scenario(row).tables[self.side]
 
     def entities(self, row: int) -> tuple[tuple[Entity, ...], ...]:
-        """The values of its own friends as entities, by friend and attribute."""
+        """Return the values of its own friends as entities, by friend and attribute."""
         return self._game.scenario(row).entities[self.side]
 
     def mentionable(self, row: int) -> frozenset[Entity]:
-        """The different entities of its own table."""
+        """Return the different entities of its own table."""
         return self._game.scenario(row).mentionable[self.side]
 
     def num_events(self, row: int) -> int:
@@ -368,7 +368,7 @@ class FriendsView:
 
 
 def _cut(tokens: Sequence[Token], max_words: int) -> tuple[Token, ...]:
-    """The first words; a mention that does not fit as a whole is cut to plain words."""
+    """Return the first words; a mention that does not fit as a whole is cut to plain words."""
     kept: list[Token] = []
     left = max_words
     for token in tokens:
@@ -394,7 +394,7 @@ class FriendsSession(Protocol):
         """New chats begin in these rows; what stood there is forgotten, and the view shows the new tables."""
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
-        """Takes in one event for each row: the partner's in plain words, or its own. Only this and `enter` change memory."""
+        """Take in one event for each row: the partner's in plain words, or its own. Only this and `enter` change memory."""
 
     def act(self, rows: list[int]) -> Sequence[Act]:
         """What to say or to select in each of the rows."""
@@ -408,7 +408,7 @@ class FriendsAgent(Protocol):
         """What reports call it."""
 
     def join(self, view: FriendsView) -> FriendsSession:
-        """Takes a side."""
+        """Take a side."""
 
 
 def play_friends(
@@ -421,7 +421,7 @@ def play_friends(
     remembers: Remembers = "said",
     on_lost: Callable[[int, FriendsChat], None] = lambda number, chat: None,
 ) -> list[FriendsChat]:
-    """Plays chats to their end.
+    """Play chats to their end.
 
     Args:
         chats: scenario and 63-bit seed of each.

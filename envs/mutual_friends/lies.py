@@ -159,7 +159,7 @@ class LiesHeard(ABC):
         return ChatEvent(side, worded(template, (entity,), count, total, 0, self._linker, draw))
 
     def _of_partner(self, game: FriendsGame, row: int, side: int) -> list[Sequence[Entity]]:
-        """The entities of each of the partner's events, selected friends' included."""
+        """Return the entities of each of the partner's events, selected friends' included."""
         scenario = game.scenario(row)
         own, theirs = scenario.mentionable[side], scenario.entities[1 - side]
         return [
@@ -286,7 +286,7 @@ class LyingGame:
         choose: Choice,
         noted: Callable[[Decisions], None] = lambda decisions: None,
     ) -> list[FriendsChat]:
-        """Plays chats to their end, side by side.
+        """Play chats to their end, side by side.
 
         Args:
             chats: scenario and seed of each, as `play_friends` takes them.

@@ -94,7 +94,7 @@ class EntityLinker:
         return found
 
     def require(self, entity: Entity, where: str | None = None) -> None:
-        """Checks that the schema has an entity.
+        """Check that the schema has an entity.
 
         Raises:
             DataError: it does not; `where` says who asks.
@@ -166,7 +166,7 @@ def _share_a_word(words: Words, name: Words) -> bool:
 
 
 def read_lexicon(path: Path, schema: FriendsSchema) -> list[Form]:
-    """Reads a lexicon in the published format: lines of `value TAB form TAB category`.
+    """Read a lexicon in the published format: lines of `value TAB form TAB category`.
 
     Args:
         path: the file.

@@ -59,7 +59,7 @@ def some(values: Sequence[T], most: int, draw: Draw) -> list[T]:
 
 
 def weighted(shares: Sequence[float], draw: Draw) -> int:
-    """A place with a probability proportional to its share."""
+    """Return a place with a probability proportional to its share."""
     bounds = list(accumulate(shares))
     return bisect_right(bounds, draw() * bounds[-1], 0, len(bounds) - 1)
 
@@ -149,12 +149,12 @@ class FriendsSchema:
 
 
 def chat_words(text: str) -> tuple[str, ...]:
-    """The words of what somebody typed: lower case, punctuation marks and symbols apart; none of blank text."""
+    """Return the words of what somebody typed: lower case, punctuation marks and symbols apart; none of blank text."""
     return tuple(_WORD.findall(text.translate(_APOSTROPHES).lower()))
 
 
 def read_schema(path: Path) -> FriendsSchema:
-    """Reads a schema in the published format: `{"attributes": [{name, value_type, unique}], "values": {type: [...]}}`.
+    """Read a schema in the published format: `{"attributes": [{name, value_type, unique}], "values": {type: [...]}}`.
 
     The release lists some values twice; the first stands.
 
@@ -188,7 +188,7 @@ def read_attributes(listed: Any, where: str) -> tuple[Attribute, ...]:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file.
+    """Return the content of a JSON file.
 
     Raises:
         DataError: it cannot be read, or the JSON is broken; says in which line.
@@ -323,7 +323,7 @@ class ScenarioOptions(Configuration):
 
 
 def check_schema(schema: FriendsSchema, options: ScenarioOptions) -> None:
-    """Checks that every scenario of the options can be drawn.
+    """Check that every scenario of the options can be drawn.
 
     Raises:
         ConfigError: too few attributes, or too few values; names those attributes with their numbers of values.
@@ -343,7 +343,7 @@ def check_schema(schema: FriendsSchema, options: ScenarioOptions) -> None:
 def random_friends(
     schema: FriendsSchema, rng: np.random.Generator, options: ScenarioOptions | None = None, key: str = ""
 ) -> FriendsScenario:
-    """Draws a scenario: a number of friends, attributes, one alpha for each, then the tables.
+    """Draw a scenario: a number of friends, attributes, one alpha for each, then the tables.
 
     Each attribute has up to twice as many values as a table has friends, chosen from the schema; each side draws its own
     Dirichlet distribution over them. Where a concentrated one gives too few different friends, the last are drawn evenly.
@@ -366,7 +366,7 @@ def random_friends(
 def _tables(
     values: Sequence[list[str]], alphas: Sequence[float], num_items: int, draw: Draw
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """The tables of both sides; an alpha for the values of each attribute."""
+    """Return the tables of both sides; an alpha for the values of each attribute."""
     urns: list[list[_Urn]] = [
         [(few, alpha, alpha * len(few), []) for few, alpha in zip(values, alphas, strict=True)] for _ in (0, 1)
     ]
@@ -390,7 +390,7 @@ def _tables(
 
 
 def _drawn(urns: Sequence[_Urn], draw: Draw) -> Item:
-    """A friend: of each attribute one of the values, which weigh alpha each, or of those drawn before, which weigh 1 each.
+    """Return a friend: of each attribute one of the values, which weigh alpha each, or of those drawn before, which weigh 1 each.
 
     Draws from such urns (Polya's) are those by shares of a Dirichlet distribution, which thus nobody needs to draw.
     """

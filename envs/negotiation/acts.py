@@ -44,7 +44,7 @@ class GameActs(ABC):
 
     @abstractmethod
     def hear(self, mine: bool, said: Sequence[int]) -> None:
-        """Takes in an utterance, its token ids without the mark of who spoke."""
+        """Take in an utterance, its token ids without the mark of who spoke."""
 
     @abstractmethod
     def mask(self) -> np.ndarray:
@@ -52,7 +52,7 @@ class GameActs(ABC):
 
     @abstractmethod
     def say(self, action: int, chattiness: float, rng: np.random.Generator) -> list[int]:
-        """An act in words: token ids, closed by `<eos>`, or `<selection>` alone."""
+        """Return an act in words: token ids, closed by `<eos>`, or `<selection>` alone."""
 
     @abstractmethod
     def selection(self) -> int:
@@ -111,7 +111,7 @@ class DialogueActs(
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Starts a dialogue; arguments as `NegotiationEnv.reset`."""
+        """Start a dialogue; arguments as `NegotiationEnv.reset`."""
         seen, info = self.env.reset(seed=seed, options=options)
         self.acts.begin(seen["context"])
         self._num_read = 0
@@ -120,7 +120,7 @@ class DialogueActs(
         return self._observed(), info
 
     def step(self, action: np.int64) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Says what the action stands for, hears the answer, and chooses when the talk is over.
+        """Say what the action stands for, hears the answer, and chooses when the talk is over.
 
         Raises:
             ScenarioError: the mask forbids the action.
@@ -149,7 +149,7 @@ class DialogueActs(
         return self.acts.name(action)
 
     def _hear(self, seen: dict[str, Any]) -> None:
-        """Reads what has been said since the last time."""
+        """Read what has been said since the last time."""
         vocabulary = self.negotiation.vocabulary
         ids = seen["tokens"][self._num_read : seen["num_tokens"]].tolist()
         marks = [place for place, token in enumerate(ids) if token in (vocabulary.you_id, vocabulary.them_id)]

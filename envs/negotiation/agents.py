@@ -57,7 +57,7 @@ class OwnAgent:
         self._calls = TimedCalls(spec, _seconds(self._agent, spec), "mend it, or give the agent an attribute time_limit_s")
 
     def join(self, view: SideView) -> Session:
-        """Takes a seat on one side of a batch of dialogues.
+        """Take a seat on one side of a batch of dialogues.
 
         Raises:
             AgentError: the user's code raised or took too long; so do `speak` and `choose` of the session.
@@ -110,7 +110,7 @@ class _OwnSession:
 
 
 def _is_whole(said: Utterances, count: int) -> bool:
-    """Whether there are tokens (count, L), and of each row from 0 to L that count."""
+    """Return whether there are tokens (count, L), and of each row from 0 to L that count."""
     tokens, lengths = said.tokens, said.lengths
     if not (isinstance(tokens, np.ndarray) and isinstance(lengths, np.ndarray) and np.issubdtype(lengths.dtype, np.integer)):
         return False
@@ -165,7 +165,7 @@ _trained.register("chat", "chat models that negotiate by text", "parley.policies
 def make_agent(
     spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu", **chat: Any
 ) -> Agent:
-    """The agent that a name stands for.
+    """Return the agent that a name stands for.
 
     Args:
         spec: a checkpoint or run folder, or a URI of one; a registered name; `path/file.py:Name` (`own_agent.py`); or the
@@ -198,7 +198,7 @@ def make_agent(
 
 
 def as_agent(part: object, vocabulary: Vocabulary | None = None) -> Agent:
-    """The agent that Python code hands over: an object, a class or function that makes one, which is called, or a name.
+    """Return the agent that Python code hands over: an object, a class or function that makes one, which is called, or a name.
 
     Args:
         part: with `name`, `vocabulary` and `join`; one with `join` alone is played as a file of a user's own is.
@@ -228,7 +228,7 @@ def _words(vocabulary: Vocabulary | None) -> Vocabulary:
 
 
 def is_chat_model(spec: str) -> bool:
-    """Whether a name stands for a chat model: by the way it begins, or as a user's own.
+    """Return whether a name stands for a chat model: by the way it begins, or as a user's own.
 
     That is a class that answers and cannot join, or a function of `messages`.
 
@@ -243,7 +243,7 @@ def is_chat_model(spec: str) -> bool:
 
 
 def require_same_game(agent: Agent, words: Vocabulary) -> None:
-    """Checks that an agent plays the game that some words are of; raises a `ConfigError` where it does not."""
+    """Check that an agent plays the game that some words are of; raises a `ConfigError` where it does not."""
     if agent.vocabulary.game != words.game:
         got, fix = f"{agent.vocabulary.game!r}, not {words.game!r}", "name one that was trained on a corpus of that game"
         raise ConfigError("the partner plays another game", where=agent.name, got=got, fix=fix)

@@ -75,7 +75,7 @@ class Division(Domain):
 
 
 def read_numbers(line: str) -> list[int]:
-    """The whole numbers of a line, with blanks or commas between them; none when anything else stands in it."""
+    """Return the whole numbers of a line, with blanks or commas between them; none when anything else stands in it."""
     parts = _BETWEEN.split(line)
     return [int(part) for part in parts] if all(map(_WHOLE.fullmatch, parts)) else []
 

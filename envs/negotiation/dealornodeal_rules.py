@@ -30,7 +30,7 @@ Triple = tuple[int, int, int]
 
 
 def problem(counts: Numbers, values: tuple[Numbers, Numbers]) -> str:
-    """The rule that such a scenario breaks; empty for a legal one."""
+    """Return the rule that such a scenario breaks; empty for a legal one."""
     if not all(1 <= count <= MAX_COUNT for count in counts):
         return f"every count is 1..{MAX_COUNT}"
     if not MIN_TOTAL_ITEMS <= sum(counts) <= MAX_TOTAL_ITEMS:
@@ -49,7 +49,7 @@ def problem(counts: Numbers, values: tuple[Numbers, Numbers]) -> str:
 
 @cache
 def selection_table(counts: Numbers) -> np.ndarray:
-    """The legal selections for those counts, in a fixed order.
+    """Return the legal selections for those counts, in a fixed order.
 
     Returns:
         Item token ids (n, 6) int64: every allocation (own three, then the complement), then no agreement, then
@@ -67,7 +67,7 @@ def selection_table(counts: Numbers) -> np.ndarray:
 
 @cache
 def picks_table(counts: Numbers) -> np.ndarray:
-    """The chooser's own items in each legal selection (n, 3) int64; -1 throughout for the two refusals."""
+    """Return the chooser's own items in each legal selection (n, 3) int64; -1 throughout for the two refusals."""
     own = selection_table(counts)[:, :NUM_ITEMS]
     table = np.where(own < DISAGREE_ID, own - 5 * np.arange(NUM_ITEMS), -1)
     table.setflags(write=False)
@@ -112,7 +112,7 @@ def _legal_scenarios() -> tuple[tuple[Triple, tuple[tuple[Triple, Triple], ...]]
 
 
 def random_scenario(rng: np.random.Generator) -> Scenario:
-    """A legal scenario: counts uniform over the 28 count vectors of the corpus, then values uniform over the legal pairs."""
+    """Return a legal scenario: counts uniform over the 28 count vectors of the corpus, then values uniform over the legal pairs."""
     groups = _legal_scenarios()
     counts, pairs = groups[rng.integers(len(groups))]
     return Scenario(counts, pairs[rng.integers(len(pairs))])
@@ -132,7 +132,7 @@ def _stacked_selections() -> tuple[np.ndarray, np.ndarray]:
 
 
 def legal_selections(counts_n3: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The legal selections of many scenarios at once.
+    """Return the legal selections of many scenarios at once.
 
     Args:
         counts_n3: item counts (n, 3).

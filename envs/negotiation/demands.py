@@ -28,7 +28,7 @@ class Demand:
 
 
 def last_demand(turns: Sequence[tuple[bool, str]], counts: Triple) -> Demand | None:
-    """The last proposal of one's own, or the other's that one has taken since.
+    """Return the last proposal of one's own, or the other's that one has taken since.
 
     Args:
         turns: the dialogue so far: whether a turn is one's own, and its words.

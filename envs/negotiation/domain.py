@@ -65,7 +65,7 @@ domains.register("interview", "settle four issues of a job", "parley.envs.negoti
 
 @cache
 def domain_of(game: str) -> Domain:
-    """The game of that name.
+    """Return the game of that name.
 
     Raises:
         ConfigError: no game is called that.
@@ -75,7 +75,7 @@ def domain_of(game: str) -> Domain:
 
 
 def domain_recorded(counts: Sequence[int], values: tuple[Sequence[int], Sequence[int]]) -> Domain:
-    """The game of a scenario in the rows of a run, which do not name it: the first in whose rules its numbers are legal.
+    """Return the game of a scenario in the rows of a run, which do not name it: the first in whose rules its numbers are legal.
 
     Raises:
         ScenarioError: they are legal in none.
@@ -153,7 +153,7 @@ class Domain(ABC):
 
     @abstractmethod
     def problem(self, counts: Numbers, values: tuple[Numbers, Numbers]) -> str:
-        """The rule that such a scenario breaks; empty for a legal one."""
+        """Return the rule that such a scenario breaks; empty for a legal one."""
 
     @abstractmethod
     def selections(self, counts: Numbers) -> Selections:
@@ -161,7 +161,7 @@ class Domain(ABC):
 
     @abstractmethod
     def legal_selections(self, counts_nK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The legal selections of many scenarios at once.
+        """Return the legal selections of many scenarios at once.
 
         Returns:
             Tokens (n, M, H), in the order of `selections` and padded; which rows are legal (n, M).
@@ -169,7 +169,7 @@ class Domain(ABC):
 
     @abstractmethod
     def random_scenario(self, rng: np.random.Generator) -> Scenario:
-        """A legal scenario."""
+        """Return a legal scenario."""
 
     @abstractmethod
     def vocabulary(self) -> Vocabulary:
@@ -177,7 +177,7 @@ class Domain(ABC):
 
     @abstractmethod
     def scripted(self, name: str, vocabulary: Vocabulary) -> Agent:
-        """A scripted agent: "scripted", which is fair-minded, or "scripted-tough".
+        """Return a scripted agent: "scripted", which is fair-minded, or "scripted-tough".
 
         Raises:
             ConfigError: no scripted agent is called that.
@@ -194,14 +194,14 @@ class Domain(ABC):
 
     @abstractmethod
     def read_selection(self, counts: Numbers, text: str) -> int | None:
-        """The deal that a person wrote, as an index into the selections; None where it is none."""
+        """Return the deal that a person wrote, as an index into the selections; None where it is none."""
 
     @abstractmethod
     def describe(self, counts: Numbers, selection: int) -> str:
-        """A deal in words."""
+        """Return a deal in words."""
 
     def acts(self, vocabulary: Vocabulary) -> GameActs:
-        """The dialogue acts of the game, said in a vocabulary (`acts.py`).
+        """Return the dialogue acts of the game, said in a vocabulary (`acts.py`).
 
         Raises:
             ConfigError: the game has none.
@@ -231,7 +231,7 @@ class Domain(ABC):
         return {token: i for i, token in enumerate(self.tokens)}
 
     def refusal_tokens(self, token: str) -> Numbers:
-        """A refusal as it is recorded: its token on every head."""
+        """Return a refusal as it is recorded: its token on every head."""
         return (self.token_index[token],) * self.num_heads
 
     def held(self, counts: Sequence[int], tokens: Sequence[str]) -> Numbers | None:
@@ -243,7 +243,7 @@ class Domain(ABC):
         return None
 
     def said(self, counts: Numbers, selection: int) -> str:
-        """A selection in words, refusals included."""
+        """Return a selection in words, refusals included."""
         refusal = selection - self.selections(counts).no_agreement
         return self.describe(counts, selection) if refusal < 0 else ("no agreement", "to disconnect")[refusal]
 
@@ -282,12 +282,12 @@ class Vocabulary(WordList):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads the JSON that `save` wrote."""
+        """Read the JSON that `save` wrote."""
         stored = json.loads(path.read_text(encoding="utf-8"))
         return cls(tuple(stored["words"]), stored["game"]) if isinstance(stored, dict) else cls(tuple(stored))
 
     def save(self, path: Path) -> None:
-        """Writes the words as a JSON list, as a `WordList`; of another game than Deal or No Deal beside its name."""
+        """Write the words as a JSON list, as a `WordList`; of another game than Deal or No Deal beside its name."""
         super().save(path)
         if self.game != DEAL_OR_NO_DEAL:
             path.write_text(
@@ -296,7 +296,7 @@ class Vocabulary(WordList):
 
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], threshold: int, game: str = DEAL_OR_NO_DEAL) -> Vocabulary:
-        """Keeps the words that occur strictly more than `threshold` times (the published rule, threshold 20)."""
+        """Keep the words that occur strictly more than `threshold` times (the published rule, threshold 20)."""
         counts: Counter[str] = Counter()
         for sentence in sentences:
             counts.update(sentence)
@@ -332,7 +332,7 @@ class Vocabulary(WordList):
 
 
 def split_text(text: str, vocabulary: Vocabulary) -> list[str]:
-    """A text in words as the corpora write them: lower case, punctuation apart unless the vocabulary has it joined."""
+    """Return a text in words as the corpora write them: lower case, punctuation apart unless the vocabulary has it joined."""
     words: list[str] = []
     for piece in well_formed(text).lower().split():
         words += [piece] if piece in vocabulary.index else _PIECES.findall(piece)
@@ -355,7 +355,7 @@ class SpokenWords:
         self._heard = [np.empty(0, dtype=np.int64)] * 2
 
     def ids(self, words: Iterable[str]) -> np.ndarray:
-        """The game's ids (n,) of words; those that are new join them."""
+        """Return the game's ids (n,) of words; those that are new join them."""
         found = []
         for word in words:
             if word not in self._index:
@@ -365,12 +365,12 @@ class SpokenWords:
         return np.array(found, dtype=np.int64)
 
     def spoken(self, side: int, ids: np.ndarray) -> np.ndarray:
-        """The game's ids of what a side says in ids of its own."""
+        """Return the game's ids of what a side says in ids of its own."""
         own = self._spoken[side]
         return np.where(ids < len(own), own[np.minimum(ids, len(own) - 1)], ids - len(own))
 
     def heard(self, side: int, ids: np.ndarray) -> np.ndarray:
-        """A side's own ids of what is said in the game's."""
+        """Return a side's own ids of what is said in the game's."""
         table = self._heard[side]
         if len(table) < len(self.words):
             new = self._vocabularies[side].encode(self.words[len(table) :])
@@ -427,16 +427,16 @@ class Scenario:
         return self.domain.selections(self.counts)
 
     def context(self, side: int) -> Numbers:
-        """The numbers that a side sees: count and own value of each item in turn."""
+        """Return the numbers that a side sees: count and own value of each item in turn."""
         return tuple(itertools.chain.from_iterable(zip(self.counts, self.values[side], strict=True)))
 
     def swapped(self) -> Scenario:
-        """The same scenario with the sides exchanged."""
+        """Return the same scenario with the sides exchanged."""
         return Scenario(self.counts, (self.values[1], self.values[0]), self.game)
 
     @classmethod
     def from_contexts(cls, first: Sequence[int], second: Sequence[int], game: str = DEAL_OR_NO_DEAL) -> Scenario:
-        """A scenario from both sides' numbers (count and value of each item in turn).
+        """Return a scenario from both sides' numbers (count and value of each item in turn).
 
         Raises:
             ScenarioError: the sides disagree on the counts, or a rule is broken.
@@ -465,7 +465,7 @@ def _whole(numbers: Iterable[Any]) -> Numbers:
 
 
 def points(scenario: Scenario, selections: tuple[int, int]) -> tuple[bool, tuple[int, int]]:
-    """Whether the sides' selections fit together, and what each side earns (0, 0 if they do not).
+    """Return whether the sides' selections fit together, and what each side earns (0, 0 if they do not).
 
     Refusals and anything that does not add up to the counts are no agreement, as in the published scoring.
     """
@@ -476,7 +476,7 @@ def points(scenario: Scenario, selections: tuple[int, int]) -> tuple[bool, tuple
 
 
 def is_pareto_optimal(scenario: Scenario, earned: tuple[int, int]) -> bool:
-    """Whether no legal deal is at least as good for both sides and better for one."""
+    """Return whether no legal deal is at least as good for both sides and better for one."""
     first, second = scenario.selections.own @ scenario.values[0], scenario.selections.other @ scenario.values[1]
     # Refusals earn nothing, so that they are better than no deal.
     better = (first >= earned[0]) & (second >= earned[1]) & ((first > earned[0]) | (second > earned[1]))

@@ -66,7 +66,7 @@ def observe(game: NegotiationGame, side: int) -> dict[str, Any]:
 
 
 def speak_action(vocabulary: Vocabulary, rules: Rules, words: Sequence[str]) -> dict[str, Any]:
-    """The action that says `words`; end them with `<eos>`, or pass `["<selection>"]` to end the dialogue.
+    """Return the action that says `words`; end them with `<eos>`, or pass `["<selection>"]` to end the dialogue.
 
     Raises:
         ScenarioError: there are more words than `rules.max_words`.
@@ -79,7 +79,7 @@ def speak_action(vocabulary: Vocabulary, rules: Rules, words: Sequence[str]) -> 
 
 
 def choose_action(rules: Rules, selection: int) -> dict[str, Any]:
-    """The action that chooses the selection of that index."""
+    """Return the action that chooses the selection of that index."""
     return {"utterance": np.full(rules.max_words, PAD_ID, dtype=np.int64), "selection": np.int64(selection)}
 
 
@@ -122,7 +122,7 @@ def draw_scenario(rng: np.random.Generator, scenarios: Sequence[Scenario] | None
 
 
 def check_arguments(owner: str, reward_kind: str, scenarios: Sequence[Scenario] | None) -> None:
-    """Raises a `ConfigError` for an unknown reward or an empty list of scenarios; `owner` is the class at fault."""
+    """Raise a `ConfigError` for an unknown reward or an empty list of scenarios; `owner` is the class at fault."""
     if reward_kind not in REWARDS:
         hint = nearest(str(reward_kind), REWARDS)
         raise ConfigError(f"unknown reward{hint}", where=owner, got=repr(reward_kind), fix=f"one of {', '.join(REWARDS)}")
@@ -163,7 +163,7 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
         self._ended = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[SeenT, dict[str, Any]]:
-        """Starts a dialogue.
+        """Start a dialogue.
 
         Args:
             seed: starts the generator that all later dialogues draw from.
@@ -189,7 +189,7 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
         return self._seen(self._game), {}
 
     def step(self, action: ActT) -> tuple[SeenT, float, bool, bool, dict[str, Any]]:
-        """Speaks or chooses, then lets the partner act until it is your turn again.
+        """Speak or chooses, then lets the partner act until it is your turn again.
 
         Args:
             action: see the class.
@@ -382,7 +382,7 @@ class NegotiationTextEnv(OneSide[str, str]):
             game.choose(self.side, _ROW, np.array([self._chosen(game, action.strip().lower())], dtype=np.int64))
 
     def _chosen(self, game: NegotiationGame, text: str) -> int:
-        """An index into the legal selections; one beyond them for a text that names none."""
+        """Return an index into the legal selections; one beyond them for a text that names none."""
         domain, scenario = game.domain, game.scenarios[0]
         if text == NO_DEAL:
             return scenario.selections.no_agreement

@@ -211,12 +211,12 @@ class NegotiationGame:
                 self.phase[row] = OVER
 
     def is_pareto(self, row: int) -> bool:
-        """Whether a dialogue's outcome is agreed and Pareto optimal."""
+        """Return whether a dialogue's outcome is agreed and Pareto optimal."""
         first, second = self.points[row].tolist()
         return bool(self.agreed[row]) and is_pareto_optimal(self.scenarios[row], (first, second))
 
     def transcript(self, row: int) -> list[tuple[int, list[str]]]:
-        """The dialogue as (side, words) turns, `<eos>` left out."""
+        """Return the dialogue as (side, words) turns, `<eos>` left out."""
         tokens = self.tokens[0] if self._spoken is None else self._said
         ids = tokens[row, : self.num_tokens[row]].tolist()
         words: Sequence[str] = self.vocabulary.words if self._spoken is None else self._spoken.words
@@ -229,7 +229,7 @@ class NegotiationGame:
         return turns
 
     def tokens_in(self, vocabulary: Vocabulary, side: int) -> np.ndarray:
-        """A side's view of the dialogues (B, T) in ids of any vocabulary, such as a judge's."""
+        """Return a side's view of the dialogues (B, T) in ids of any vocabulary, such as a judge's."""
         if vocabulary.digest == self.vocabularies[side].digest:
             return self.tokens[side]
         you, them = vocabulary.you_id, vocabulary.them_id
@@ -347,11 +347,11 @@ class SideView:
         return [(side == self.side, " ".join(words)) for side, words in self._game.transcript(row)]
 
     def encode(self, text: str) -> list[int]:
-        """A text as an utterance in ids of one's own, its end included; any word can be said."""
+        """Return a text as an utterance in ids of one's own, its end included; any word can be said."""
         return self._game.utterance(self.side, split_text(text, self.vocabulary))
 
     def written(self, ids: Sequence[int]) -> list[str]:
-        """The words of an utterance in ids of one's own, its end left out."""
+        """Return the words of an utterance in ids of one's own, its end left out."""
         return self._game.written(self.side, ids)
 
     def generator(self, row: int) -> np.random.Generator:
@@ -363,12 +363,12 @@ class SideView:
         return SideView(self._game, 1 - self.side)
 
     def selections(self, row: int) -> np.ndarray:
-        """The legal selections (m, H) of one dialogue as tokens of the domain, m <= `domain.max_selections`."""
+        """Return the legal selections (m, H) of one dialogue as tokens of the domain, m <= `domain.max_selections`."""
         return self._game.scenarios[row].selections.table
 
 
 def require_game(game: str, scenarios: Sequence[Scenario], who: str = "an agent", where: str | None = None) -> None:
-    """Checks that somebody plays the game that scenarios are of.
+    """Check that somebody plays the game that scenarios are of.
 
     Args:
         game: that is played.
@@ -389,7 +389,7 @@ def require_game(game: str, scenarios: Sequence[Scenario], who: str = "an agent"
 
 
 def play(game: NegotiationGame, agents: tuple[Agent, Agent]) -> NegotiationGame:
-    """Plays every dialogue of a game to its end.
+    """Play every dialogue of a game to its end.
 
     Args:
         game: fresh or half-played dialogues.

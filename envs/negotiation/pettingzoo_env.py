@@ -87,7 +87,7 @@ class NegotiationAEC(AECEnv[str, dict[str, Any], dict[str, Any]]):
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Starts a dialogue.
+        """Start a dialogue.
 
         Args:
             seed: starts the generator that this dialogue and all later ones draw from.
@@ -136,7 +136,7 @@ class NegotiationAEC(AECEnv[str, dict[str, Any], dict[str, Any]]):
             self.render()
 
     def render(self) -> str | None:
-        """The dialogue so far as text, with nothing hidden."""
+        """Return the dialogue so far as text, with nothing hidden."""
         text = render_dialogue(self._open(), 0)
         if self.render_mode == "ansi":
             return text

@@ -78,7 +78,7 @@ class CandidateCorpus:
 def load_candidates(
     name: str, data_root: Path | None = None, *, options: CandidateOptions | None = None, cache: Path | None = None
 ) -> CandidateCorpus:
-    """Opens a corpus of candidates, compiling it first when its content has not been compiled with these options before.
+    """Open a corpus of candidates, compiling it first when its content has not been compiled with these options before.
 
     Args:
         name: a registered name of candidates or of pairs, a path, or `path/file.py:NAME`; see `find_candidates`.
@@ -102,7 +102,7 @@ def open_candidates(
     options: CandidateOptions | None = None,
     cache: Path | None = None,
 ) -> CandidateCorpus:
-    """The same for a corpus in hand instead of a name."""
+    """Return the same for a corpus in hand instead of a name."""
     options = options or CandidateOptions()
     root = resolve_data_root(data_root)
     own = json.dumps(asdict(options), sort_keys=True)
@@ -118,7 +118,7 @@ def open_candidates(
 
 
 def no_group(source: CandidateSource, text: CandidateText, root: Path) -> DataError | None:
-    """The error of a corpus without a group; None where there is one."""
+    """Return the error of a corpus without a group; None where there is one."""
     if any(map(len, text.splits.values())):
         return None
     what, fix = f"the corpus {source.name!r} has no context to rank replies to", "give it more lines, or name another corpus"
@@ -159,7 +159,7 @@ def _compile(text: CandidateText, options: CandidateOptions, folder: Path) -> No
 
 
 def _cut(split: CandidateSplit, options: CandidateOptions) -> CandidateSplit:
-    """The contexts that are long enough, each no longer than wanted."""
+    """Return the contexts that are long enough, each no longer than wanted."""
     long = split.chosen(np.flatnonzero(split.contexts.lengths >= options.min_turns))
     lengths = long.contexts.lengths
     behind = np.repeat(long.contexts.offsets[1:], lengths) - np.arange(len(long.contexts.values))

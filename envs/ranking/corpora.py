@@ -101,7 +101,7 @@ REPLIES = {
 
 
 def read_dailydialog(folder: Path) -> CandidateText:
-    """Reads the three files.
+    """Read the three files.
 
     Args:
         folder: that holds them.
@@ -127,7 +127,7 @@ def read_dailydialog(folder: Path) -> CandidateText:
 
 
 def parse_line(line: str, positives_only: bool) -> tuple[list[list[str]], list[tuple[list[str], CandidateKind]]]:
-    """Reads one line.
+    """Read one line.
 
     Args:
         line: a JSON object.
@@ -151,7 +151,7 @@ _LOOKED_AT = 100
 
 
 def find_candidates(name: str) -> CandidateSource:
-    """The corpus of that name.
+    """Return the corpus of that name.
 
     Args:
         name: a registered name of candidates or of pairs, `path/file.py:NAME` of either, or a path: a file or folder of rows
@@ -179,7 +179,7 @@ def find_candidates(name: str) -> CandidateSource:
 
 
 def holds_rows(own: OwnFile) -> bool:
-    """Whether a file, or those of a folder, hold rows and not pairs.
+    """Return whether a file, or those of a folder, hold rows and not pairs.
 
     Records are rows if they have labels. A line with a tab speaks for rows if a label, 0 or 1, stands before the tab, else for
     pairs. As many on both sides are rows, so that a broken line of a short file is named; lines without a tab are broken in
@@ -194,7 +194,7 @@ def holds_rows(own: OwnFile) -> bool:
 
 
 def own_candidates(file: Path | OwnFile) -> FileCandidates:
-    """The corpus of a file or a folder of rows.
+    """Return the corpus of a file or a folder of rows.
 
     Args:
         file: a folder of `train`, `val` (`valid`, `dev`) and `test`, with a suffix of text or of records or none, of which some

@@ -67,7 +67,7 @@ class RankGoal:
         return places[int(rng.integers(len(places)))] if self.target == "random" else max(places, key=lambda i: scores[i])
 
     def bar(self, group: CandidateGroup, scores: np.ndarray, place: int) -> float | None:
-        """The score that the edited reply has to pass; None where the top has room for all others.
+        """Return the score that the edited reply has to pass; None where the top has room for all others.
 
         Others are all candidates to one that is promoted, wrong ones to one that is demoted: a ranker does not err where
         another right reply is first.
@@ -88,7 +88,7 @@ class RankGoal:
 
 
 def tolerance(scores: np.ndarray) -> float:
-    """The difference up to which scores of a group are equal."""
+    """Return the difference up to which scores of a group are equal."""
     return TOLERANCE * float(np.abs(scores).max())
 
 
@@ -199,7 +199,7 @@ class EditedReply:
         return allowed
 
     def replace(self, action: int, rules: EditRules) -> None:
-        """Makes an edit that is allowed, other than stopping; what it did to the margin is for others to find out."""
+        """Make an edit that is allowed, other than stopping; what it did to the margin is for others to find out."""
         place, number = divmod(action, rules.num_proposals)
         self.words = replaced(self.words, place, self.proposals[place][number])
         self.edited.append(place)
@@ -316,7 +316,7 @@ class EditGame:
 
 
 def replaced(words: Utterance, place: int, word: str) -> Utterance:
-    """A reply with another word at a place."""
+    """Return a reply with another word at a place."""
     return (*words[:place], word, *words[place + 1 :])
 
 
@@ -337,7 +337,7 @@ class TermOverlap:
         self._holding = Counter(chain.from_iterable(set(chain.from_iterable(context)) for context in contexts))
 
     def __call__(self, pairs: Sequence[tuple[Context, Sequence[Utterance]]]) -> list[np.ndarray]:
-        """Scores of the candidates of each context, from 0 to 1."""
+        """Score of the candidates of each context, from 0 to 1."""
         return [np.array([self._cosine(set(chain.from_iterable(said)), set(reply)) for reply in of]) for said, of in pairs]
 
     def _cosine(self, said: set[str], reply: set[str]) -> float:

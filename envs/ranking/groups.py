@@ -112,7 +112,7 @@ class CandidateGroup:
 
 
 def order_of(key: str, size: int, seed: int) -> tuple[int, ...]:
-    """The order in which the candidates of a group are shown, which its key and the seed name.
+    """Return the order in which the candidates of a group are shown, which its key and the seed name.
 
     Published files list the positive first, and a ranker that gives ties to the first looks perfect there.
 
@@ -161,7 +161,7 @@ class ReplyIndex:
         self._starts = np.searchsorted(words, np.arange(len(statistics.idf) + 1))
 
     def scores(self, words: np.ndarray) -> np.ndarray:
-        """The score of every reply (R,) float64.
+        """Return the score of every reply (R,) float64.
 
         Args:
             words: ids of a context's words (n,), repeated ones count once.
@@ -173,7 +173,7 @@ class ReplyIndex:
         return np.bincount(rows, np.concatenate([self._weights[span] for span in spans]), self._num_replies)
 
     def nearest(self, words: np.ndarray, eligible: np.ndarray, num: int) -> np.ndarray:
-        """The eligible replies that score highest.
+        """Return the eligible replies that score highest.
 
         Args:
             words: as for `scores`.
@@ -261,7 +261,7 @@ class CandidateSplit(Sequence[CandidateGroup]):
         return f"{self.name}-{self.numbers[row]:07d}"
 
     def said(self, utterance: int) -> Utterance:
-        """The words of an utterance, from 0 to N - 1."""
+        """Return the words of an utterance, from 0 to N - 1."""
         return tuple(self.vocabulary.decode(self.utterances[utterance].tolist()))
 
     def first(self, limit: int) -> CandidateSplit:
@@ -293,7 +293,7 @@ class CandidateSplit(Sequence[CandidateGroup]):
         )
 
     def positives(self) -> np.ndarray:
-        """The right candidates (n, 2) int64: group and utterance of each."""
+        """Return the right candidates (n, 2) int64: group and utterance of each."""
         whose = np.repeat(np.arange(len(self)), self.candidates.lengths)
         return np.stack([whose[self.labels], self.candidates.values[self.labels]], axis=1)
 
@@ -402,7 +402,7 @@ def reply_statistics(train: CandidateSplit) -> ReplyStatistics:
 
 
 def with_negatives(split: CandidateSplit, options: CandidateOptions, statistics: ReplyStatistics) -> CandidateSplit:
-    """The groups with wrong replies behind the right ones.
+    """Return the groups with wrong replies behind the right ones.
 
     Args:
         split: of right replies alone.

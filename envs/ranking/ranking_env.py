@@ -116,7 +116,7 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
         self._game: EditGame | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Starts an example.
+        """Start an example.
 
         Args:
             seed: starts the generator that all later examples draw from.
@@ -142,7 +142,7 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
         raise ConfigError("no group has a reply to edit", where="reset of ResponseRankingEnv", got=got, fix=fix)
 
     def step(self, action: np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        """Replaces a word, or stops.
+        """Replace a word, or stops.
 
         Args:
             action: see the class.
@@ -181,7 +181,7 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
 
 
 def render_example(game: EditGame, row: int) -> str:
-    """An example as a person would read it: turns, candidates with scores, the edited reply with marked words."""
+    """Return an example as a person would read it: turns, candidates with scores, the edited reply with marked words."""
     reply = game.replies[row]
     lines = [f"- {' '.join(turn)}" for turn in reply.group.context]
     for place, (words, label) in enumerate(zip(reply.group.candidates, reply.group.labels, strict=True)):

@@ -103,7 +103,7 @@ class SplitGroups:
         self._numbers, self._dialogues = array("q"), array("q")
 
     def add(self, words: Sequence[str]) -> int:
-        """Takes an utterance of at least one word; returns its index, the same for the same words."""
+        """Take an utterance of at least one word; returns its index, the same for the same words."""
         said = " ".join(words)
         found = self._indices.get(said)
         if found is None:
@@ -113,7 +113,7 @@ class SplitGroups:
     def group(
         self, context: Sequence[int], candidates: Iterable[Candidate], number: int | None = None, dialogue: int | None = None
     ) -> None:
-        """Takes a group.
+        """Take a group.
 
         Args:
             context: indices of its turns, oldest first; at least one.
@@ -179,7 +179,7 @@ class CandidateText(ReadText):
     def listed(
         self, name: str, path: Path, line: int, context: Sequence[Sequence[str]], replies: Sequence[ListedReply]
     ) -> None:
-        """Takes a group as a file lists it, or says what is wrong with it.
+        """Take a group as a file lists it, or says what is wrong with it.
 
         Args:
             name: of the split.
@@ -219,11 +219,11 @@ class CandidateText(ReadText):
         split.group([split.add(turn) for turn in context if turn], candidates)
 
     def broken_line(self, what: str, path: Path, line: int, got: str) -> None:
-        """Notes what makes a line unreadable."""
+        """Note what makes a line unreadable."""
         self.broken.append(located(broken_rule(what, got), str(path), line, "mend the line, or leave it out"))
 
     def mended_line(self, what: str, path: Path, line: int, got: str) -> None:
-        """Notes what of a line is read otherwise than it stands."""
+        """Note what of a line is read otherwise than it stands."""
         self.mended.append(DataError(what, where=FileLine(str(path), line), got=broken_rule(what, got).got))
 
     def _limit(self, said: Sequence[tuple[str, int, Sequence[str]]], path: Path) -> None:
@@ -273,7 +273,7 @@ def _group(pairs: SplitText, split: SplitGroups, turns: int) -> None:
 
 
 def _roots(graph: PairSplit) -> np.ndarray:
-    """The utterance that begins the dialogue of each (N,) int64."""
+    """Return the utterance that begins the dialogue of each (N,) int64."""
     parents = np.arange(len(graph.utterances))
     # Of several sources of a reply the first holds, as in a chain.
     parents[graph.pairs[::-1, 1]] = graph.pairs[::-1, 0]
@@ -291,10 +291,10 @@ class CandidateSource(Source, Protocol):
         """Files that must lie in `folder` and do not."""
 
     def require_files(self, root: Path) -> None:
-        """Raises a `DataError` that says what to put where, when files are missing."""
+        """Raise a `DataError` that says what to put where, when files are missing."""
 
     def read_groups(self, root: Path, turns: int) -> CandidateText:
-        """The groups, broken lines and missing files included as errors; of contexts at least the last `turns` turns."""
+        """Return the groups, broken lines and missing files included as errors; of contexts at least the last `turns` turns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,7 +310,7 @@ class FileCandidates(CorpusFolder):
     )
 
     def read_groups(self, root: Path, turns: int) -> CandidateText:
-        """Reads the files; nothing is read while some are missing, and each of those is an error."""
+        """Read the files; nothing is read while some are missing, and each of those is an error."""
         missing = self.missing_files(root)
         return CandidateText(broken=missing) if missing else self.reader(self.folder(root))
 
@@ -357,7 +357,7 @@ class PairCandidates:
         return fingerprint("pairs", self.READER_VERSION, self.pairs.fingerprint(root))
 
     def read_groups(self, root: Path, turns: int) -> CandidateText:
-        """Reads the pairs and follows them back."""
+        """Read the pairs and follows them back."""
         return groups_of_pairs(self.pairs.read(root), turns)
 
 
@@ -376,7 +376,7 @@ class Row(NamedTuple):
 
 
 def parse_row(line: str, number: int) -> Row:
-    """Reads one line.
+    """Read one line.
 
     Args:
         line: of the file.
@@ -396,7 +396,7 @@ def parse_row(line: str, number: int) -> Row:
 
 
 def read_rows(files: Mapping[str | None, Path | OwnFile]) -> CandidateText:
-    """Reads one file for each split, or one for all.
+    """Read one file for each split, or one for all.
 
     Args:
         files: by split; under None the file of which each group belongs to the split that its context names by its shares.

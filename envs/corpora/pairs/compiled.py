@@ -82,7 +82,7 @@ class Ragged:
         return self.values[self.offsets[i] : self.offsets[i + 1]].astype(np.int64)
 
     def first(self, num: int) -> Ragged:
-        """The first rows."""
+        """Return the first rows."""
         return Ragged(self.values[: self.offsets[num]], self.offsets[: num + 1])
 
     @cached_property
@@ -135,11 +135,11 @@ class PairCorpus:
     splits: dict[str, PairSplit]
 
     def first(self, limit: int) -> PairCorpus:
-        """The same with so many pairs of each split at most; all of them where the limit is 0."""
+        """Return the same with so many pairs of each split at most; all of them where the limit is 0."""
         return replace(self, splits={name: split.first(limit) for name, split in self.splits.items()})
 
     def whole(self) -> PairCorpus:
-        """The same with all pairs again."""
+        """Return the same with all pairs again."""
         return _open(self.name, self.folder)
 
 
@@ -151,7 +151,7 @@ def load_pairs(
     every_word: bool = False,
     cache: Path | None = None,
 ) -> PairCorpus:
-    """Opens a corpus of pairs, compiling it first when its content has not been compiled before.
+    """Open a corpus of pairs, compiling it first when its content has not been compiled before.
 
     Args:
         name: a registered name, a `source<TAB>reply` file or folder (see `envs/corpora/pairs/turns.py`), or
@@ -177,7 +177,7 @@ def open_pairs(
     every_word: bool = False,
     cache: Path | None = None,
 ) -> PairCorpus:
-    """The same for a corpus in hand instead of a name."""
+    """Return the same for a corpus in hand instead of a name."""
     assert vocabulary is None or not every_word, "a vocabulary of every word has its own size"
     size = source.vocabulary if vocabulary is None else vocabulary
     if size <= len(SPECIALS):
@@ -197,7 +197,7 @@ def open_pairs(
 
 
 def nothing_to_learn(source: PairSource, text: PairText, root: Path) -> DataError | None:
-    """The error of a corpus without a pair to train on; None where there is one."""
+    """Return the error of a corpus without a pair to train on; None where there is one."""
     if text.splits["train"].num_pairs:
         return None
     what, fix = f"the corpus {source.name!r} has no pair to train on", "give it more lines, or name another corpus"
@@ -205,7 +205,7 @@ def nothing_to_learn(source: PairSource, text: PairText, root: Path) -> DataErro
 
 
 def nothing_to_measure(name: str, num_pairs: Mapping[str, int]) -> DataError | None:
-    """The error of a corpus that lacks a pair to train on, to stop by or to measure on; None where there are some of each."""
+    """Return the error of a corpus that lacks a pair to train on, to stop by or to measure on; None where there are some of each."""
     empty = [split for split, num in num_pairs.items() if not num]
     if not empty:
         return None
@@ -257,7 +257,7 @@ _AT_ONCE = 1000
 
 
 def pieces_of(corpus: PairCorpus, num_merges: int, *, in_bytes: bool = False, cache: Path | None = None) -> PairVocabulary:
-    """The pieces of a corpus, learnt when they have not been learnt before.
+    """Return the pieces of a corpus, learnt when they have not been learnt before.
 
     Args:
         corpus: opened with every word; all of its training split is read, whatever `first` left of it.
@@ -333,7 +333,7 @@ def _repeated(words: Mapping[str, int]) -> Iterator[str]:
 
 
 def spelt(split: PairSplit, words: PairVocabulary, vocabulary: PairVocabulary) -> PairSplit:
-    """A split in the units of another vocabulary; pairs keep their places.
+    """Return a split in the units of another vocabulary; pairs keep their places.
 
     Args:
         split: whose utterances are words.
@@ -394,7 +394,7 @@ def read_replied(file: Path | OwnFile, *, normalise: bool = True) -> list[Replie
 
 
 def parse_replied(line: str, *, normalise: bool = True) -> list[RepliedPair]:
-    """Reads one line: a pair for each of its replies.
+    """Read one line: a pair for each of its replies.
 
     Args:
         line: as in `tabbed.py`.
@@ -408,7 +408,7 @@ def parse_replied(line: str, *, normalise: bool = True) -> list[RepliedPair]:
 
 
 def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
-    """Reads one side of the published sample, all of its splits.
+    """Read one side of the published sample, all of its splits.
 
     Args:
         root: the folder of all corpora.
@@ -441,7 +441,7 @@ def unknown_share(pairs: Sequence[RepliedPair]) -> float:
 
 
 def is_closed(pairs: Sequence[RepliedPair]) -> bool:
-    """Whether a file is of a closed vocabulary and writes `<unk>` for what is not in it; one by chance is no sign of that."""
+    """Return whether a file is of a closed vocabulary and writes `<unk>` for what is not in it; one by chance is no sign of that."""
     return unknown_share(pairs) >= CLOSED_FROM and _counted(pairs)[1] >= FEWEST_UNKNOWN
 
 
@@ -460,12 +460,12 @@ def in_one_vocabulary(
 
 
 def _with_unknowns(line: str) -> str:
-    """A line with unknown words as `<unk>`, however they are written."""
+    """Return a line with unknown words as `<unk>`, however they are written."""
     return _WORD.sub(lambda word: UNKNOWN if _is_unknown(word[0]) else word[0], line)
 
 
 def _as_written(line: str) -> tuple[list[list[str]], list[list[str]]]:
-    """The words between blanks of each turn and of each reply."""
+    """Return the words between blanks of each turn and of each reply."""
     require_utf8(line)
     *columns, last = line.split("\t")
     if not columns:

@@ -26,7 +26,7 @@ NOBODY = -1
 
 
 def with_eot(vocabulary: PairVocabulary) -> PairVocabulary:
-    """A corpus' vocabulary and, behind it, the word that separates turns: that of a model that reads several.
+    """Return a corpus' vocabulary and, behind it, the word that separates turns: that of a model that reads several.
 
     A vocabulary of pieces has that word already.
     """
@@ -57,7 +57,7 @@ def chains(split: PairSplit, turns: int) -> np.ndarray:
 
 
 def afterwards(split: PairSplit) -> np.ndarray:
-    """The utterance that followed the reply of each pair (P,) int64, the first of several; `NOBODY` where there is none."""
+    """Return the utterance that followed the reply of each pair (P,) int64, the first of several; `NOBODY` where there is none."""
     # As in `chains`: the first pair counts, and the place of nobody stays.
     children = np.full(len(split.utterances) + 1, NOBODY, dtype=np.int64)
     for links in (split.links[::-1], split.pairs[::-1]):
@@ -88,7 +88,7 @@ def contexts(split: PairSplit, turns: int, eot_id: int) -> Ragged:
 
 
 def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
-    """The same pairs with their contexts as sources; the arguments are those of `contexts`.
+    """Return the same pairs with their contexts as sources; the arguments are those of `contexts`.
 
     Returns:
         The contexts of all pairs, and behind them the utterances of `split`; pairs keep their order.
@@ -100,7 +100,7 @@ def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
 
 
 def with_replies(split: PairSplit, least: int, most: int | None = None) -> PairSplit:
-    """The pairs whose replies have so many words, in their order; contexts are found before, for pairs link them.
+    """Return the pairs whose replies have so many words, in their order; contexts are found before, for pairs link them.
 
     Args:
         split: of a corpus of pairs, or what `windows` made of it.
@@ -111,7 +111,7 @@ def with_replies(split: PairSplit, least: int, most: int | None = None) -> PairS
 
 
 def in_train(corpus: PairCorpus, split: str, turns: int) -> np.ndarray:
-    """Whether the context of each pair (P,) of a split is one of the training split, word for word; never of that split itself.
+    """Return whether the context of each pair (P,) of a split is one of the training split, word for word; never of that split itself.
 
     Args:
         corpus: opened with every word, for in others contexts that differ in rare words are one.
@@ -126,7 +126,7 @@ def in_train(corpus: PairCorpus, split: str, turns: int) -> np.ndarray:
 
 
 def left_out(num_seen: int, num_pairs: int, split: str) -> str:
-    """The sentence about pairs whose contexts stand in the training split; empty where there are none."""
+    """Return the sentence about pairs whose contexts stand in the training split; empty where there are none."""
     what = f"{num_seen:,} of {num_pairs:,} {split} pairs"
     return f"{what} are left out, for their contexts stand in the training split." if num_seen else ""
 
@@ -141,7 +141,7 @@ def examples(
     *,
     unseen: bool = False,
 ) -> Sequence[Example]:
-    """The replies of a split and their contexts, as text.
+    """Return the replies of a split and their contexts, as text.
 
     Args:
         corpus: opened with every word, for the others have `<unk>` in the place of rare ones.
@@ -164,13 +164,13 @@ def examples(
 
 
 def _each(rows: Ragged) -> Iterator[bytes]:
-    """The ids of each row."""
+    """Return the ids of each row."""
     offsets = rows.offsets.tolist()
     return (rows.values[start:end].tobytes() for start, end in pairwise(offsets))
 
 
 def _fits(split: PairSplit, least: int, most: int | None) -> np.ndarray:
-    """Whether the reply of each pair (P,) has so many words."""
+    """Return whether the reply of each pair (P,) has so many words."""
     words_before = np.concatenate([[0], np.cumsum(split.utterances.values != EOU_ID)])[split.utterances.offsets]
     lengths_P = np.diff(words_before)[split.pairs[:, 1]]
     fits: np.ndarray = (lengths_P >= least) & (lengths_P <= (lengths_P if most is None else most))
@@ -178,7 +178,7 @@ def _fits(split: PairSplit, least: int, most: int | None) -> np.ndarray:
 
 
 def said(corpus: PairCorpus, split: str) -> Iterator[Utterance]:
-    """The utterances of a split as text, each turn's one by one, in the order of the corpus.
+    """Yield the utterances of a split as text, each turn's one by one, in the order of the corpus.
 
     Args:
         corpus: opened with every word.

@@ -90,7 +90,7 @@ _SLOT = re.compile(r"\{\w+\}")
 
 
 def read_msr(folder: Path) -> PairText:
-    """Reads the three files; a pair of quality 1 stands twice, once in each direction."""
+    """Read the three files; a pair of quality 1 stands twice, once in each direction."""
     text = PairText()
     for split, name in _FILES.items():
         for number, line in enumerate(read_lines(folder / name)[1:], 2):
@@ -105,7 +105,7 @@ def read_msr(folder: Path) -> PairText:
 
 
 def parse_msr(line: str) -> tuple[list[str], list[str]] | None:
-    """Reads one line: quality, two numbers of sentences, two sentences, with tabs between them.
+    """Read one line: quality, two numbers of sentences, two sentences, with tabs between them.
 
     Returns:
         The words of both sentences, without quotation marks; None when people judged that they do not mean the same.
@@ -160,7 +160,7 @@ def _ways(topic: Topic) -> Iterator[tuple[str, str]]:
 
 
 def _forms(phrase: str) -> Phrases:
-    """The phrase with every choice made in every way."""
+    """Return the phrase with every choice made in every way."""
     pieces = _CHOICE.split(phrase)
     # Every other piece is what stood between brackets.
     ways = product(*(piece.split("|") if number % 2 else (piece,) for number, piece in enumerate(pieces)))
@@ -205,7 +205,7 @@ pair_corpora = Registry("pair corpus", "parley.pairs")
 
 
 def find_pairs(name: str) -> PairSource:
-    """The corpus of that name.
+    """Return the corpus of that name.
 
     Args:
         name: a registered name, `path/file.py:NAME`, or a path as `is_path` knows them, columns included.
@@ -234,7 +234,7 @@ def of_your_own(name: str) -> str:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is that of a file of pairs, or holds a `/` as that of a folder does (`./mine` for one that lies here)."""
+    """Return whether a name is that of a file of pairs, or holds a `/` as that of a folder does (`./mine` for one that lies here)."""
     if ".py:" in name or name.endswith(".py"):
         return False
     path = own_file(name).path

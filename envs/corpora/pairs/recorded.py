@@ -85,7 +85,7 @@ SOURCES, REPLIES = "test.enc", "test.dec"
 
 
 def read_cornell(folder: Path) -> PairText:
-    """Reads both files; where they differ in length, nothing is read, for nobody knows what answers what."""
+    """Read both files; where they differ in length, nothing is read, for nobody knows what answers what."""
     text, paths = PairText(), [folder / SOURCES, folder / REPLIES]
     sources, replies = map(read_lines, paths)
     if len(sources) != len(replies):
@@ -108,7 +108,7 @@ def read_cornell(folder: Path) -> PairText:
 
 
 def read_switchboard(folder: Path) -> PairText:
-    """Reads every dialogue below the folder.
+    """Read every dialogue below the folder.
 
     Args:
         folder: holds `train`, `val` and `test`.
@@ -123,7 +123,7 @@ def read_switchboard(folder: Path) -> PairText:
 
 
 def parse_line(line: str) -> tuple[str, list[str]]:
-    """Reads one line.
+    """Read one line.
 
     Returns:
         Its speaker, A or B, and its words, of which there may be none.
@@ -159,7 +159,7 @@ CONTEXT, POSITIVE = "context", "positive_responses"
 
 
 def read_dailydialog_pairs(folder: Path) -> PairText:
-    """Reads the right replies of the three files."""
+    """Read the right replies of the three files."""
     text = PairText()
     for name, file in FILES.items():
         split, path = text.splits[name], folder / file
@@ -177,7 +177,7 @@ def read_dailydialog_pairs(folder: Path) -> PairText:
 
 
 def parse_lists(line: str, *names: str) -> list[list[list[str]]]:
-    """Reads lists of texts of one line.
+    """Read lists of texts of one line.
 
     Args:
         line: a JSON object.
@@ -214,7 +214,7 @@ _HELD_OUT = 10
 
 
 def read_kdconv(folder: Path) -> PairText:
-    """Reads every dialogue below the folder.
+    """Read every dialogue below the folder.
 
     Args:
         folder: holds `film`, `music` and `travel`.
@@ -233,7 +233,7 @@ def read_kdconv(folder: Path) -> PairText:
 
 
 def parse_dialogue(record: Any) -> list[list[str]]:
-    """The words of each message of a dialogue.
+    """Return the words of each message of a dialogue.
 
     Raises:
         DataError: the record has another form, or a message has no word.
@@ -253,7 +253,7 @@ def _words(message: Any) -> list[str]:
 
 
 def _read(path: Path, text: PairText, only: str | None) -> None:
-    """Reads a file into one split, or each dialogue into that of training or validation which its words name."""
+    """Read a file into one split, or each dialogue into that of training or validation which its words name."""
     for line, record in _records(path, text.broken):
         try:
             said = parse_dialogue(record)
@@ -267,7 +267,7 @@ def _read(path: Path, text: PairText, only: str | None) -> None:
 
 
 def _records(path: Path, broken: list[DataError]) -> Iterator[tuple[int, Any]]:
-    """The entries of a JSON list, and the lines that they begin in."""
+    """Yield the entries of a JSON list, and the lines that they begin in."""
     content = read_file(path).decode("utf-8", errors="surrogateescape")
     decoder, place, line, separator = json.JSONDecoder(), 0, 1, "["
     try:
@@ -321,7 +321,7 @@ SAMPLES = {"train": "t_given_s_train.txt", "val": "t_given_s_dev.txt", "test": "
 
 
 def read_opus(folder: Path) -> PairText:
-    """Reads every film below the folder; lines without a word are left out."""
+    """Read every film below the folder; lines without a word are left out."""
     text, films = PairText(), _films(folder)
     for path in films:
         try:
@@ -336,7 +336,7 @@ def read_opus(folder: Path) -> PairText:
 
 
 def read_sample(folder: Path) -> PairText:
-    """Reads the sample; the words are those of the dictionary, as they are."""
+    """Read the sample; the words are those of the dictionary, as they are."""
     text = PairText()
     words = read_lines(folder / DICTIONARY)
     words[0] = UNKNOWN
@@ -353,7 +353,7 @@ def read_sample(folder: Path) -> PairText:
 
 
 def parse_coded(line: str, words: list[str]) -> tuple[list[str], list[str]]:
-    """Reads one line of the sample.
+    """Read one line of the sample.
 
     Args:
         line: "source|target", each of word numbers with spaces between them.
@@ -375,7 +375,7 @@ def parse_coded(line: str, words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _read_subtitles(path: Path, lines: Sequence[str], places: range, split: SplitText, broken: list[DataError]) -> None:
-    """Adds some lines of a file to a split, each paired with the next."""
+    """Add some lines of a file to a split, each paired with the next."""
     rows = []
     for place in places:
         try:
@@ -391,7 +391,7 @@ def _read_subtitles(path: Path, lines: Sequence[str], places: range, split: Spli
 
 
 def _blocks(num_lines: int) -> Iterator[tuple[str, range]]:
-    """The blocks of a file of many films: the split and the lines of each."""
+    """Yield the blocks of a file of many films: the split and the lines of each."""
     size = min(BLOCK, max(SHORTEST_BLOCK, -(-num_lines // BLOCKS)))
     for number, start in enumerate(range(0, num_lines, size)):
         place = number % BLOCKS
@@ -446,7 +446,7 @@ class ChannelMessage(NamedTuple):
 
 
 def read_ubuntu(folder: Path) -> PairText:
-    """Reads every log below the folder.
+    """Read every log below the folder.
 
     Args:
         folder: holds `train`, `dev` and `test`.
@@ -459,7 +459,7 @@ def read_ubuntu(folder: Path) -> PairText:
 
 
 def parse_message(line: str) -> ChannelMessage | None:
-    """Reads one line of a log.
+    """Read one line of a log.
 
     Returns:
         The message, or none for a system line or a bot's.
@@ -478,7 +478,7 @@ def parse_message(line: str) -> ChannelMessage | None:
 
 
 def parse_link(line: str, num_lines: int) -> tuple[int, int]:
-    """Reads one line of an annotation.
+    """Read one line of an annotation.
 
     Args:
         line: "i j -".
@@ -502,7 +502,7 @@ def parse_link(line: str, num_lines: int) -> tuple[int, int]:
 
 
 def read_messages(path: Path, broken: list[DataError]) -> list[ChannelMessage | None]:
-    """The lines of a log; none for a system line, a bot's, and a broken one.
+    """Return the lines of a log; none for a system line, a bot's, and a broken one.
 
     Args:
         path: of the log.
@@ -519,7 +519,7 @@ def read_messages(path: Path, broken: list[DataError]) -> list[ChannelMessage | 
 
 
 def read_links(log: Path, num_lines: int, broken: list[DataError]) -> list[tuple[int, int]]:
-    """The annotation of a log: earlier and later line of each link, counted from 0.
+    """Return the annotation of a log: earlier and later line of each link, counted from 0.
 
     Args:
         log: path of the log, beside which the annotation lies.
@@ -540,7 +540,7 @@ def read_links(log: Path, num_lines: int, broken: list[DataError]) -> list[tuple
 
 
 def without_address(text: str, nicks: set[str]) -> str:
-    """A message without a leading "nick:" or "nick," of one of the nicks (in lower case)."""
+    """Return a message without a leading "nick:" or "nick," of one of the nicks (in lower case)."""
     addressed = _ADDRESSED.match(text)
     return text[addressed.end() :] if addressed and addressed[1].lower() in nicks else text
 
@@ -561,7 +561,7 @@ def _read_log(path: Path, split: SplitText, broken: list[DataError]) -> None:
 
 
 def _addressed(messages: Sequence[ChannelMessage | None], annotated: set[int]) -> Iterator[tuple[int, int]]:
-    """The pairs of the nick rule, lines of source and reply."""
+    """Yield the pairs of the nick rule, lines of source and reply."""
     last: dict[str, int] = {}
     for number, message in enumerate(messages):
         if message is None:

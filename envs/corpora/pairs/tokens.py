@@ -66,7 +66,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def is_content(word: str) -> bool:
-    """Whether a word is neither a stop word, nor a mark such as `<unk>`, nor punctuation."""
+    """Return whether a word is neither a stop word, nor a mark such as `<unk>`, nor punctuation."""
     return word not in STOP_WORDS and not word.startswith("<") and any(letter.isalnum() for letter in word)
 
 
@@ -109,20 +109,20 @@ _SHAPES = _Shapes()
 
 
 def normalised(text: str) -> str:
-    """The text as its tokens have it: lower-cased, in form NFC, with straight apostrophes, without what shows nothing."""
+    """Return the text as its tokens have it: lower-cased, in form NFC, with straight apostrophes, without what shows nothing."""
     if text.isascii():
         return text.lower()
     return normalize("NFC", _SHOWS_NOTHING.sub("", text).lower()).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
 
 
 def tokenise(text: str) -> list[str]:
-    """The words and punctuation marks of a text, lower-cased."""
+    """Return the words and punctuation marks of a text, lower-cased."""
     read = normalised(text)
     return [_token(match, read) for match in _TOKEN.finditer(_shape(read))]
 
 
 def tokenise_where(text: str) -> list[tuple[str, int, int]]:
-    """The tokens of `tokenise`, and where in the text as it came each begins and ends."""
+    """Return the tokens of `tokenise`, and where in the text as it came each begins and ends."""
     read = normalised(text)
     found = list(_TOKEN.finditer(_shape(read)))
     where = origins(text)
@@ -154,7 +154,7 @@ def _token(match: re.Match[str], read: str) -> str:
 
 
 def _hangs(character: str) -> bool:
-    """Whether a character may change what the one before it becomes: accents, Hangul's inner letters, what shows nothing."""
+    """Return whether a character may change what the one before it becomes: accents, Hangul's inner letters, what shows nothing."""
     return (
         _SHAPES[ord(character)] != ord(character)
         or "\u1160" <= character <= "\u11ff"
@@ -174,7 +174,7 @@ _CHARACTERS_PER_BLANK = 8
 
 
 def cut(text: str) -> list[str]:
-    """The words and punctuation marks of a text in which some or all is Chinese without blanks.
+    """Return the words and punctuation marks of a text in which some or all is Chinese without blanks.
 
     Raises:
         ConfigError: jieba is not installed.
@@ -187,7 +187,7 @@ def cut(text: str) -> list[str]:
 
 @cache
 def cutter() -> Any:
-    """The tokeniser of jieba with its own dictionary, loaded once.
+    """Return the tokeniser of jieba with its own dictionary, loaded once.
 
     Raises:
         ConfigError: jieba is not installed.
@@ -215,7 +215,7 @@ def cutter_version() -> str:
 
 
 def comes_in_words(text: str) -> bool | None:
-    """Whether Chinese text has blanks between its words; None where too little of it is Chinese to tell."""
+    """Return whether Chinese text has blanks between its words; None where too little of it is Chinese to tell."""
     if text.isascii():
         return None
     num = len(_HAN_CHARACTER.findall(text))
@@ -223,7 +223,7 @@ def comes_in_words(text: str) -> bool | None:
 
 
 def is_chinese(words: Iterable[str]) -> bool:
-    """Whether more of the words hold a Chinese character than a letter of another script alone."""
+    """Return whether more of the words hold a Chinese character than a letter of another script alone."""
     num_chinese = num_others = 0
     for word in words:
         if _HAN_CHARACTER.search(word):
@@ -243,18 +243,18 @@ class SplitText:
         self._pairs, self._links = array("q"), array("q")
 
     def add(self, words: Sequence[str]) -> int:
-        """Takes an utterance of at least one word; returns its index."""
+        """Take an utterance of at least one word; returns its index."""
         assert words, "an utterance has words"
         self._values.extend(self._numbers.setdefault(word, len(self._numbers)) for word in words)
         self._offsets.append(len(self._values))
         return self.num_utterances - 1
 
     def link(self, source: int, reply: int) -> None:
-        """Makes a pair of two utterances, named by their indices."""
+        """Make a pair of two utterances, named by their indices."""
         self._pairs.extend((source, reply))
 
     def follow(self, turns: Sequence[int]) -> None:
-        """Says of each of these utterances, named by their indices, that it followed the one before, without making pairs."""
+        """Say of each of these utterances, named by their indices, that it followed the one before, without making pairs."""
         for earlier, later in pairwise(turns):
             self._links.extend((earlier, later))
 
@@ -284,13 +284,13 @@ class SplitText:
         return np.array(self._links, dtype=np.int64).reshape(-1, 2)
 
     def utterances(self) -> Iterator[list[str]]:
-        """The words of each utterance in turn."""
+        """Yield the words of each utterance in turn."""
         words = list(self._numbers)
         for start, end in zip(self._offsets, self._offsets[1:], strict=False):
             yield [words[number] for number in self._values[start:end]]
 
     def encode(self, vocabulary: WordList) -> np.ndarray:
-        """The ids of the words of all utterances, end to end: (T,) int32."""
+        """Return the ids of the words of all utterances, end to end: (T,) int32."""
         return vocabulary.encode(self._numbers)[np.array(self._values, dtype=np.int64)].astype(np.int32)
 
 
@@ -331,10 +331,10 @@ class PairSource(Source, Protocol):
         """Files that must lie in `folder` and do not."""
 
     def require_files(self, root: Path) -> None:
-        """Raises a `DataError` that says what to put where, when files are missing."""
+        """Raise a `DataError` that says what to put where, when files are missing."""
 
     def read(self, root: Path) -> PairText:
-        """The text, broken lines and missing files included as errors."""
+        """Return the text, broken lines and missing files included as errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,7 +352,7 @@ class FilePairs(CorpusFolder):
     )
 
     def read(self, root: Path) -> PairText:
-        """Reads the files; nothing is read while some are missing, and each of those is an error."""
+        """Read the files; nothing is read while some are missing, and each of those is an error."""
         missing = self.missing_files(root)
         return PairText(broken=missing) if missing else self.reader(self.folder(root))
 

@@ -73,7 +73,7 @@ _NUM_TEXTS = 1 << 16
 
 
 def detokenise(tokens: Sequence[str]) -> str:
-    """A text of tokens."""
+    """Return a text of tokens."""
     return "".join(piece for pair in written(tokens) for piece in pair).lstrip(" ")
 
 
@@ -100,7 +100,7 @@ def first_half(token: str, following: str) -> str:
 
 @lru_cache(_NUM_TEXTS)
 def reads(text: str) -> list[str]:
-    """The tokens that a text of no blank is read as; not to be changed by whoever gets them."""
+    """Return the tokens that a text of no blank is read as; not to be changed by whoever gets them."""
     return tokenise(text)
 
 
@@ -133,7 +133,7 @@ class Example:
 
 
 def parse_turns(line: str) -> Turns:
-    """Reads a line of text.
+    """Read a line of text.
 
     Args:
         line: turns and utterances with their marks; marks at the very end of a turn or of the line end what is before them.
@@ -147,7 +147,7 @@ def parse_turns(line: str) -> Turns:
 
 
 def tokens_where(line: str) -> list[tuple[str, int, int]] | None:
-    """The words of a line of text, and where in it each begins and ends; marks are between them. None: it holds no mark."""
+    """Return the words of a line of text, and where in it each begins and ends; marks are between them. None: it holds no mark."""
     read = normalised(line)
     if not (_TURN_END.search(read) or _UTTERANCE_END.search(read)):
         return None
@@ -160,7 +160,7 @@ def tokens_where(line: str) -> list[tuple[str, int, int]] | None:
 
 
 def turn_words(turn: Turn) -> list[str]:
-    """The words of a turn, `<eou>` between its utterances."""
+    """Return the words of a turn, `<eou>` between its utterances."""
     words: list[str] = []
     for number, utterance in enumerate(turn):
         if number:
@@ -170,7 +170,7 @@ def turn_words(turn: Turn) -> list[str]:
 
 
 def context_words(turns: Sequence[Turn]) -> list[str]:
-    """The words of several turns, `<eot>` between them."""
+    """Return the words of several turns, `<eot>` between them."""
     words: list[str] = []
     for number, turn in enumerate(turns):
         if number:
@@ -180,7 +180,7 @@ def context_words(turns: Sequence[Turn]) -> list[str]:
 
 
 def turn_of(words: Sequence[str]) -> Turn:
-    """The turn that `turn_words` wrote."""
+    """Return the turn that `turn_words` wrote."""
     utterances: list[list[str]] = [[]]
     for word in words:
         if word == EOU:
@@ -191,7 +191,7 @@ def turn_of(words: Sequence[str]) -> Turn:
 
 
 def format_turns(turns: Turns) -> str:
-    """The line of text that `parse_turns` reads back, words joined by blanks."""
+    """Return the line of text that `parse_turns` reads back, words joined by blanks."""
     return " ".join(context_words(turns))
 
 
@@ -211,7 +211,7 @@ MIN_TURNS = 3
 
 
 def read_conversations(folder: Path) -> PairText:
-    """Reads every log below the folder.
+    """Read every log below the folder.
 
     Args:
         folder: holds `train`, `dev` and `test`.
@@ -227,7 +227,7 @@ def read_conversations(folder: Path) -> PairText:
 
 
 def components(links: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The lines that links connect.
+    """Return the lines that links connect.
 
     Args:
         links: pairs of lines; one with itself is a line of its own.
@@ -313,7 +313,7 @@ def tabbed_pairs(file: Path | OwnFile) -> TabbedPairs:
 
 
 def parse_line(line: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Reads one line.
+    """Read one line.
 
     Returns:
         The words of each turn of the context, oldest first, and of each reply; `<eou>` stands between utterances of a turn.

@@ -69,12 +69,12 @@ class TreebankCharacters(FilePairs):
     """Words of the Penn Treebank sample, spelled out; the files lie where NLTK looks for them."""
 
     def folder(self, root: Path) -> Path:
-        """The parsed files in the first of NLTK's folders that holds them, else where they belong."""
+        """Return the parsed files in the first of NLTK's folders that holds them, else where they belong."""
         places = [folder / _PARSED for folder in nltk_folders()]
         return next((place for place in places if place.is_dir()), places[0])
 
     def require_files(self, root: Path) -> None:
-        """Checks that NLTK's sample is there.
+        """Check that NLTK's sample is there.
 
         Raises:
             DataError: it is not; the message says how to get it.
@@ -97,7 +97,7 @@ def nltk_folders() -> list[Path]:
 
 
 def read_treebank(folder: Path) -> PairText:
-    """Reads every parsed file of the folder; each twentieth is for validation, another for the test."""
+    """Read every parsed file of the folder; each twentieth is for validation, another for the test."""
     text = PairText()
     for number, path in enumerate(sorted(folder.glob("*.mrg"))):
         split = {_VALIDATION: "val", _TEST: "test"}.get(number % _FILES_PER_ROUND, "train")
@@ -113,7 +113,7 @@ def read_treebank(folder: Path) -> PairText:
 
 
 def parse_trees(content: str, source: str) -> list[list[str]]:
-    """The words of each tree, lower-cased, without the empty categories of the annotation.
+    """Return the words of each tree, lower-cased, without the empty categories of the annotation.
 
     Args:
         content: bracketed trees, one after another.
@@ -147,7 +147,7 @@ def parse_trees(content: str, source: str) -> list[list[str]]:
 
 
 def flip(word: str, generator: np.random.Generator) -> str:
-    """The word with one of its characters replaced by another letter."""
+    """Return the word with one of its characters replaced by another letter."""
     place = int(generator.integers(len(word)))
     others = LETTERS.replace(word[place], "")
     return word[:place] + others[int(generator.integers(len(others)))] + word[place + 1 :]
@@ -219,7 +219,7 @@ class PairVocabulary(WordList):
 
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], size: int | None) -> PairVocabulary:
-        """Keeps the most frequent words, until the list has `size` entries with the specials; every word for None."""
+        """Keep the most frequent words, until the list has `size` entries with the specials; every word for None."""
         counts: Counter[str] = Counter()
         for sentence in sentences:
             counts.update(sentence)
@@ -228,7 +228,7 @@ class PairVocabulary(WordList):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads what `save` wrote.
+        """Read what `save` wrote.
 
         Raises:
             DataError: pieces and merges do not belong together.
@@ -240,7 +240,7 @@ class PairVocabulary(WordList):
         return cls(tuple(stored["pieces"]), tuple((left, right) for left, right in stored["merges"]))
 
     def save(self, path: Path) -> None:
-        """Writes words as a JSON list, one entry per id; pieces as `{"pieces": ..., "merges": ...}`."""
+        """Write words as a JSON list, one entry per id; pieces as `{"pieces": ..., "merges": ...}`."""
         if self.merges is None:
             super().save(path)
         else:
@@ -259,7 +259,7 @@ class PairVocabulary(WordList):
         return f"{len(self):,} {'words' if self.merges is None else 'pieces of words'}"
 
     def __contains__(self, word: object) -> bool:
-        """Whether a word can be said as it is; marks are no words."""
+        """Return whether a word can be said as it is; marks are no words."""
         if not isinstance(word, str) or word in _MARKS:
             return False
         return word in self.index if self.merges is None else UNK_ID not in self._spelling(word)
@@ -271,20 +271,20 @@ class PairVocabulary(WordList):
         return np.array([unit for word in words for unit in self._spelling(word)], dtype=np.int64)
 
     def spell(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The units of each word: ids (n,) int64 end to end, and where each word's begin, with the end of all, int64."""
+        """Return the units of each word: ids (n,) int64 end to end, and where each word's begin, with the end of all, int64."""
         if self.merges is None:
             return super().encode(words), np.arange(len(words) + 1)
         return self.encode(words), np.cumsum([0, *(len(self._spelling(word)) for word in words)], dtype=np.int64)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words that units spell; of pieces, a word that breaks off before a mark or at the end is one too."""
+        """Return the words that units spell; of pieces, a word that breaks off before a mark or at the end is one too."""
         if self.merges is None:
             return super().decode(ids)
         words, begun = self.parted(ids)
         return [*words, begun] if begun else words
 
     def parted(self, ids: Iterable[int]) -> tuple[list[str], str]:
-        """The words that units have ended, and the letters of the one that is under way."""
+        """Return the words that units have ended, and the letters of the one that is under way."""
         if self.merges is None:
             return super().decode(ids), ""
         words: list[str] = []

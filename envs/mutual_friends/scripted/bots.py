@@ -180,7 +180,7 @@ def clauses(kind: str, is_one: bool, has_verb: bool) -> list[tuple[Phrase, bool]
 
 
 def is_question(words: Sequence[str]) -> bool:
-    """Whether an utterance asks something."""
+    """Return whether an utterance asks something."""
     return bool(words) and (words[-1] == "?" or words[0] in QUESTION_STARTS)
 
 
@@ -208,7 +208,7 @@ SPELT_OTHERWISE = 0.3
 def worded(
     template: Phrase, entities: Sequence[Entity], count: int, total: int, spelt: int, linker: EntityLinker, draw: Draw
 ) -> tuple[Token, ...]:
-    """A template of `py`, filled in.
+    """Return a template of `py`, filled in.
 
     Args:
         template: words, and what is to be filled in.
@@ -271,7 +271,7 @@ def _first_shares(total: int) -> list[float]:
 
 @lru_cache(1 << 13)
 def _friends_in(mask: int) -> list[int]:
-    """The friends that a mask of bits names."""
+    """Return the friends that a mask of bits names."""
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
 
@@ -304,7 +304,7 @@ class _Mind:
     """What it has asked itself and has not been answered."""
 
     def having(self, entities: Iterable[Entity]) -> int:
-        """A mask of the friends with all of the entities, of which there is at least one."""
+        """Return a mask of the friends with all of the entities, of which there is at least one."""
         found = -1
         for number in map(self.numbers.get, entities):
             if number is None:
@@ -326,7 +326,7 @@ class FriendsBot:
         self.linker = linker
 
     def join(self, view: FriendsView) -> FriendsBotSession:
-        """Takes a side."""
+        """Take a side."""
         return FriendsBotSession(view, self.linker)
 
 
@@ -379,7 +379,7 @@ class FriendsBotSession:
                 mind.matched = own.index(wanted) if wanted in own else mind.matched
 
     def act(self, rows: list[int]) -> list[Act]:
-        """Says or selects something in each row."""
+        """Say or selects something in each row."""
         minds = self._minds
         return [self._act(minds[row]) for row in rows]
 
@@ -602,13 +602,13 @@ def friends_forms(schema: FriendsSchema = FRIENDS_SCHEMA) -> list[Form]:
 
 
 def _parts(words: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """The beginnings and ends of several words, the whole included; nobody says "merrow &", nor "of economics"."""
+    """Return the beginnings and ends of several words, the whole included; nobody says "merrow &", nor "of economics"."""
     found = {part for at in range(1, len(words) + 1) for part in (words[:at], words[-at:])}
     return {part for part in found if not {part[0], part[-1]} & _JOINTS}
 
 
 def _slip(entity: Entity, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words with two letters exchanged in the middle of the longest one; none where that is short or shows nothing."""
+    """Return the words with two letters exchanged in the middle of the longest one; none where that is short or shows nothing."""
     longest = max(words, key=len)
     middle = len(longest) // 2
     slipped = longest[: middle - 1] + longest[middle] + longest[middle - 1] + longest[middle + 1 :]

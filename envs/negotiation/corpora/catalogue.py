@@ -97,11 +97,11 @@ class CorpusSource(Source, Protocol):
         """Where a person gets the files."""
 
     def read(self, root: Path) -> CorpusText:
-        """The text, broken lines and missing files included as errors."""
+        """Return the text, broken lines and missing files included as errors."""
 
 
 def find_negotiations(name: str) -> CorpusSource:
-    """The corpus of negotiations of that name.
+    """Return the corpus of negotiations of that name.
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
@@ -153,7 +153,7 @@ class FileCorpus(Described):
         return fingerprint("files", READER_VERSION, *contents, *([] if self.game == DEAL_OR_NO_DEAL else [self.game]))
 
     def read(self, root: Path) -> CorpusText:
-        """Reads every file that is there; a missing one is among the errors."""
+        """Read every file that is there; a missing one is among the errors."""
         folder = self.folder(root)
         missing = missing_files(folder, [file.name for file in self.files])
         broken = [DataError("a file is missing", where=folder / name, fix=self.remedy) for name in missing]
@@ -262,7 +262,7 @@ corpora.register("embedded-interview", "scripted job interviews, generated")(
 
 
 def _parsed(lines: Mapping[str, Sequence[str]], place: Callable[[str], str], broken: list[DataError], game: str) -> CorpusText:
-    """The text of the lines of each part; `place` says in messages where a part stands, `broken` what is wrong already."""
+    """Return the text of the lines of each part; `place` says in messages where a part stands, `broken` what is wrong already."""
     splits: dict[str, list[DialogueRecord]] = {}
     for split in SPLITS:
         splits[split], errors = parse_lines(lines[split], place(split), game)
@@ -336,12 +336,12 @@ class Corpus:
     selfplay: list[Scenario]
 
     def first(self, limit: int) -> Corpus:
-        """The same with so many dialogues of each split at most; all of them where the limit is 0."""
+        """Return the same with so many dialogues of each split at most; all of them where the limit is 0."""
         return replace(self, splits={name: split.first(limit) for name, split in self.splits.items()})
 
 
 def load_corpus(name: str, data_root: Path | None = None, *, cache: Path | None = None, threshold: int | None = None) -> Corpus:
-    """Opens a corpus, compiling it first when its content has not been compiled before.
+    """Open a corpus, compiling it first when its content has not been compiled before.
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
@@ -360,7 +360,7 @@ def load_corpus(name: str, data_root: Path | None = None, *, cache: Path | None 
 def open_corpus(
     source: CorpusSource, data_root: Path | None = None, *, cache: Path | None = None, threshold: int | None = None
 ) -> Corpus:
-    """The same for a corpus in hand instead of a name."""
+    """Return the same for a corpus in hand instead of a name."""
     root = resolve_data_root(data_root)
     kept = source.threshold if threshold is None else threshold
     folder = compiled_folder(cache, source.name, COMPILER_VERSION, source.name, source.fingerprint(root), kept)

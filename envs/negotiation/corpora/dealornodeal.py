@@ -124,7 +124,7 @@ class DialogueRecord:
 
 
 def parse_line(text: str, source: str = "line", line: int = 1, game: str = DEAL_OR_NO_DEAL) -> DialogueRecord:
-    """Reads one dialogue line.
+    """Read one dialogue line.
 
     Args:
         text: the line without its line end.
@@ -145,7 +145,7 @@ def parse_line(text: str, source: str = "line", line: int = 1, game: str = DEAL_
 
 
 def format_line(record: DialogueRecord) -> str:
-    """The record as a line of the published format, without a line end; `parse_line` gives it back."""
+    """Return the record as a line of the published format, without a line end; `parse_line` gives it back."""
     own, partner = (" ".join(map(str, record.scenario.context(side))) for side in (0, 1))
     output = " ".join(record.scenario.domain.tokens[i] for i in record.output)
     bodies = (own, " ".join(record.tokens), output, partner)
@@ -153,7 +153,7 @@ def format_line(record: DialogueRecord) -> str:
 
 
 def parse_lines(lines: Iterable[str], source: str, game: str = DEAL_OR_NO_DEAL) -> tuple[list[DialogueRecord], list[DataError]]:
-    """Reads dialogue lines, going on after a broken one.
+    """Read dialogue lines, going on after a broken one.
 
     Args:
         lines: without line ends.
@@ -174,7 +174,7 @@ def parse_lines(lines: Iterable[str], source: str, game: str = DEAL_OR_NO_DEAL) 
 
 
 def parse_scenarios(lines: Sequence[str], source: str, game: str = DEAL_OR_NO_DEAL) -> tuple[list[Scenario], list[DataError]]:
-    """Reads self-play lines, pairs of both sides' numbers, going on after a broken pair.
+    """Read self-play lines, pairs of both sides' numbers, going on after a broken pair.
 
     Returns:
         One scenario per good pair (side 0 is its first line) and one error per broken pair, both in file order.
@@ -196,7 +196,7 @@ def parse_scenarios(lines: Sequence[str], source: str, game: str = DEAL_OR_NO_DE
 
 
 def parse_context(text: str, domain: Domain) -> Numbers:
-    """The numbers that a side sees: count and own value of each item.
+    """Return the numbers that a side sees: count and own value of each item.
 
     Raises:
         DataError: not as many numbers in the game's range, separated by single spaces.
@@ -208,7 +208,7 @@ def parse_context(text: str, domain: Domain) -> Numbers:
 
 
 def parse_turns(text: str) -> tuple[Turn, ...]:
-    """The turns of a dialogue, from markers to the final `<selection>`.
+    """Return the turns of a dialogue, from markers to the final `<selection>`.
 
     Raises:
         DataError: a turn does not start with a marker, or has no end.
@@ -262,7 +262,7 @@ def _parse_output(text: str, domain: Domain) -> Numbers:
 
 @cache
 def _context_words(largest: int) -> dict[str, int]:
-    """The context dictionary: counts and values share the numbers."""
+    """Return the context dictionary: counts and values share the numbers."""
     return {str(number): number for number in range(largest + 1)}
 
 
@@ -293,7 +293,7 @@ class _RawLine:
 
 
 def rebuild_train(raw_lines: Iterable[str], held_out: Collection[str], source: str) -> list[str]:
-    """The training split: the raw lines converted, less those that stand in the other splits.
+    """Return the training split: the raw lines converted, less those that stand in the other splits.
 
     Args:
         raw_lines: the lines of data.txt.

@@ -65,7 +65,7 @@ def deals() -> np.ndarray:
 
 
 def describe(selection: int) -> str:
-    """A deal in words, such as "salary 40k, holidays 20, ..."."""
+    """Return a deal in words, such as "salary 40k, holidays 20, ..."."""
     return ", ".join(ITEMS[item] for item in deals()[selection].tolist())
 
 
@@ -149,7 +149,7 @@ class HeardOffer:
 
 
 def understand(words: Sequence[str]) -> HeardOffer:
-    """The meaning of an utterance's words."""
+    """Return the meaning of an utterance's words."""
     named = [-1] * len(ISSUES)
     for word in words:
         item = OPTION_INDEX.get(word)
@@ -161,7 +161,7 @@ def understand(words: Sequence[str]) -> HeardOffer:
 
 
 def ways_to_name(item: int) -> tuple[str, ...]:
-    """The ways to say an option."""
+    """Return the ways to say an option."""
     issue, word = OPTIONS[item]
     return tuple(form.format(word) for form in FORMS[tuple(ISSUES)[issue]])
 
@@ -197,7 +197,7 @@ class InterviewStanding:
     i_ended: bool = False
 
     def hear(self, mine: bool, heard: HeardOffer) -> None:
-        """Takes in one utterance; what it leaves unsaid of a deal stays as it was on the table."""
+        """Take in one utterance; what it leaves unsaid of a deal stays as it was on the table."""
         before = self.table or (-1,) * len(ISSUES)
         proposed = tuple(old if new < 0 else new for old, new in zip(before, heard.named, strict=True))
         names = any(item >= 0 for item in heard.named)
@@ -250,14 +250,14 @@ class Applicant:
 
     @classmethod
     def named(cls, name: str, vocabulary: Vocabulary) -> Applicant:
-        """The scripted agent of that name; raises `ConfigError` where there is none."""
+        """Return the scripted agent of that name; raises `ConfigError` where there is none."""
         if name not in STYLES:
             what = f"no scripted side of an interview is called {name!r}{nearest(name, STYLES)}"
             raise ConfigError(what, got=name, fix=f"known: {', '.join(STYLES)}")
         return cls(vocabulary, STYLES[name], name)
 
     def join(self, view: SideView) -> ApplicantSession:
-        """Takes a seat on one side of a batch of dialogues.
+        """Take a seat on one side of a batch of dialogues.
 
         Raises:
             ConfigError: the dialogues are held in another vocabulary.
@@ -272,7 +272,7 @@ class Applicant:
         return ApplicantSession(view, self, styles)
 
     def say(self, kind: str, deal: Numbers, chattiness: float, rng: np.random.Generator) -> list[int]:
-        """A move in words.
+        """Return a move in words.
 
         Args:
             kind: of phrase, one of `PHRASES`.
@@ -291,7 +291,7 @@ class Applicant:
         return [*self.vocabulary.encode(words).tolist(), EOS_ID]
 
     def _named(self, deal: Numbers, rng: np.random.Generator) -> list[str]:
-        """A list such as "60k , 25 days off , the lima office and a job as engineer"."""
+        """Return a list such as "60k , 25 days off , the lima office and a job as engineer"."""
         words: list[str] = []
         for place, item in enumerate(deal):
             if place:
@@ -314,11 +314,11 @@ class ApplicantSession:
         self._read: dict[int, tuple[InterviewStanding, int]] = {}
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """The next utterance in each of the dialogues `rows` (n,)."""
+        """Return the next utterance in each of the dialogues `rows` (n,)."""
         return Utterances.of([self._say(row) for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """The selection (n,) in each of the dialogues `rows`."""
+        """Return the selection (n,) in each of the dialogues `rows`."""
         return np.array([self._settle(row) for row in rows.tolist()], dtype=np.int64)
 
     def _say(self, row: int) -> list[int]:
@@ -347,7 +347,7 @@ class ApplicantSession:
         return "counter" if offered else "open", planned
 
     def _plan(self, row: int, standing: InterviewStanding, aim: float, rng: np.random.Generator) -> Numbers:
-        """The deal to propose: worth what is aimed at, of those the one that the other side seems to like best."""
+        """Return the deal to propose: worth what is aimed at, of those the one that the other side seems to like best."""
         own = self._values(row)[deals()].sum(1)
         enough = own >= min(aim, BEST)
         if standing.my_last is not None:
@@ -489,7 +489,7 @@ class InterviewActs(GameActs):
         return f"proposes {settled}, worth {self.own[action]}"
 
     def proposal(self, action: int) -> Numbers:
-        """The deal that an action proposes: one item of each issue."""
+        """Return the deal that an action proposes: one item of each issue."""
         return tuple(deals()[self.order[action]].tolist())
 
     @property
@@ -497,7 +497,7 @@ class InterviewActs(GameActs):
         return None if self.standing.table_is_mine else self.standing.table
 
     def _kind(self, action: int) -> str:
-        """The kind of phrase that a proposal is made in."""
+        """Return the kind of phrase that a proposal is made in."""
         last = self.standing.my_last
         if last == self.proposal(action):
             return "insist"

@@ -76,7 +76,7 @@ class Interview(Domain):
         return np.broadcast_to(table, (len(counts_nK), *table.shape)), np.ones((len(counts_nK), len(table)), dtype=bool)
 
     def random_scenario(self, rng: np.random.Generator) -> Scenario:
-        """A side's issues differ in weight, in an order of its own; each issue is opposed or alike by a fair coin.
+        """Return a side's issues differ in weight, in an order of its own; each issue is opposed or alike by a fair coin.
 
         Scenarios without an opposed issue are drawn again, and those in which all deals are worth the same to both together.
         """

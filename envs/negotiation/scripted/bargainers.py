@@ -70,7 +70,7 @@ class Style:
         check(self, "slip", 0 <= self.slip <= 1, "0 to 1")
 
     def aim(self, num_turns: int, pressure: int) -> float:
-        """The least points it would settle for.
+        """Return the least points it would settle for.
 
         Args:
             num_turns: its own turns so far.
@@ -123,7 +123,7 @@ class Talks:
     """Items that the other side has called useless to itself."""
 
     def hear(self, mine: bool, meaning: Meaning) -> None:
-        """Takes in one utterance."""
+        """Take in one utterance."""
         share = meaning.share(self.counts)
         if share is not None and not mine:
             share = (self.counts[0] - share[0], self.counts[1] - share[1], self.counts[2] - share[2])
@@ -157,7 +157,7 @@ class Talks:
                 self.wanted[item] += (count - number) / count
 
     def their_weights(self) -> np.ndarray:
-        """A guess at what one piece of each item is worth to the other side (3,), up to a factor."""
+        """Return a guess at what one piece of each item is worth to the other side (3,), up to a factor."""
         weights = [
             0.0 if item in self.spurned else (0.4 + self.wanted[item] / max(self.num_theirs, 1)) / self.counts[item]
             for item in range(NUM_ITEMS)
@@ -171,7 +171,7 @@ def worth(share: Sequence[int], values: Sequence[int]) -> int:
 
 
 def plan(talks: Talks, values: Triple, aim: float, rng: np.random.Generator) -> Triple:
-    """The share to propose: worth at least `aim`, as good as can be for the other side, and no step back from one's last."""
+    """Return the share to propose: worth at least `aim`, as good as can be for the other side, and no step back from one's last."""
     shares = picks_table(talks.counts)[:-2]
     own = shares @ np.array(values)
     enough = own >= aim
@@ -184,7 +184,7 @@ def plan(talks: Talks, values: Triple, aim: float, rng: np.random.Generator) -> 
 
 
 def decide(talks: Talks, values: Triple, style: Style, rng: np.random.Generator) -> Move:
-    """The next move.
+    """Return the next move.
 
     Args:
         talks: the dialogue so far; it is this side's turn.
@@ -261,7 +261,7 @@ class Bargainer:
 
     @classmethod
     def named(cls, name: str, vocabulary: Vocabulary) -> Bargainer:
-        """The bargainer of that name.
+        """Return the bargainer of that name.
 
         Raises:
             ConfigError: no such style, with the nearest name.
@@ -273,7 +273,7 @@ class Bargainer:
         return cls(vocabulary, STYLES[name], name)
 
     def join(self, view: SideView) -> BargainerSession:
-        """Takes a seat on one side of a batch of dialogues.
+        """Take a seat on one side of a batch of dialogues.
 
         Raises:
             ConfigError: the dialogues are held in another vocabulary.
@@ -302,11 +302,11 @@ class BargainerSession:
         self._read: dict[int, tuple[Talks, int]] = {}
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """The next utterance in each of the dialogues `rows` (n,)."""
+        """Return the next utterance in each of the dialogues `rows` (n,)."""
         return Utterances.of([self._say(row) for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """The selection in each of the dialogues `rows`: index (n,) into the legal selections."""
+        """Return the selection in each of the dialogues `rows`: index (n,) into the legal selections."""
         selections = []
         for row in rows.tolist():
             talks, values = self._talks(row), self._values(row)
@@ -345,12 +345,12 @@ class BargainerSession:
 
 
 def scripted(vocabulary: Vocabulary) -> Agent:
-    """The fair-minded scripted agent of a vocabulary's game, in those words, or in its own where they are too few."""
+    """Return the fair-minded scripted agent of a vocabulary's game, in those words, or in its own where they are too few."""
     return _able("scripted", vocabulary)
 
 
 def scripted_tough(vocabulary: Vocabulary) -> Agent:
-    """The scripted agent that holds out, in such words too."""
+    """Return the scripted agent that holds out, in such words too."""
     return _able("scripted-tough", vocabulary)
 
 
@@ -527,7 +527,7 @@ def corpus_lines(
 
 
 def random_style(rng: np.random.Generator) -> Style:
-    """A bargainer of the crowd that the corpus is drawn from: from soft and brief to hard and talkative."""
+    """Return a bargainer of the crowd that the corpus is drawn from: from soft and brief to hard and talkative."""
     greed, chattiness, yielding = rng.random(3).tolist()
     return Style(
         greed=0.25 + 0.42 * greed,

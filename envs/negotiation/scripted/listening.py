@@ -51,7 +51,7 @@ class Meaning:
         return max(*self.claims, *self.gifts) > UNSAID
 
     def share(self, counts: Triple) -> Triple | None:
-        """The speaker's items under this proposal, each 0..count, or None if nothing is proposed.
+        """Return the speaker's items under this proposal, each 0..count, or None if nothing is proposed.
 
         What nobody mentions goes to the side whose items were not listed ("i take the hats" leaves the rest to the
         listener); numbers beyond the count mean all of them.
@@ -117,7 +117,7 @@ class _Listener:
         self.list_start = len(self.mentions)
 
     def hear(self, k: int) -> None:
-        """Takes in the word at position k."""
+        """Take in the word at position k."""
         pair = _PAIRS.get((self.before(k), self.words[k]))
         if pair is not None:
             pair(self)
@@ -287,13 +287,13 @@ class _Listener:
             self.name(item, amount)
 
     def weigh(self, mentions: Sequence[_Mention]) -> None:
-        """Takes in what is said about the worth of things, which proposes nothing."""
+        """Take in what is said about the worth of things, which proposes nothing."""
         self.valued = {mention.item for mention in mentions if mention.item != _REST}
         if self.negated:
             self.spurned |= self.valued
 
     def correct(self, receiver: int) -> None:
-        """Gives the list just ended to `receiver`; only its last entry if a verb had already placed the others."""
+        """Give the list just ended to `receiver`; only its last entry if a verb had already placed the others."""
         placed = SPEAKER if self.receiver is None else self.receiver
         first = self.list_start if self.receiver is None else max(self.list_start, len(self.mentions) - 1)
         if receiver != placed:
@@ -384,7 +384,7 @@ _PAIRS: dict[tuple[str, str], Callable[[_Listener], None]] = {
 
 
 def understand(words: Sequence[str]) -> Meaning:
-    """The meaning of one utterance.
+    """Return the meaning of one utterance.
 
     Args:
         words: lower-cased, tokenised, without speaker marker, `<eos>` and `<selection>`; unknown words are allowed.

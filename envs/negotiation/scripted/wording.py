@@ -242,7 +242,7 @@ def _whole(item: int, count: int) -> str:
 
 
 def _amounts(item: int, number: int, count: int) -> tuple[str, ...]:
-    """The ways to say `number` of the `count` things of one kind; a frequent way stands twice."""
+    """Return the ways to say `number` of the `count` things of one kind; a frequent way stands twice."""
     one, many, word = ITEM_NAMES[item], f"{ITEM_NAMES[item]}s", _NUMBER_WORDS[number]
     noun = one if number == 1 else many
     forms = (f"{number} {noun}", f"{word} {noun}")
@@ -365,7 +365,7 @@ class Phrasebook:
             )
 
     def say(self, move: Move, counts: Triple, chattiness: float, rng: np.random.Generator) -> list[int]:
-        """A move in words.
+        """Return a move in words.
 
         Args:
             move: the act and its proposal.
@@ -398,7 +398,7 @@ class Phrasebook:
         return [*words, EOS_ID]
 
     def hear(self, tokens: tuple[int, ...]) -> Meaning:
-        """The meaning of an utterance given as token ids, without its speaker marker."""
+        """Return the meaning of an utterance given as token ids, without its speaker marker."""
         meaning = self._heard.get(tokens)
         if meaning is None:
             if len(self._heard) >= _MEMORY:
@@ -426,12 +426,12 @@ class Phrasebook:
         return (*self._any("stop", rng), *self._proposal("confirmation", move, counts, rng))
 
     def _sentence(self, phrase: _Phrase, rng: np.random.Generator) -> _Phrase:
-        """The phrase with a full stop, without which what follows would be read as part of it; nothing if there is none."""
+        """Return the phrase with a full stop, without which what follows would be read as part of it; nothing if there is none."""
         stop = self._any("stop", rng)
         return (*phrase, *stop) if stop else ()
 
     def _proposal(self, kind: str | None, move: Move, counts: Triple, rng: np.random.Generator) -> _Phrase:
-        """A proposal of that kind if one fits, else of the kind that comes naturally."""
+        """Return a proposal of that kind if one fits, else of the kind that comes naturally."""
         assert move.share is not None, f"{move.act} names a share"
         first, second, third = (count - number for count, number in zip(counts, move.share, strict=True))
         things = {_MINE: move.share, _YOURS: (first, second, third)}
@@ -446,7 +446,7 @@ class Phrasebook:
         return _fill(phrase, filling)
 
     def _things(self, share: Triple, counts: Triple, rng: np.random.Generator) -> _Phrase:
-        """A list of things such as "2 hats and the ball"."""
+        """Return a list of things such as "2 hats and the ball"."""
         lacking = [item for item in range(NUM_ITEMS) if share[item] < counts[item]]
         whole: _Phrase = ()
         if not lacking and rng.random() < 0.5:
@@ -470,13 +470,13 @@ class Phrasebook:
         return pick(phrases, rng) if phrases else ()
 
     def _known(self, phrases: Iterable[str]) -> list[_Phrase]:
-        """The phrases, compiled, all of whose words the vocabulary has."""
+        """Return the phrases, compiled, all of whose words the vocabulary has."""
         ids = {**self.vocabulary.index, **_SLOT_NUMBERS}
         split = [phrase.split() for phrase in phrases]
         return [tuple(ids[word] for word in words) for words in split if all(word in ids for word in words)]
 
     def _fitting(self, phrases: Iterable[_Phrase], has_mine: bool, has_yours: bool) -> list[_Phrase]:
-        """The phrases that suit a proposal in which a side may get nothing."""
+        """Return the phrases that suit a proposal in which a side may get nothing."""
         unfit = set() if has_mine else {_MINE}
         unfit |= set() if has_yours else {_YOURS}
         if unfit:

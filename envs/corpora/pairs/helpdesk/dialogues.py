@@ -331,7 +331,7 @@ def helpdesk_pairs(num_dialogues: int = NUM_DIALOGUES, seed: int = 0) -> PairTex
 
 
 def dialogue(i: int, seed: int = 0) -> list[str]:
-    """The utterances of one dialogue, user and agent in turn."""
+    """Return the utterances of one dialogue, user and agent in turn."""
     rng = stream(seed, "helpdesk", i)
     topic = _one(TOPICS, rng)
     problem = _one(topic.problems, rng)
