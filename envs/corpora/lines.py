@@ -194,7 +194,7 @@ def named_source(registry: Registry, name: str, *members: str) -> Any:
 
 
 def fingerprint(*parts: str | int) -> str:
-    """Hex digits of what the text of a corpus depends on."""
+    """Return hex digits of all that the text of a corpus depends on."""
     return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=16).hexdigest()
 
 
@@ -314,8 +314,8 @@ class ReadText:
         """Return the text if nothing is broken.
 
         Raises:
-            UnwholeCorpusError: something is broken; the message has the first error and the number of errors. `corpus_named` adds
-                the name of the corpus.
+            UnwholeCorpusError: something is broken; the message has the first error and their number. `corpus_named` adds the
+                name of the corpus.
         """
         if self.broken:
             first = self.broken[0]
