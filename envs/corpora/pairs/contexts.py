@@ -1,8 +1,8 @@
 """Contexts of several turns from the pairs of a corpus, as ids for training and as text for evaluation.
 
 If pairs form chains (dialogues cut into pairs), the context of a reply is its source, the source of that, and so on. An
-utterance of the corpus is a turn here. If an utterance replies to several, its first pair counts. `PairSplit.links` has turns of
-contexts that are no pairs. In a corpus of single exchanges, or after a pair that the corpus lacks, a context has one turn.
+utterance of the corpus is a turn here. If an utterance replies to several, its first pair counts. `PairSplit.links` has turns
+of contexts that are no pairs. In a corpus of single exchanges, or after a pair that the corpus lacks, a context has one turn.
 
 Shapes: P pairs, N utterances, K turns of context, M turns of all contexts, W words of all contexts.
 """

@@ -6,7 +6,8 @@ before it, oldest first. As text, `<eou>` separates utterances of a turn and `<e
 
 `detokenise` reverses `tokens.py`, except for blanks and capitals, which tokens do not hold
 (`engine/perturb/strategies/texts.py` keeps those of a text). A clitic joins its word, a closing mark the word before, an
-opening mark the word after; quotation marks open and close in turn. A blank stays where the joined text would give other tokens.
+opening mark the word after; quotation marks open and close in turn. A blank stays where the joined text would give other
+tokens.
 
     do n't you see ( here ) , " it works " ?     don't you see (here), "it works"?
 
