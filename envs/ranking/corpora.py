@@ -196,9 +196,9 @@ def own_candidates(file: Path | OwnFile) -> FileCandidates:
     """Return the corpus of a file or a folder of rows.
 
     Args:
-        file: a folder of `train`, `val` (`valid`, `dev`) and `test`, with a suffix of text or records or none, of which some may
-            be absent; one such file, for that split alone; or any other file, in which the hash of a group's context gives its
-            split, 90 : 5 : 5 or by the shares in its name.
+        file: a folder of `train`, `val` (`valid`, `dev`) and `test`, with a suffix of text or records or none, of which some
+            may be absent; one such file, for that split alone; or any other file, in which the hash of a group's context gives
+            its split, 90 : 5 : 5 or by the shares in its name.
 
     Raises:
         ConfigError: two files of the folder are for one split.

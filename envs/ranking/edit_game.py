@@ -264,8 +264,8 @@ class EditGame:
             actions: one per row.
 
         Returns:
-            The reward of each (n,) float64, from -1 to 1: half of the gain in progress, and a half at the goal. So every path to
-            the goal earns 1 in all; a reward of 1 for the last step alone would reward delay.
+            The reward of each (n,) float64, from -1 to 1: half of the gain in progress, and a half at the goal. So every path
+            to the goal earns 1 in all; a reward of 1 for the last step alone would reward delay.
         """
         before = [self.replies[row].progress for row in rows]
         changed: list[int] = []

@@ -236,8 +236,8 @@ class CandidateSplit(Sequence[CandidateGroup]):
     def __getitem__(self, index: slice) -> Sequence[CandidateGroup]: ...
     def __getitem__(self, index: int | slice) -> CandidateGroup | Sequence[CandidateGroup]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        # Negative numbers count from the end, as everywhere.
+            return [self[i] for i in range(*index.indices(len(self)))]
+        # Negative indices count from the end.
         row = range(len(self))[index]
         its = slice(int(self.candidates.offsets[row]), int(self.candidates.offsets[row + 1]))
         return CandidateGroup(
@@ -347,7 +347,7 @@ class ReplyPool:
 
         Args:
             row: the group.
-            num: how many.
+            num: number of replies.
             draws: the group's own generator.
             taken: utterances that it has already.
 
@@ -442,9 +442,9 @@ def with_negatives(split: CandidateSplit, options: CandidateOptions, statistics:
 
 
 def _chosen(utterances: Ragged, rows: np.ndarray) -> Ragged:
-    rows_words = [utterances[row] for row in rows.tolist()]
-    values = np.concatenate(rows_words) if rows_words else np.zeros(0)
-    return Ragged(values.astype(np.int32), np.cumsum([0, *map(len, rows_words)]))
+    chosen = [utterances[row] for row in rows.tolist()]
+    values = np.concatenate(chosen) if chosen else np.zeros(0)
+    return Ragged(values.astype(np.int32), np.cumsum([0, *map(len, chosen)]))
 
 
 _HARD, _RANDOM = KINDS.index(CandidateKind.HARD), KINDS.index(CandidateKind.RANDOM)

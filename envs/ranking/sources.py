@@ -1,7 +1,7 @@
 """Sources of candidates: files of rows, or a corpus of pairs; `corpora.py` registers them.
 
-A corpus of your own is a file or folder of rows, or an object: write `CORPUS = FileCandidates(name="mine", ...)` into a file and
-name it `path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.candidates`.
+A corpus of your own is a file or folder of rows, or an object: write `CORPUS = FileCandidates(name="mine", ...)` into a file
+and name it `path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.candidates`.
 
 Rows are lines "label TAB turn TAB ... TAB turn TAB response" (Ubuntu V1, Douban, E-commerce, a user's own files), or records of
 CSV, TSV, JSON, JSON Lines and Parquet with a column of labels (`envs/corpora/own_files.py`). A label is 1 or 0. Neighbouring rows
@@ -260,12 +260,12 @@ def groups_of_pairs(pairs: PairText, turns: int) -> CandidateText:
 
 def _group(pairs: SplitText, split: SplitGroups, turns: int) -> None:
     split.is_drawn = True
-    said = [split.add([word for word in words if word != EOU]) for words in pairs.utterances()]
+    indices = [split.add([word for word in words if word != EOU]) for words in pairs.utterances()]
     graph = PairSplit(Ragged(np.zeros(0, dtype=np.int32), pairs.offsets), pairs.pairs, pairs.links)
     roots = _roots(graph)
     for number, ((_, reply), chain) in enumerate(zip(graph.pairs.tolist(), chains(graph, turns).tolist(), strict=True)):
-        context = [said[turn] for turn in reversed(chain) if turn != NOBODY]
-        split.group(context, [Candidate(said[reply], True, CandidateKind.POSITIVE)], number, int(roots[reply]))
+        context = [indices[turn] for turn in reversed(chain) if turn != NOBODY]
+        split.group(context, [Candidate(indices[reply], True, CandidateKind.POSITIVE)], number, int(roots[reply]))
 
 
 def _roots(graph: PairSplit) -> np.ndarray:
