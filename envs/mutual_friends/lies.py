@@ -1,11 +1,11 @@
-"""Lies in MutualFriends: a side says what it means to say, or, now and then, that friends of its table have what none has.
+"""Lies in MutualFriends: a channel that replaces some utterances of a side by false claims about its own friends.
 
-Who lies plays one side by some player, its body, and stands between it and the partner: of an utterance the partner hears
-what was meant, or a claim instead, worded as the scripted players word what is true. Claims name entities of the schema that
-the partner cannot know to be false. Nothing else is changed: the body remembers what it meant, and selections are seen as they
-are, for who selects nothing at all prevents every agreement without a word. It sees what its side sees, never the other table.
+A player, the body, plays the liar's side. For each of its utterances, the partner hears the utterance or a claim instead, in
+the phrases of the scripted players. A claim names an entity of the schema that no friend of the liar has; the partner cannot
+know that it is false. Nothing else changes: the body remembers its own utterance, and selections stay, because a side that
+never selects prevents every agreement without a lie. The channel sees the side's own view, never the other table.
 
-Choosing is somebody else's: a policy (`policies/dynonet/agent.py`), a chat model (`policies/chat/friend.py`), or chance.
+A policy (`policies/dynonet/agent.py`), a chat model (`policies/chat/friend.py`) or chance chooses the lies.
 
 Shapes: n utterances, A actions, F features.
 """
@@ -52,58 +52,57 @@ FEATURES = (
     "events so far",
     "lies left",
 )
-"""What is seen of an action, each from 0 to 1."""
+"""The features of an action, each from 0 to 1."""
 _SELECTIONS, _MOST_CLAIMED, _NUM_DRAWS, _LINKED = 3, 3, 20, 1 << 14
 
 Choice = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""From what is seen of actions (n, A, F) float32, which are allowed (n, A) int8 and a uniform number for each utterance (n,) to
-the actions that are taken (n,); 0 says what is meant."""
+"""Maps features (n, A, F) float32, masks (n, A) int8 and uniform numbers (n,) to actions (n,); 0 tells no lie."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LieRules(Configuration):
-    """What a liar may do, and what it earns."""
+    """Limits and rewards of a liar."""
 
     lies: PositiveInt = 3
-    """Lies of a side in a chat at most."""
+    """Most lies of a side per chat."""
     claims: PositiveInt = 12
-    """Claims to choose from at an utterance: entities that the partner named or selected, newest first, then drawn ones."""
+    """Claims to choose from per utterance: the partner's entities, newest first, then random ones."""
     rate: PositiveShare = 0.3
-    """Of a liar by chance: how often it lies while it may."""
+    """Probability of a lie at each chance, for a liar by chance."""
     delay: Share = 0.5
-    """What a chat is worth that agrees at its last event, one that does so earlier less in proportion; without agreement: 1."""
+    """Reward of a chat that agrees at its last event; earlier agreement earns less in proportion, no agreement 1."""
     cost: NonNegativeFloat = 0.02
-    """What each lie takes from that."""
+    """Cost of each lie, subtracted from the reward."""
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """Number of actions, A."""
         return self.claims + 1
 
 
 class Decisions(NamedTuple):
-    """What was chosen where, n of them."""
+    """The choices at n utterances."""
 
     keys: list[str]
-    """Of the scenarios."""
+    """Keys of the scenarios."""
     seen: np.ndarray
     masks: np.ndarray
     taken: np.ndarray
 
 
 class Occasion(NamedTuple):
-    """An utterance in the place of which its side may lie."""
+    """An utterance that a lie may replace."""
 
     row: int
-    """Of the game."""
+    """Row of the game."""
     meant: ChatEvent
-    """What its side means to say."""
+    """The side's own utterance."""
     claims: Sequence[Entity]
-    """What may be claimed instead."""
+    """The possible claims."""
 
 
 class LiesHeard(ABC):
-    """A `Channel` by which a side's utterances become lies; which, each kind says.
+    """A `Channel` that turns a side's utterances into lies; subclasses choose which.
 
     Args:
         name: what reports call it.
@@ -119,23 +118,23 @@ class LiesHeard(ABC):
 
     @abstractmethod
     def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
-        """Which claims are made, counted from 1; 0 says what is meant. None may depend on the other occasions."""
+        """Return the index of the claim for each occasion, from 1; 0 for no lie. Occasions must be independent."""
 
     def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
-        """What is heard; where nobody lies, the event itself."""
-        at = [i for i, row in enumerate(rows) if len(lies_of(game, row, events[i].side)) < self.rules.lies]
-        if not at:
+        """Return the utterances that are heard; without a lie, the event itself."""
+        indices = [i for i, row in enumerate(rows) if len(lies_of(game, row, events[i].side)) < self.rules.lies]
+        if not indices:
             return list(events)
-        occasions = [Occasion(rows[i], events[i], self._claims(game, rows[i], events[i])) for i in at]
+        occasions = [Occasion(rows[i], events[i], self._claims(game, rows[i], events[i])) for i in indices]
         heard = list(events)
-        for i, occasion, action in zip(at, occasions, self.chosen(game, occasions), strict=True):
+        for i, occasion, action in zip(indices, occasions, self.chosen(game, occasions), strict=True):
             game.note_lying(occasion.row, occasion.meant.side, Lying(chances=1, told=int(action > 0)))
             if action:
                 heard[i] = self._claim(game, occasion.row, occasion.meant.side, occasion.claims[action - 1])
         return heard
 
     def _claims(self, game: FriendsGame, row: int, event: ChatEvent) -> list[Entity]:
-        """What may be claimed: what the partner named or selected, newest first, then entities drawn by attribute."""
+        """Return the possible claims: the partner's entities, newest first, then random ones by attribute."""
         scenario, own = game.scenario(row), game.scenario(row).mentionable[event.side]
         kinds = dict.fromkeys(each.type for each in scenario.attributes)
         known = [each for heard in reversed(self._of_partner(game, row, event.side)) for each in heard]
@@ -149,7 +148,7 @@ class LiesHeard(ABC):
         return [each for each in found if each.type in kinds and each not in own][: self.rules.claims]
 
     def _claim(self, game: FriendsGame, row: int, side: int, entity: Entity) -> ChatEvent:
-        """That some friends have it; a yes where the partner has just asked for it."""
+        """Return a claim that some friends have the entity; a yes if the partner has just asked for it."""
         draw = iter(stream(game.event_seed(row), "claim").random(_NUM_DRAWS).tolist()).__next__
         heard = [each for each in game.heard[row] if each.side != side]
         asked = heard and phrases.is_question(heard[-1].words) and entity in self._of_partner(game, row, side)[-1]
@@ -159,7 +158,7 @@ class LiesHeard(ABC):
         return ChatEvent(side, worded(template, (entity,), count, total, 0, self._linker, draw))
 
     def _of_partner(self, game: FriendsGame, row: int, side: int) -> list[Sequence[Entity]]:
-        """Return the entities of each of the partner's events, selected friends' included."""
+        """Return the entities of each of the partner's events, with those of selected friends."""
         scenario = game.scenario(row)
         own, theirs = scenario.mentionable[side], scenario.entities[1 - side]
         return [
@@ -173,7 +172,7 @@ class LiesHeard(ABC):
 
 
 class LyingChannel(LiesHeard):
-    """Lies that are chosen by what is seen of each claim.
+    """Lies chosen by the features of each claim.
 
     Args:
         name: what reports call it.
@@ -206,7 +205,7 @@ class LyingChannel(LiesHeard):
         return found
 
     def _sight(self, game: FriendsGame, row: int, event: ChatEvent, claims: Sequence[Entity]) -> np.ndarray:
-        """What is seen of each action (A, F) float32."""
+        """Return the features of each action (A, F) float32."""
         scenario, rules = game.scenario(row), self.rules
         own = scenario.mentionable[event.side]
         heard = [each for each in game.heard[row] if each.side != event.side]
@@ -240,22 +239,22 @@ class LyingChannel(LiesHeard):
 
 
 def lies_of(game: FriendsGame, row: int, side: int) -> list[ChatEvent]:
-    """What of a side's utterances was heard otherwise than meant."""
-    both = zip(game.events[row], game.heard[row], strict=True)
-    return [heard for meant, heard in both if meant.side == side and meant.words != heard.words]
+    """Return a side's utterances that were heard as lies."""
+    pairs = zip(game.events[row], game.heard[row], strict=True)
+    return [heard for meant, heard in pairs if meant.side == side and meant.words != heard.words]
 
 
 def by_chance(rate: float) -> Choice:
-    """Lies so often while it may, any claim as likely.
+    """Return a choice that lies at random, with all claims equally likely.
 
     Args:
-        rate: 0 to 1.
+        rate: probability of a lie, 0 to 1.
     """
 
     def choose(seen: np.ndarray, masks: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         num_claims = masks.sum(1) - 1
         lies = (uniforms < rate) & (num_claims > 0)
-        # What is below the rate is uniform again.
+        # Numbers below the rate, divided by the rate, are uniform again.
         which = np.minimum((uniforms / max(rate, 1e-9) * num_claims).astype(np.int64), num_claims - 1)
         return np.where(lies, 1 + which, 0)
 
@@ -267,10 +266,10 @@ class LyingGame:
     """Chats in which side 0 may lie.
 
     Args:
-        linker: of the schema that tables are drawn from.
-        body: who plays the liar's side.
-        target: who is lied to.
-        rules: what lies are allowed.
+        linker: of the schema of the tables.
+        body: the player of the liar's side.
+        target: the player that hears the lies.
+        rules: of lies.
         limits: of the game.
     """
 
@@ -286,7 +285,7 @@ class LyingGame:
         choose: Choice,
         noted: Callable[[Decisions], None] = lambda decisions: None,
     ) -> list[FriendsChat]:
-        """Play chats to their end, side by side.
+        """Play chats to their end, as one batch.
 
         Args:
             chats: scenario and seed of each, as `play_friends` takes them.
@@ -297,10 +296,10 @@ class LyingGame:
         return play_friends(chats, (self.body, self.target), rules=self.limits, channels=(channel, None))
 
     def harm(self, chat: FriendsChat) -> float:
-        """What a chat is worth to the liar, but for the cost of its lies: 1 without agreement, else `delay` by its events."""
+        """Return the reward of the liar without the cost of lies: 1 without agreement, else `delay` by its events."""
         return self.rules.delay * len(chat.events) / self.limits.max_events if chat.agreed else 1.0
 
 
 def num_lies(chats: Iterable[FriendsChat]) -> list[int]:
-    """How many utterances of each chat were heard otherwise than meant."""
+    """Return the number of lies in each chat."""
     return [sum(meant.words != heard.words for meant, heard in zip(chat.events, chat.heard, strict=True)) for chat in chats]

@@ -4,17 +4,18 @@ A corpus of your own is a file or folder of rows, or an object: write `CORPUS = 
 and name it `path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.candidates`.
 
 Rows are lines "label TAB turn TAB ... TAB turn TAB response" (Ubuntu V1, Douban, E-commerce, a user's own files), or records of
-CSV, TSV, JSON, JSON Lines and Parquet with a column of labels (`envs/corpora/own_files.py`). A label is 1 or 0. Neighbouring rows
-with one context are a group, of any size and with any number of right replies. These corpora have blanks between words; jieba
-cuts Chinese without blanks if most of a file is written so. Each repaired line is reported (`CandidateText.mended`):
+CSV, TSV, JSON, JSON Lines and Parquet with a column of labels (`envs/corpora/own_files.py`). A label is 1 or 0. Neighbouring
+rows with one context are a group, of any size and with any number of right replies. These corpora have blanks between words;
+jieba cuts Chinese without blanks if most of a file is written so. Each repaired line is reported (`CandidateText.mended`):
 
 - an empty turn is left out;
 - a negative with the words of a positive of its group is left out, because its labels contradict each other; so is the group if
   fewer than two replies remain, as in training files of one right and one wrong reply;
 - Chinese without blanks in a file of words is not cut: each run of characters is one word.
 
-From pairs, a context is a chain of turns (`envs/corpora/pairs/contexts.py`) and its right reply the next utterance; wrong replies
-are drawn later. Pairs that connect through the first source of each reply are one dialogue; a single exchange is a dialogue.
+From pairs, a context is a chain of turns (`envs/corpora/pairs/contexts.py`) and its right reply the next utterance; wrong
+replies are drawn later. Pairs that connect through the first source of each reply are one dialogue; a single exchange is a
+dialogue.
 
 `SplitGroups` keeps each distinct utterance once, so ten rows of one context cost as much memory as one.
 """
