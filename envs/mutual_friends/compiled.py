@@ -105,7 +105,9 @@ def _chat(entry: Any, where: str, linker: EntityLinker) -> FriendsChat:
             raise DataError("events out of order", where=location, got=f"time {time} after {latest}", fix="order them by time")
         latest = latest if time is None else time
         if tuple(selections) == scenario.shared:
-            raise DataError("an event after agreement", where=location, got=repr(event)[:80], fix="end the chat where both agree")
+            raise DataError(
+                "an event after agreement", where=location, got=repr(event)[:80], fix="end the chat where both agree"
+            )
         if event["action"] == MESSAGE:
             words = chat_words(event["data"]) if isinstance(event.get("data"), str) else ()
             if not words:
@@ -115,11 +117,15 @@ def _chat(entry: Any, where: str, linker: EntityLinker) -> FriendsChat:
             item = _item(event.get("data"), scenario.attributes, location)
             lowered = tuple(Entity(value.lower(), column.type) for value, column in zip(item, scenario.attributes, strict=True))
             if lowered not in scenario.entities[side]:
-                raise DataError("a selection outside the table", where=location, got=repr(item), fix=f"a friend of agent {side}")
+                raise DataError(
+                    "a selection outside the table", where=location, got=repr(item), fix=f"a friend of agent {side}"
+                )
             selections[side] = scenario.entities[side].index(lowered)
             events.append(ChatEvent(side, selected=selections[side], item=scenario.tables[side][selections[side] or 0]))
         else:
-            raise DataError("an unknown event", where=location, got=repr(event["action"]), fix=f'action "{MESSAGE}" or "{SELECT}"')
+            raise DataError(
+                "an unknown event", where=location, got=repr(event["action"]), fix=f'action "{MESSAGE}" or "{SELECT}"'
+            )
     key = _key(chat, scenario.key, where)
     return FriendsChat(scenario, tuple(events), tuple(events), tuple(selections) == scenario.shared, key)
 

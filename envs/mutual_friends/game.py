@@ -12,8 +12,8 @@ Rules and their sources:
   * Any side may act at any time, as people do in the published chats; `to_move` is the next side if sides alternate.
   * An utterance is cut after `max_words` words; an utterance without words is an error.
 
-In `play_friends` sides alternate, one event per turn. All rows of a turn act in one call, so a model computes them as one batch;
-when a chat ends, the next one enters its row. A chat does not depend on the other chats or on the number of rows.
+In `play_friends` sides alternate, one event per turn. All rows of a turn act in one call, so a model computes them as one
+batch; when a chat ends, the next one enters its row. A chat does not depend on the other chats or on the number of rows.
 
 A `Channel` may change utterances on their way to the partner, but not selections.
 """
@@ -52,10 +52,10 @@ Token = str | Mention
 
 def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
     """Return the words of tokens, with mentions as words."""
-    return _told_apart(tuple(tokens))[0]
+    return _words_and_mentions(tuple(tokens))[0]
 
 
-def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Mention, ...]]:
+def _words_and_mentions(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Mention, ...]]:
     """Return the words of tokens, with mentions as words, and the mentions."""
     if Mention not in map(type, tokens):
         return tokens, ()  # type: ignore[return-value]  # words alone
@@ -91,7 +91,7 @@ class ChatEvent:
     """The mentions among the tokens."""
 
     def __post_init__(self) -> None:
-        self.words, self.mentions = _told_apart(self.tokens)
+        self.words, self.mentions = _words_and_mentions(self.tokens)
 
     def plain(self) -> ChatEvent:
         """Return the event for the listener, with plain words."""
@@ -503,12 +503,12 @@ def _events(game: FriendsGame, side: int, rows: list[int], acts: Sequence[Act], 
 
 def passed_on(game: FriendsGame, rows: list[int], said: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
     """Return the events as partners hear them, one per row; selections stay unchanged."""
-    heard = list(said)
+    received = list(said)
     if channel is None:
-        return heard
+        return received
     spoken = [i for i, event in enumerate(said) if event.selected is None]
     if spoken:
         changed = channel(game, [rows[i] for i in spoken], [said[i] for i in spoken])
         for i, event in zip(spoken, changed, strict=True):
-            heard[i] = event
-    return heard
+            received[i] = event
+    return received

@@ -136,23 +136,23 @@ class LiesHeard(ABC):
     def _claims(self, game: FriendsGame, row: int, event: ChatEvent) -> list[Entity]:
         """Return the possible claims: the partner's entities, newest first, then random ones by attribute."""
         scenario, own = game.scenario(row), game.scenario(row).mentionable[event.side]
-        kinds = dict.fromkeys(each.type for each in scenario.attributes)
-        known = [each for heard in reversed(self._of_partner(game, row, event.side)) for each in heard]
+        kinds = dict.fromkeys(attribute.type for attribute in scenario.attributes)
+        named = [entity for entities in reversed(self._of_partner(game, row, event.side)) for entity in entities]
         rng = stream(game.event_seed(row), "claims")
         drawn = []
         for kind in kinds:
             values = self._values[kind]
             order = rng.permutation(len(values))[: self.rules.claims + len(own)].tolist()
             drawn.append([values[i] for i in order])
-        found = dict.fromkeys([*known, *(each for turn in zip_longest(*drawn) for each in turn if each is not None)])
-        return [each for each in found if each.type in kinds and each not in own][: self.rules.claims]
+        candidates = dict.fromkeys([*named, *(entity for turn in zip_longest(*drawn) for entity in turn if entity is not None)])
+        return [entity for entity in candidates if entity.type in kinds and entity not in own][: self.rules.claims]
 
     def _claim(self, game: FriendsGame, row: int, side: int, entity: Entity) -> ChatEvent:
         """Return a claim that some friends have the entity; a yes if the partner has just asked for it."""
         draw = iter(stream(game.event_seed(row), "claim").random(_NUM_DRAWS).tolist()).__next__
-        heard = [each for each in game.heard[row] if each.side != side]
-        asked = heard and phrases.is_question(heard[-1].words) and entity in self._of_partner(game, row, side)[-1]
-        template = one(phrases.YES if asked else phrases.INFORMS, draw)
+        heard = [event for event in game.heard[row] if event.side != side]
+        is_asked = heard and phrases.is_question(heard[-1].words) and entity in self._of_partner(game, row, side)[-1]
+        template = one(phrases.YES if is_asked else phrases.INFORMS, draw)
         total = len(game.scenario(row).tables[side])
         count = 1 + one(range(min(_MOST_CLAIMED, total)), draw)
         return ChatEvent(side, worded(template, (entity,), count, total, 0, self._linker, draw))
@@ -162,9 +162,9 @@ class LiesHeard(ABC):
         scenario = game.scenario(row)
         own, theirs = scenario.mentionable[side], scenario.entities[1 - side]
         return [
-            self._linked(each.words, own) if each.selected is None else theirs[each.selected]
-            for each in game.heard[row]
-            if each.side != side
+            self._linked(event.words, own) if event.selected is None else theirs[event.selected]
+            for event in game.heard[row]
+            if event.side != side
         ]
 
     def _entities(self, words: Words, own: Collection[Entity]) -> tuple[Entity, ...]:
@@ -195,47 +195,49 @@ class LyingChannel(LiesHeard):
 
     def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
         """See `LiesHeard`."""
-        seen = np.stack([self._sight(game, *each) for each in occasions])
-        num_allowed = np.array([len(each.claims) for each in occasions])
+        seen = np.stack([self._sight(game, *occasion) for occasion in occasions])
+        num_allowed = np.array([len(occasion.claims) for occasion in occasions])
         masks = (np.arange(self.rules.num_actions) <= num_allowed[:, None]).astype(np.int8)
-        uniforms = np.array([stream(game.event_seed(each.row), "lie").random() for each in occasions])
+        uniforms = np.array([stream(game.event_seed(occasion.row), "lie").random() for occasion in occasions])
         taken = self._choose(seen, masks, uniforms)
-        self._noted(Decisions([game.scenario(each.row).key for each in occasions], seen, masks, taken))
-        found: list[int] = taken.tolist()
-        return found
+        self._noted(Decisions([game.scenario(occasion.row).key for occasion in occasions], seen, masks, taken))
+        actions: list[int] = taken.tolist()
+        return actions
 
     def _sight(self, game: FriendsGame, row: int, event: ChatEvent, claims: Sequence[Entity]) -> np.ndarray:
         """Return the features of each action (A, F) float32."""
         scenario, rules = game.scenario(row), self.rules
         own = scenario.mentionable[event.side]
-        heard = [each for each in game.heard[row] if each.side != event.side]
+        heard = [earlier_event for earlier_event in game.heard[row] if earlier_event.side != event.side]
         named = self._of_partner(game, row, event.side)
         newest = set(named[-1]) if heard and heard[-1].selected is None else set()
-        selected = {each for entities, its in zip(named, heard, strict=True) if its.selected is not None for each in entities}
-        earlier = {each for entities in named for each in entities} - newest - selected
+        selected = {
+            entity for entities, its in zip(named, heard, strict=True) if its.selected is not None for entity in entities
+        }
+        earlier = {entity for entities in named for entity in entities} - newest - selected
         lies = lies_of(game, row, event.side)
         claimed = {token.entity for lie in lies for token in lie.tokens if isinstance(token, Mention)}
         meant = {entity.type for entity in self._linked(event.words, own)}
         num_items = len(scenario.tables[event.side])
-        found = np.zeros((rules.num_actions, len(FEATURES)), dtype=np.float32)
-        found[0, 0] = 1
+        features = np.zeros((rules.num_actions, len(FEATURES)), dtype=np.float32)
+        features[0, 0] = 1
         for action, entity in enumerate(claims, 1):
-            found[action, 1:7] = (
+            features[action, 1:7] = (
                 entity in newest,
                 entity in earlier,
                 entity in selected,
                 entity in claimed,
-                sum(each.type == entity.type for each in own) / num_items,
+                sum(own_entity.type == entity.type for own_entity in own) / num_items,
                 entity.type in meant,
             )
-        found[:, 7:] = (
+        features[:, 7:] = (
             bool(meant),
             bool(heard) and phrases.is_question(heard[-1].words),
-            min(sum(each.selected is not None for each in heard) / _SELECTIONS, 1),
+            min(sum(heard_event.selected is not None for heard_event in heard) / _SELECTIONS, 1),
             len(game.events[row]) / game.rules.max_events,
             1 - len(lies) / rules.lies,
         )
-        return found.clip(0, 1)
+        return features.clip(0, 1)
 
 
 def lies_of(game: FriendsGame, row: int, side: int) -> list[ChatEvent]:

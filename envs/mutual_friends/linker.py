@@ -73,7 +73,7 @@ class EntityLinker:
         lengths: dict[str, set[int]] = defaultdict(set)
         for words in self._named:
             lengths[words[0]].add(len(words))
-        self._lengths = {word: sorted(candidates, reverse=True) for word, candidates in lengths.items()}
+        self._lengths = {word: sorted(sizes, reverse=True) for word, sizes in lengths.items()}
         """The lengths of forms by their first word, in descending order."""
 
     def __repr__(self) -> str:
