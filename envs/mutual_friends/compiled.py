@@ -95,37 +95,31 @@ def _chat(entry: Any, where: str, linker: EntityLinker) -> FriendsChat:
     selections: list[int | None] = [None, None]
     latest = float("-inf")
     for number, event in enumerate(chat["events"]):
-        location = f"{where}, event {number}"
-        event = _part(event, location, action=str)
-        side, time = event.get("agent"), _time(event.get("time"), location)
+        at = f"{where}, event {number}"
+        event = _part(event, at, action=str)
+        side, time = event.get("agent"), _time(event.get("time"), at)
         # True and 1.0 equal 1, but are no index of a side.
         if type(side) is not int or side not in (0, 1):
-            raise DataError("no such agent", where=location, got=repr(side)[:80], fix="agent 0 or 1")
+            raise DataError("no such agent", where=at, got=repr(side)[:80], fix="agent 0 or 1")
         if time is not None and time < latest:
-            raise DataError("events out of order", where=location, got=f"time {time} after {latest}", fix="order them by time")
+            raise DataError("events out of order", where=at, got=f"time {time} after {latest}", fix="order them by time")
         latest = latest if time is None else time
         if tuple(selections) == scenario.shared:
-            raise DataError(
-                "an event after agreement", where=location, got=repr(event)[:80], fix="end the chat where both agree"
-            )
+            raise DataError("an event after agreement", where=at, got=repr(event)[:80], fix="end the chat where both agree")
         if event["action"] == MESSAGE:
             words = chat_words(event["data"]) if isinstance(event.get("data"), str) else ()
             if not words:
-                raise DataError("an utterance without words", where=location, got=repr(event.get("data")), fix="leave it out")
+                raise DataError("an utterance without words", where=at, got=repr(event.get("data")), fix="leave it out")
             events.append(ChatEvent(side, linker.link(words, contexts[side], contexts[1 - side])))
         elif event["action"] == SELECT:
-            item = _item(event.get("data"), scenario.attributes, location)
+            item = _item(event.get("data"), scenario.attributes, at)
             lowered = tuple(Entity(value.lower(), column.type) for value, column in zip(item, scenario.attributes, strict=True))
             if lowered not in scenario.entities[side]:
-                raise DataError(
-                    "a selection outside the table", where=location, got=repr(item), fix=f"a friend of agent {side}"
-                )
+                raise DataError("a selection outside the table", where=at, got=repr(item), fix=f"a friend of agent {side}")
             selections[side] = scenario.entities[side].index(lowered)
             events.append(ChatEvent(side, selected=selections[side], item=scenario.tables[side][selections[side] or 0]))
         else:
-            raise DataError(
-                "an unknown event", where=location, got=repr(event["action"]), fix=f'action "{MESSAGE}" or "{SELECT}"'
-            )
+            raise DataError("an unknown event", where=at, got=repr(event["action"]), fix=f'action "{MESSAGE}" or "{SELECT}"')
     key = _key(chat, scenario.key, where)
     return FriendsChat(scenario, tuple(events), tuple(events), tuple(selections) == scenario.shared, key)
 
