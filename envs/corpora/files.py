@@ -36,7 +36,7 @@ class CorpusFolder(Described):
 
     @property
     def remedy(self) -> str:
-        """How to get the files."""
+        """The fix for missing files."""
         return f"get the files from {self.obtain}" if self.obtain else self.OWN
 
     def folder(self, root: Path) -> Path:

@@ -80,11 +80,11 @@ class NegotiationAEC(AECEnv[str, dict[str, Any], dict[str, Any]]):
         self._game: NegotiationGame | None = None
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        """What an agent sees."""
+        """Return the observation space of an agent."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Dict:
-        """What an agent may do; `speak_action` and `choose_action` of `env.py` write such actions."""
+        """Return the action space of an agent; `speak_action` and `choose_action` of `env.py` write actions."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:

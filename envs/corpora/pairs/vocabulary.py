@@ -301,7 +301,7 @@ class PairVocabulary(WordList):
 
     @cached_property
     def ends(self) -> np.ndarray:
-        """Whether each unit (V,) ends a word or is a mark; bool."""
+        """A mask of units (V,) that end a word or are marks; bool."""
         if self.merges is None:
             return np.ones(len(self), dtype=bool)
         return np.array([piece is None or piece.endswith(_END) for piece in self._spelled])

@@ -91,7 +91,7 @@ class CorpusSource(Source, Protocol):
 
     @property
     def obtain(self) -> str:
-        """Where to get the files."""
+        """The place to get the files."""
 
     def read(self, root: Path) -> CorpusText:
         """Return the text, with errors for broken lines and missing files."""
@@ -129,7 +129,7 @@ class FileCorpus(Described):
 
     @property
     def remedy(self) -> str:
-        """How to get the files, for messages."""
+        """The fix for missing files, for messages."""
         by_hand = f"get the files from {self.obtain}"
         return by_hand if self.address is None else f"{data_command('get', UNNAMED)}; or {by_hand}"
 
