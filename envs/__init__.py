@@ -1,7 +1,7 @@
-"""The world: corpora, rules, rewards and Gymnasium environments, on numpy, gymnasium and pyarrow alone.
+"""Corpora, game rules, rewards and Gymnasium environments; needs only numpy, gymnasium and pyarrow.
 
-Importing this package registers its ids with Gymnasium by lazy entry points, so that no environment is imported. An id is
-`parley/Name-vN`; N grows whenever observation, reward or split changes. Read `negotiation/game.py` first.
+Importing this package registers its ids with Gymnasium by lazy entry points; it imports no environment. An id is
+`parley/Name-vN`. N grows when observation, reward or split changes. Read `negotiation/game.py` first.
 """
 
 import gymnasium
@@ -19,7 +19,7 @@ __all__ = ["IDS"]
 
 
 def register_environments() -> None:
-    """Makes every id known to `gymnasium.make`."""
+    """Register every id with Gymnasium, for `gymnasium.make`."""
     for name, entry_point in _ENTRY_POINTS.items():
         gymnasium.register(id=name, entry_point=entry_point)
 

@@ -1,4 +1,4 @@
-"""What every room needs: errors, seed streams, registries and configuration.
+"""Errors, seed streams, registries and configuration, for all packages.
 
-Standard library, numpy and PyYAML only. Read `errors.py` first; it is the vocabulary of failure everywhere else.
+Standard library, numpy and PyYAML only. Read `errors.py` first: every package raises these errors.
 """

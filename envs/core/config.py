@@ -1,9 +1,8 @@
 """Configuration: frozen dataclasses built from a preset, then a YAML file, then flags; unknown keys are errors.
 
-This module turns dataclasses into plain dictionaries and back, overlays a YAML file on a preset, and prints the
-difference between two configurations. Flags are read by the command line (engine/core/cli).
-
-Types of settings that say which values are allowed, and the base class of configurations, which checks them.
+This module converts dataclasses to dictionaries and back, overlays a YAML file on a preset, and prints the difference
+between two configurations. It also defines setting types with a range of allowed values, and the base class that checks
+them. The command line (engine/core/cli) reads the flags.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ ConfigT = TypeVar("ConfigT")
 
 
 class JsonObject(str):
-    """The text of a JSON object, its keys in order; empty for none. A setting of this type takes a mapping as well."""
+    """The text of a JSON object with sorted keys, or empty; a setting of this type also takes a mapping."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, value: Mapping[str, Any] | str) -> JsonObject:
-        """Return the text of a mapping, or a text in its normal form.
+        """Return the JSON text of a mapping, or a JSON text in its normal form.
 
         Raises:
-            ValueError: it is no JSON object.
+            ValueError: the text is not a JSON object.
         """
         document = value if isinstance(value, Mapping) else json.loads(value or "{}")
         if not isinstance(document, Mapping):
@@ -47,12 +46,12 @@ class JsonObject(str):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The object; empty where there is none."""
+        """The object as a dictionary; empty if the text is."""
         return dict(json.loads(self or "{}"))
 
 
 def check(owner: object, field: str, ok: bool, allowed: str) -> None:
-    """Raises an `OutOfRangeError` that names field, value and allowed range unless `ok`.
+    """Raise an `OutOfRangeError` with field, value and allowed range unless `ok`.
 
     Called from `__post_init__` of configuration dataclasses.
     """
@@ -61,27 +60,27 @@ def check(owner: object, field: str, ok: bool, allowed: str) -> None:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A configuration as nested dictionaries of JSON types."""
+    """Return a configuration as nested dictionaries of JSON types."""
     return json.loads(json.dumps(dataclasses.asdict(config), default=str))
 
 
 def from_dict(kind: type[ConfigT], values: Mapping[str, Any], where: str = "") -> ConfigT:
-    """A configuration from nested dictionaries; missing keys take the defaults.
+    """Build a configuration from nested dictionaries; missing keys take the defaults.
 
     Raises:
-        ConfigError: an unknown key (with the nearest name), one that is missing and has no default, a wrong type, or a value
-            out of range.
+        ConfigError: an unknown key (with the nearest name), a missing key without a default, a wrong type, or a value out of
+            range.
     """
     return _build(kind, values, where)
 
 
 def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
-    """The configuration with the values of a YAML file laid over it.
+    """Return the configuration with the values of a YAML file laid over it.
 
     Args:
-        config: what it is laid over.
+        config: the base configuration.
         path: the file.
-        name: what errors call it: the URI, where it is the copy of one.
+        name: the file's name in errors: its URI, if the path is a local copy.
 
     Raises:
         ConfigError: the file is missing or not a mapping, or a key or value is wrong.
@@ -102,18 +101,18 @@ def overlay(config: ConfigT, path: Path, name: str | Path) -> ConfigT:
 
 
 def shared(config: Any, kind: type) -> dict[str, Any]:
-    """The settings of a configuration that a base class of its has too, by name, for another one with the same base."""
+    """Return the settings that a configuration shares with its base class `kind`, by name."""
     return {field.name: getattr(config, field.name) for field in dataclasses.fields(kind)}
 
 
 def fingerprint(config: Any) -> str:
-    """Twelve hex digits that change whenever a value of the configuration does."""
+    """Return twelve hex digits that change with any value of the configuration."""
     text = json.dumps(to_dict(config), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Lines "key: old -> new" for every value that differs between two configurations."""
+    """Return a line "key: old -> new" for every value that differs between two configurations."""
     lines: list[str] = []
     for key in sorted({*old, *new}):
         before, after = old.get(key, "(absent)"), new.get(key, "(absent)")
@@ -133,7 +132,7 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build(kind: Any, values: Mapping[str, Any], where: str, prefix: str = "") -> Any:
-    """A configuration, of which errors call the settings by their keys with `prefix` in front."""
+    """Build a configuration; errors name its settings with `prefix` in front."""
     hints = get_type_hints(kind)
     known = {field.name for field in dataclasses.fields(kind)}
     for key in values:
@@ -200,18 +199,18 @@ _TYPES = {
     bool: "true or false",
     JsonObject: 'a JSON object such as {"top_p": 0.9}',
 }
-# PyYAML reads YAML 1.1, in which a number with an exponent needs a point; nobody types that.
+# In YAML 1.1, which PyYAML reads, a number with an exponent needs a decimal point; users omit it.
 _EXPONENT = re.compile(r"[+-]?\d+e[+-]?\d+", re.IGNORECASE)
 
 
 def put(document: dict[str, Any], key: str, value: Any, where: str = "") -> None:
-    """Puts a value under a dotted key, into sections within sections, which are made where they are not there.
+    """Set a value under a dotted key, and create missing sections.
 
     Args:
-        document: what is changed.
+        document: the dictionary to change.
         key: such as "section.key".
-        value: what shall stand there.
-        where: who asks, for messages.
+        value: the new value.
+        where: source of the value, for messages.
 
     Raises:
         ConfigError: a section of the key is a setting.
@@ -226,15 +225,15 @@ def put(document: dict[str, Any], key: str, value: Any, where: str = "") -> None
 
 
 def with_values(config: ConfigT, values: Mapping[str, Any], where: str) -> ConfigT:
-    """The configuration with other values under some dotted keys.
+    """Return the configuration with new values under some dotted keys.
 
     Args:
         config: a configuration.
-        values: what shall stand under each key.
-        where: who asks, for messages.
+        values: the new value of each key.
+        where: source of the values, for messages.
 
     Raises:
-        ConfigError: no such key (with the nearest name), or a value that is not allowed.
+        ConfigError: an unknown key (with the nearest name), or a value that is not allowed.
     """
     document = to_dict(config)
     for key, value in values.items():
@@ -243,17 +242,17 @@ def with_values(config: ConfigT, values: Mapping[str, Any], where: str) -> Confi
 
 
 def assign(config: ConfigT, settings: Sequence[str], flag: str = "--set") -> ConfigT:
-    """The configuration with single settings changed; those that need each other may come in any order.
+    """Return the configuration with single settings changed; settings that need each other may come in any order.
 
     Args:
         config: a configuration.
         settings: "key=value" or "section.key=value"; the value is read as YAML.
-        flag: what they were given by, for errors.
+        flag: the flag that gave them, for errors.
 
     Raises:
-        ConfigError: no such key (with the nearest name), no equals sign, or a value that is not allowed.
+        ConfigError: an unknown key (with the nearest name), no equals sign, or a value that is not allowed.
     """
-    left: dict[str, dict[str, Any]] = {}
+    pending: dict[str, dict[str, Any]] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         where = f"{flag} {setting}"
@@ -263,10 +262,10 @@ def assign(config: ConfigT, settings: Sequence[str], flag: str = "--set") -> Con
         try:
             config = with_values(config, values, where)
         except ConfigError:
-            # It may be allowed beside another one.
-            left[where] = values
-    together = {key: value for values in left.values() for key, value in values.items()}
-    return with_values(config, together, " ".join(left)) if left else config
+            # It may be allowed together with a later one.
+            pending[where] = values
+    together = {key: value for values in pending.values() for key, value in values.items()}
+    return with_values(config, together, " ".join(pending)) if pending else config
 
 
 def _value(text: str, where: str) -> Any:
@@ -286,16 +285,16 @@ def _read_yaml(text: str, what: str, where: str) -> Any:
 
 
 MOST_ITEMS = 10_000_000
-"""Dialogues, targets, samples or other items of one run: their keys are held in memory, at some hundred bytes each."""
+"""Most items (dialogues, targets, samples) of one run; each key takes about a hundred bytes of memory."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Which values a setting may have; what has no value is not asked.
+    """The allowed values of a setting; None is not checked.
 
     Args:
         allowed: in words, for errors.
-        holds: whether a value is one of them.
+        holds: whether a value is allowed.
     """
 
     allowed: str
@@ -316,9 +315,9 @@ AtLeastTwo = Annotated[int, _at_least(2)]
 NumItems = Annotated[int, _items(1)]
 """Items of one run, such as dialogues or targets."""
 NumItemsOrAll = Annotated[int, _items(0)]
-"""The same, where 0 stands for all that there are."""
+"""The same; 0 means all."""
 NumSeeds = Annotated[int, Range("at least 1 and at most 1,000", lambda value: 1 <= value <= 1000)]
-"""Trainings, each from a seed of its own."""
+"""Number of trainings, each with its own seed."""
 NonPositiveFloat = Annotated[float, Range("at most 0", lambda value: value <= 0)]
 NonNegativeFloat = Annotated[float, _at_least(0)]
 PositiveFloat = Annotated[float, Range("above 0", lambda value: value > 0)]
@@ -328,24 +327,24 @@ ShareBelowOne = Annotated[float, Range("at least 0, below 1", lambda value: 0 <=
 
 
 class Configuration:
-    """Base of the dataclasses that hold settings: a value outside of its type's range is an `OutOfRangeError`."""
+    """The base of dataclasses that hold settings; a value outside its range raises `OutOfRangeError`."""
 
     def __post_init__(self) -> None:
         kind: type = type(self)
-        for name, found in _ranges(kind):
+        for name, range_ in _ranges(kind):
             value = getattr(self, name)
-            check(self, name, value is None or found.holds(value), found.allowed)
+            check(self, name, value is None or range_.holds(value), range_.allowed)
 
 
 @cache
 def _ranges(kind: type) -> tuple[tuple[str, Range], ...]:
-    """The ranges of the settings of a configuration by their names."""
+    """Return the name and range of each setting of a configuration that has one."""
     hints = get_type_hints(kind, include_extras=True)
-    return tuple((name, found) for name, hint in hints.items() for found in _ranges_in(hint))
+    return tuple((name, range_) for name, hint in hints.items() for range_ in _ranges_in(hint))
 
 
 def _ranges_in(hint: Any) -> Iterator[Range]:
-    """Those that a type, or one of several, is annotated with."""
+    """Yield the ranges in the annotations of a type or a union."""
     for part in get_args(hint):
         if isinstance(part, Range):
             yield part

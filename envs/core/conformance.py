@@ -1,10 +1,10 @@
-"""Conformance: what a part must keep to, such as an agent or a corpus of a user's own, as tests that anybody can run.
+"""Conformance tests that anybody can run on a part, such as a user's own agent or corpus.
 
-A `Kind` stands beside the protocol that it tests. `parley check path/file.py:Name` runs the tests of the kinds that a part
-belongs to; the project's own tests run them over all that is registered.
+A `Kind` lies beside the protocol that it tests. `parley check path/file.py:Name` runs the tests of each kind that the part
+belongs to. The project's own tests run them on all registered parts.
 
-    class Kind          what a kind of part is told by, how it is made, what it promises
-    function promises   the tests of one part, each kept or not
+    class Kind          members, factory and tests of a kind of part
+    function promises   the results of the tests on one part
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ _LIBRARIES = Path(sysconfig.get_paths()["purelib"])
 
 
 class PromiseError(AssertionError):
-    """A promise is not kept; says what was expected, and what was seen."""
+    """A broken promise: the expected and the observed behaviour."""
 
 
 def expect(kept: bool, expected: str, got: object) -> None:
-    """Raises a `PromiseError` unless a promise is kept."""
+    """Raise a `PromiseError` unless a promise is kept."""
     if not kept:
         raise PromiseError(f"{expected}; got {got}")
 
 
 Test = Callable[[Any], None]
-"""Raises when a part does not keep a promise, which is the first line of the test's docstring."""
+"""Raises if a part breaks a promise; the promise is the first line of the test's docstring."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of part.
+    """A kind of part, with its conformance tests.
 
     Args:
-        name: what people call it, such as "agent".
-        protocol: where it is defined, such as "parley.envs.negotiation.game.Agent".
-        members: what every part of the kind has; it is told by them.
-        make: from what a name stands for (a class, a function, an object) to the part.
-        tests: what it promises, in the order in which it is asked for.
-        unlike: whether something that has the members is of another kind all the same.
-        excludes: names of kinds that a part of this one is not, although it has their members.
+        name: such as "agent".
+        protocol: its definition, such as "parley.envs.negotiation.game.Agent".
+        members: attributes that identify a part of the kind.
+        make: makes the part from the named object (a class, a function, an instance).
+        tests: the promises, in order of execution.
+        unlike: whether an object with these members is of another kind.
+        excludes: names of other kinds whose members such a part has, though it is not of them.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Kind:
     excludes: tuple[str, ...] = ()
 
     def fits(self, named: Any) -> bool:
-        """Whether something is of this kind, or makes such a part when it is called."""
+        """Return whether an object is of this kind, or makes such a part when called."""
         if self._has_members(named):
             return True
         if not callable(named) or inspect.isclass(named):
@@ -75,11 +75,11 @@ class Kind:
 
 @dataclass(frozen=True)
 class Promise:
-    """What came of one test.
+    """The result of one test.
 
     Args:
-        text: what is promised.
-        failure: how it was broken, with the user's file and line; empty when it is kept.
+        text: the promise.
+        failure: the error, with the user's file and line; empty if the promise is kept.
     """
 
     text: str
@@ -87,28 +87,28 @@ class Promise:
 
 
 def promises(kind: Kind, named: Any) -> list[Promise]:
-    """Runs all tests of a kind, each on a part made afresh.
+    """Run all tests of a kind, each on a new part.
 
     Args:
-        kind: what the part is.
-        named: what makes it, or the part itself.
+        kind: the kind of the part.
+        named: the part, or what makes it.
     """
-    return [_asked(test, kind, named) for test in kind.tests]
+    return [_run(test, kind, named) for test in kind.tests]
 
 
-def _asked(test: Test, kind: Kind, named: Any) -> Promise:
+def _run(test: Test, kind: Kind, named: Any) -> Promise:
     text = (inspect.getdoc(test) or test.__name__).rstrip(".")
     try:
         test(kind.make(named))
     except PromiseError as broken:
         return Promise(text, str(broken))
     except Exception as error:
-        return Promise(text, f"{type(error).__name__}: {error}{_place(error)}")
+        return Promise(text, f"{type(error).__name__}: {error}{_user_line(error)}")
     return Promise(text)
 
 
-def _place(error: Exception) -> str:
-    """The last line of the user's own on the way to an error, such as " (mine.py:12)"."""
+def _user_line(error: Exception) -> str:
+    """Return the last line of the user's code in a traceback, such as " (mine.py:12)"."""
     frames = [Path(frame.filename).resolve() for frame in traceback.extract_tb(error.__traceback__)]
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
     own = [
@@ -125,12 +125,12 @@ def _is_ours(path: Path) -> bool:
 
 
 def same_alone(together: Sequence[Any], alone: Sequence[Any], what: str) -> None:
-    """Expects that what is made of an item does not depend on its company.
+    """Expect that the result for an item does not depend on the rest of the batch.
 
     Args:
-        together: made in one call.
-        alone: made in a call each.
-        what: such as "the reply to a context".
+        together: results of one call.
+        alone: results of one call per item.
+        what: the result in words, such as "the reply to a context".
     """
     for number, (first, second) in enumerate(zip(together, alone, strict=True)):
         got = f"{first!r} and, alone, {second!r} (item {number})"

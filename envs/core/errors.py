@@ -1,13 +1,7 @@
-"""The error tree: every failure a user can cause or mend is a `ParleyError` with four parts.
+"""The error tree, and small functions that need nothing else: lazy public names, file digests, fsync.
 
-A message says what is wrong, where, what was found there, and how to fix it. Broken invariants of our own code are
-assertions, not errors of this tree.
-
-Packages that only some need: the extras of pyproject.toml.
-
-Files on a disk: what they hold, and what a power cut must not undo.
-
-Public names of a package that are imported when they are first asked for, so that a package's door stays light.
+Every failure that a user can cause or fix is a `ParleyError` with four parts: what is wrong, where, what was given, and how
+to fix it. Broken invariants of our own code are assertions, not errors of this tree.
 """
 
 from __future__ import annotations
@@ -21,55 +15,14 @@ from pathlib import Path
 from typing import Any
 
 
-def how_to_install(extra: str) -> str:
-    """The command that brings an extra, as the fix of an error says it: Parley comes from its folder, not from a registry."""
-    return f'in the folder of Parley: pip install --constraint constraints.txt --editable ".[{extra}]"'
-
-
-def sync(path: str | Path) -> None:
-    """Waits until a file's content is on the disk; of a folder, until the files in it have the names that they were given."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def file_digest(path: Path) -> str:
-    """The SHA-256 of a file as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def public(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """What a package puts into `__all__` and `__getattr__`.
-
-    Args:
-        package: its `__name__`.
-        names: the module of the package in which each public name stands, such as {"GibbsEnum": "gibbs_enum"}.
-
-    Returns:
-        The sorted names, and a function that imports one; a name is imported once.
-    """
-
-    def get(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
-        setattr(sys.modules[package], name, found)
-        return found
-
-    return sorted(names), get
-
-
 class ParleyError(ValueError):
-    """A failure that the user can act on.
+    """A failure that the user can fix.
 
     Args:
-        what: what is wrong, one clause, no full stop.
-        where: the file and line, field, argument or address it was found at.
+        what: the failure, one clause, no full stop.
+        where: the file and line, field, argument or address.
         got: the offending value, already shortened for display.
-        fix: the action, often a command, that mends it.
+        fix: the action that fixes it, often a command.
     """
 
     def __init__(self, what: str, *, where: object = None, got: object = None, fix: str | None = None) -> None:
@@ -93,48 +46,89 @@ def _rebuild(kind: type[ParleyError], what: str, where: object, got: object, fix
 
 
 class ConfigError(ParleyError):
-    """A preset, key, flag or value of a configuration is wrong."""
+    """A wrong preset, key, flag or value of a configuration."""
 
 
 class OutOfRangeError(ConfigError):
-    """A value is outside of what is allowed; the message begins with the setting's name."""
+    """A value outside its range; the message begins with the setting's name."""
 
 
 class DataError(ParleyError):
-    """A corpus file is missing, broken, or not what its reader expects."""
+    """A corpus file that is missing, broken, or of another format."""
 
 
 class ScenarioError(ParleyError):
-    """A scenario, an utterance or a selection breaks a rule of its game."""
+    """A scenario, utterance or selection that breaks a rule of its game."""
 
 
 class CheckpointError(ParleyError):
-    """A checkpoint is missing, damaged, of another kind, or does not fit its partner."""
+    """A checkpoint that is missing, damaged, of another kind, or does not fit its partner."""
 
 
 class RankerError(ParleyError):
-    """A ranker raised, or gave no usable scores."""
+    """A ranker that raised, or gave no usable scores."""
 
 
 class JudgeError(ParleyError):
-    """A judge of generated replies did not give one finite score for each pair."""
+    """A judge of generated replies that did not give one finite score per pair."""
 
 
 class ModelError(ParleyError):
-    """A chat model gave no answer: its server cannot be reached, refused, or said what its protocol does not know."""
+    """A chat model without a reply: its server is unreachable, refused, or broke the protocol."""
 
 
 class RefusedModelError(ModelError):
-    """A server takes no such key, or knows no such model: no other question would fare better, so a command ends."""
+    """A key or model that the server refuses; every other request would fail too, so the command ends."""
 
 
 class RunError(ParleyError):
-    """A run folder cannot be created, resumed, read or written."""
+    """A run folder that cannot be created, resumed, read or written."""
 
 
 class ClusterError(ParleyError):
-    """Ray cannot be reached, or lacks the resources a job asks for."""
+    """A Ray cluster that cannot be reached, or lacks the resources of a job."""
 
 
 class StorageError(ParleyError):
-    """Storage that a URI names cannot be reached, read or written."""
+    """Storage at a URI that cannot be reached, read or written."""
+
+
+def public(package: str, names: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
+    """Return `__all__` and `__getattr__` of a package whose public names are imported on first use.
+
+    Args:
+        package: its `__name__`.
+        names: the module of each public name, such as {"GibbsEnum": "gibbs_enum"}.
+
+    Returns:
+        The sorted names, and a function that imports one. Each name is imported once.
+    """
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        part = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+        setattr(sys.modules[package], name, part)
+        return part
+
+    return sorted(names), get
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that installs an extra, for the fix of an error; Parley is installed from its folder."""
+    return f'in the folder of Parley: pip install --constraint constraints.txt --editable ".[{extra}]"'
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: str | Path) -> None:
+    """Flush a file to the disk; for a folder, flush the names of its files."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

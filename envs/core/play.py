@@ -1,7 +1,7 @@
-"""Playing a game of dialogue: who takes part, what the game offers, and the loop that lets everybody move.
+"""Protocols of a dialogue game (game, player, session), and the loop that plays it.
 
-It knows no game; `envs/negotiation/game.py` is one. Any agent (a model, a script, a person) that fits its view can play it.
-All dialogues of a game are played side by side: rows index them, and a session moves in many of them at once.
+This module knows no game; `envs/negotiation/game.py` is one. Any agent (model, script, person) that fits a game's view can
+play it. All dialogues of a game run as one batch: rows index them, and a session moves in many rows at once.
 
 Shapes: n = number of rows passed, L = width of an utterance array.
 """
@@ -23,10 +23,10 @@ ResultT = TypeVar("ResultT")
 
 
 class AgentError(ConfigError):
-    """An agent failed in a dialogue: a user's own, or a chat model.
+    """A failure of an agent in a dialogue: a user's own agent, or a chat model.
 
     Attributes:
-        rows: the dialogues of the game that it failed in, where that is known; the others can go on without them.
+        rows: the dialogues that it failed in, where known; the others can go on.
     """
 
     rows: tuple[int, ...] = ()
@@ -34,7 +34,7 @@ class AgentError(ConfigError):
 
 @contextmanager
 def agent_errors() -> Iterator[None]:
-    """A block whose errors are those of an agent, but for one that ends the command."""
+    """Turn configuration and model errors of a block into `AgentError`, except errors that end the command."""
     try:
         yield
     except (AgentError, RefusedModelError):
@@ -46,16 +46,16 @@ def agent_errors() -> Iterator[None]:
 def play_apart(
     play: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT]
 ) -> tuple[list[ResultT], list[tuple[ItemT, AgentError]]]:
-    """Play dialogues side by side, so that no more are lost than an agent fails in.
+    """Play dialogues as one batch, and lose only those in which an agent fails.
 
-    Those that an error names are left out, and the others are played again; where it names none, each is played by itself.
+    Dialogues that an error names are left out, and the others are played again. If it names none, each is played alone.
 
     Args:
-        play: what is made of some dialogues.
-        items: all of them.
+        play: plays a batch of dialogues.
+        items: all dialogues.
 
     Returns:
-        What was made of them, and the dialogues that were lost, with the reason.
+        The results, and the lost dialogues with the reason.
     """
     try:
         return [play(items)], []
@@ -72,14 +72,14 @@ def play_apart(
 
 @dataclass(frozen=True)
 class Utterances:
-    """What n speakers say: token ids (n, L) int64 and how many of each row count (n,) int64; what stands behind is ignored."""
+    """The utterances of n speakers: token ids (n, L) int64, and lengths (n,) int64; tokens beyond a length are ignored."""
 
     tokens: np.ndarray
     lengths: np.ndarray
 
     @classmethod
     def of(cls, said: Sequence[Sequence[int] | np.ndarray]) -> Utterances:
-        """From the token ids of each of n speakers."""
+        """Build utterances from the token ids of n speakers."""
         lengths = np.array([len(words) for words in said], dtype=np.int64)
         tokens = np.full((len(said), int(lengths.max(initial=1))), _BEHIND, dtype=np.int64)
         for i, words in enumerate(said):
@@ -88,13 +88,13 @@ class Utterances:
 
 
 class Session(Protocol):
-    """One agent's part in a batch of dialogues. A session keeps whatever memory it needs."""
+    """One agent's part in a batch of dialogues; it keeps its own memory."""
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """The next utterance in each of the dialogues `rows` (n,) int64."""
+        """Return the next utterance in each of the dialogues `rows` (n,) int64."""
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """The selection in each of the dialogues `rows`: (n,) int64, an index into what may be selected there."""
+        """Return the selection in each of the dialogues `rows`: (n,) int64, an index into the possible selections."""
 
 
 ViewT_co = TypeVar("ViewT_co", covariant=True)
@@ -102,49 +102,49 @@ ViewT_contra = TypeVar("ViewT_contra", contravariant=True)
 
 
 class Player(Protocol[ViewT_contra]):
-    """Anything that can take part in games whose sides see such a view."""
+    """An agent that can play games whose sides have such a view."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
 
     def join(self, view: ViewT_contra) -> Session:
-        """Takes a side in a batch of dialogues."""
+        """Take a side in a batch of dialogues."""
 
 
 class Game(Protocol[ViewT_co]):
     """A batch of dialogues between sides numbered from 0."""
 
     def view(self, side: int) -> ViewT_co:
-        """What that side may see; it stays up to date while the game goes on."""
+        """Return the view of a side; it stays up to date while the game goes on."""
 
     def rows_to_speak(self, side: int) -> np.ndarray:
-        """Dialogues (n,) in which it is that side's turn to speak."""
+        """Return the dialogues (n,) in which that side speaks next."""
 
     def rows_to_choose(self, side: int) -> np.ndarray:
-        """Dialogues (n,) in which that side has to choose now."""
+        """Return the dialogues (n,) in which that side chooses now."""
 
     def say(self, rows: np.ndarray, utterances: Utterances) -> None:
-        """The side to move says its utterance in each of the dialogues."""
+        """Add the utterance of the side to move to each of the dialogues."""
 
     def choose(self, side: int, rows: np.ndarray, selections: np.ndarray) -> None:
-        """A side chooses (n,) in each of the dialogues."""
+        """Record the selection (n,) of a side in each of the dialogues."""
 
 
 GameT = TypeVar("GameT", bound="Game[object]")
 
 
 def play_sessions(game: GameT, sessions: Sequence[Session]) -> GameT:
-    """Plays every dialogue of a game to its end.
+    """Play every dialogue of a game to its end.
 
-    Nobody chooses while anybody can speak, so that choices are made for as many dialogues at once as there are.
+    No side chooses while a side can speak, so choices are made in the largest possible batches.
 
     Args:
         game: fresh or half-played dialogues.
         sessions: of side 0, side 1, and so on.
 
     Returns:
-        The same game: no side can move any more.
+        The same game, finished.
     """
     moved = True
     while moved:

@@ -1,16 +1,13 @@
-"""One `Registry` per kind of part (corpus, agent, preset): names to factories, found lazily.
+"""Registries of parts by name (corpora, agents, presets), and the safe import and call of a user's own Python files.
 
-A part is registered by decorator, by a lazy "module:attribute" target (so that listing names imports nothing heavy), by
-an installed package's entry point, or named on the spot as `path/file.py:Name`.
+A part is registered by decorator, by a lazy "module:attribute" target (listing names imports nothing heavy), by the entry
+point of an installed package, or named directly as `path/file.py:Name`.
 
-Which Python files of a user's own may be imported: `path/file.py:Name` runs whatever is in the file.
+Importing `path/file.py:Name` runs the file, so it needs trust. The command line trusts the files that the user typed, and asks
+about any other, such as one named by the configuration of a downloaded run. A file inside a run folder is imported only if the
+user typed it. Callers from Python are not asked. A worker trusts the files that its driver trusted when it started the worker.
 
-Somebody who types such a name knows the file. A name that comes out of a file, such as the configuration of a run that was
-sent, is nobody's word. So the command line trusts the files that were typed, and asks for every other one; `Registry` asks here
-before it imports a file. A file inside a run folder is imported only where it was typed. Python's own callers, who decide for
-themselves, are not asked. Workers trust what their driver trusted when it started them.
-
-Python files of a user's own: what goes wrong in them is told as theirs.
+Errors in a user's file become errors that name this file and line, and calls have time limits.
 """
 
 from __future__ import annotations
@@ -39,23 +36,23 @@ from parley.envs.core.errors import ConfigError, ModelError, ParleyError
 from parley.envs.core.visible import well_formed
 
 VARIABLE = "PARLEY_TRUSTED_FILES"
-"""Tells a worker which files its driver trusts: a JSON list, or `EVERY`."""
+"""Environment variable with the files that the driver trusts: a JSON list, or `EVERY`."""
 EVERY = "every"
 RUN_FORMAT = "parley run"
-"""Begins the format of a run, as its config.json says it."""
+"""Prefix of the format of a run in its config.json."""
 _ENDING = ".py:"
 _BETWEEN = re.compile(r"[\s,=\"']+")
 _KIND = re.compile(r"[a-z]+:(?=[^:]+\.py:)")
-"""Says what a name stands for, such as `liar:` before `path/file.py:Name`."""
+"""Prefix for the kind of a part, such as `liar:` before `path/file.py:Name`."""
 
 
 class Trust:
-    """Files that may be imported.
+    """Python files that may be imported.
 
     Args:
-        files: the trusted ones.
-        every: whether all other files are trusted too, but for those inside a run folder.
-        agrees: asks the user about a name; whether it may be imported.
+        files: the trusted files.
+        every: trust all other files too, except those inside a run folder.
+        agrees: asks the user whether a name may be imported.
     """
 
     def __init__(
@@ -64,13 +61,13 @@ class Trust:
         self._files, self._every, self._agrees = set(files), every, agrees
 
     def require(self, name: str) -> None:
-        """Makes sure that a file may be imported.
+        """Raise unless a file may be imported.
 
         Args:
             name: `path/file.py:Name`.
 
         Raises:
-            ConfigError: it may not.
+            ConfigError: the file is not trusted.
         """
         spellings = _spellings(name)
         if self._files & spellings:
@@ -92,7 +89,7 @@ class Trust:
         self._files |= spellings
 
     def variable(self) -> str:
-        """What `VARIABLE` tells workers."""
+        """Return the value of `VARIABLE` for workers."""
         return EVERY if self._every else json.dumps(sorted(self._files))
 
 
@@ -101,7 +98,7 @@ _trust: Trust | None = None
 
 @contextmanager
 def trusting(trust: Trust) -> Iterator[None]:
-    """Asks `trust` before a file is imported, for the length of a `with` block."""
+    """Check files against `trust` before imports, inside a `with` block."""
     global _trust
     before, _trust = _trust, trust
     try:
@@ -111,33 +108,33 @@ def trusting(trust: Trust) -> Iterator[None]:
 
 
 def require_trust(name: str) -> None:
-    """Makes sure that the file of `path/file.py:Name` may be imported; raises as `Trust.require` does."""
+    """Raise as `Trust.require` unless the file of `path/file.py:Name` may be imported."""
     trust = _current()
     if trust is not None:
         trust.require(name)
 
 
 def require_trust_in(settings: Any) -> None:
-    """Makes sure that every file which settings name may be imported, before work begins; raises as `Trust.require` does.
+    """Raise as `Trust.require` unless every file that settings name may be imported; call it before work begins.
 
     Args:
         settings: nested JSON types.
     """
     for text in _texts(settings):
-        whole = _is_name(text) and Path(text.rpartition(":")[0]).is_file()
-        for name in [text] if whole else filter(_is_name, _BETWEEN.split(text)):
+        is_file_name = _is_name(text) and Path(text.rpartition(":")[0]).is_file()
+        for name in [text] if is_file_name else filter(_is_name, _BETWEEN.split(text)):
             require_trust(_without_kind(name))
 
 
 def typed_files(arguments: Iterable[str]) -> set[str]:
-    """The files that are named on a command line, as `Trust` takes them."""
+    """Return the files that a command line names, as `Trust` takes them."""
     texts = [part for argument in arguments for part in (argument, argument.partition("=")[2], *_BETWEEN.split(argument))]
     names = [name for text in filter(_is_name, texts) for name in (text, _without_kind(text))]
     return {spelling for name in names for spelling in _spellings(name)}
 
 
 def worker_variables() -> dict[str, str]:
-    """Environment variables with which a worker trusts what this process trusts now; none where nobody is asked."""
+    """Return environment variables that give a worker the trust of this process; empty if it has none."""
     trust = _current()
     return {} if trust is None else {VARIABLE: trust.variable()}
 
@@ -145,8 +142,8 @@ def worker_variables() -> dict[str, str]:
 def _current() -> Trust | None:
     if _trust is not None or VARIABLE not in os.environ:
         return _trust
-    told = os.environ[VARIABLE]
-    return Trust(every=True) if told == EVERY else Trust(json.loads(told))
+    value = os.environ[VARIABLE]
+    return Trust(every=True) if value == EVERY else Trust(json.loads(value))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -167,13 +164,13 @@ def _without_kind(name: str) -> str:
 
 
 def _spellings(name: str) -> set[str]:
-    """The file of a name as it is spelled, absolute, and without links."""
+    """Return the file of a name in three spellings: as given, absolute, and without links."""
     path = Path(name.rpartition(":")[0])
     return {str(path), str(path.absolute()), str(path.resolve())}
 
 
 def _run_around(path: Path) -> Path | None:
-    """The run folder that a file lies in; None where it lies in none."""
+    """Return the run folder that contains a file, or None."""
     return next((folder for folder in path.resolve().parents if _is_run(folder)), None)
 
 
@@ -185,20 +182,20 @@ def _is_run(folder: Path) -> bool:
 
 
 START_LIMIT_S = 600.0
-"""Seconds that importing a file of a user's own may take, or making what it names."""
+"""Most seconds to import a user's file, or to make the named part."""
 MAX_HANGS = 3
-"""Calls in a row that may take too long, after which code is not called any more."""
+"""Timeouts in a row after which user code is not called again."""
 
 
 @contextmanager
 def own_code(spec: str) -> Iterator[None]:
-    """A block that runs code of a user's own; what it raises becomes an error that names the user's file and line.
+    """Turn errors of user code in a block into a `ConfigError` with the user's file and line.
 
     Args:
-        spec: `path/file.py:Name`, or the name of what an installed package brings.
+        spec: `path/file.py:Name`, or the name of a part of an installed package.
 
     Raises:
-        ConfigError: the code raised, or wanted to end the process; the user's own traceback is its cause.
+        ConfigError: the code raised or tried to exit; the user's traceback is the cause.
     """
     try:
         yield
@@ -220,17 +217,17 @@ def own_code(spec: str) -> Iterator[None]:
 
 
 def made_part(kind: str, name: str, named: Any, members: Sequence[str], *resources: Any) -> Any:
-    """A part of a kind from what a name stands for: a class that needs no arguments, a function of resources, or an object.
+    """Return a part made from a class without arguments, a function of resources, or an instance.
 
     Args:
-        kind: what it has to be, for messages.
+        kind: the kind of part, for messages.
         name: a registered name, or `path/file.py:Name`.
-        named: what is called so.
-        members: what every part of the kind has.
-        resources: what functions are called with.
+        named: the object of that name.
+        members: attributes of every part of the kind.
+        resources: arguments of a function.
 
     Raises:
-        ConfigError: a file of a user's own raised an error, or what it makes is of another kind.
+        ConfigError: a user's file raised an error, or the part is of another kind.
     """
     with own_code(name) if ".py:" in name else nullcontext():
         part = named if not callable(named) else named() if isinstance(named, type) else named(*resources)
@@ -241,7 +238,7 @@ def made_part(kind: str, name: str, named: Any, members: Sequence[str], *resourc
 
 
 def is_terminated(end: BaseException) -> bool:
-    """Whether the answer to SIGTERM ends the process, as in Ray's actors, and no code that runs in it."""
+    """Return whether the handler of SIGTERM raised this exit, as in Ray's actors, and not user code."""
     if not isinstance(end, SystemExit):
         return False
     answer = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)
@@ -249,17 +246,17 @@ def is_terminated(end: BaseException) -> bool:
 
 
 def takes_messages(part: object) -> bool:
-    """Whether something is a function of `messages`, by the name of its parameter: a chat model, and no maker of an agent."""
+    """Return whether an object is a function of `messages`, which makes it a chat model."""
     return inspect.isfunction(part) and list(inspect.signature(part).parameters) == ["messages"]
 
 
 class OutOfTimeError(BaseException):
-    """A block took longer than it may; no `except Exception` in it keeps that back."""
+    """A block that exceeded its time limit; `except Exception` does not catch it."""
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """A block that is broken off after some seconds, where Python can: in the main thread, between two of its steps.
+    """Interrupt a block after some seconds, if it runs in the main thread and between two Python steps.
 
     Raises:
         OutOfTimeError: it took longer.
@@ -271,8 +268,8 @@ def time_limit(seconds: float) -> Iterator[None]:
     def on_alarm(number: int, frame: FrameType | None) -> None:
         raise OutOfTimeError
 
-    began, before = time.monotonic(), signal.signal(signal.SIGALRM, on_alarm)
-    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    start, before = time.monotonic(), signal.signal(signal.SIGALRM, on_alarm)
+    remaining, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         try:
             yield
@@ -281,14 +278,14 @@ def time_limit(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.signal(signal.SIGALRM, before)
-        if left:
-            # An alarm that somebody else waits for.
-            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3))
+        if remaining:
+            # The alarm of an outer timer.
+            signal.setitimer(signal.ITIMER_REAL, max(remaining - (time.monotonic() - start), 1e-3))
 
 
 @contextmanager
 def own_start(spec: str) -> Iterator[None]:
-    """A block that imports a file of a user's own, or makes what it names: as `own_code`, and it may not take for ever.
+    """Import a user's file or make its part in a block, with the errors of `own_code` and a time limit.
 
     Raises:
         ConfigError: the code raised or took too long.
@@ -302,12 +299,12 @@ def own_start(spec: str) -> Iterator[None]:
 
 
 class TimedCalls:
-    """Calls of a user's own code, each with a time limit; where several in a row exceed it, it is not called any more.
+    """Calls of user code, each with a time limit; after several timeouts in a row, calls fail at once.
 
     Args:
-        spec: what the code was named by.
-        seconds: for a call.
-        fix: what gives it more of them.
+        spec: the name of the code.
+        seconds: limit per call.
+        fix: how to raise the limit, for errors.
     """
 
     def __init__(self, spec: str, seconds: float, fix: str) -> None:
@@ -316,20 +313,20 @@ class TimedCalls:
 
     @contextmanager
     def call(self, what: str, parts: int = 1, *, answers: bool = True) -> Iterator[None]:
-        """A block that calls it.
+        """Call user code in a block.
 
         Args:
-            what: is called.
-            parts: of the call, each of which may take the seconds.
-            answers: whether a call that ends says that the next one will.
+            what: the call in words, for errors.
+            parts: units of work in the call; the limit is multiplied by them.
+            answers: whether success of this call resets the count of timeouts.
 
         Raises:
             ConfigError: the code raised.
-            ModelError: it took too long, or is not called any more.
+            ModelError: the call took too long, or calls have been stopped.
         """
         if self._num_hangs == MAX_HANGS:
-            told = f"this is not asked any more: {MAX_HANGS} times in a row a call took more than {self._seconds:g} s"
-            raise ModelError(told, where=self._spec, fix=self._fix)
+            what_failed = f"this is not asked any more: {MAX_HANGS} times in a row a call took more than {self._seconds:g} s"
+            raise ModelError(what_failed, where=self._spec, fix=self._fix)
         limit_s = self._seconds * max(1, parts)
         try:
             with own_code(self._spec), time_limit(limit_s):
@@ -341,23 +338,27 @@ class TimedCalls:
 
 
 def made_by(maker: Callable[..., Any], part: object) -> Any:
-    """What a class or a function makes; it is given the part where it takes something without a default."""
+    """Return what a class or function makes; it gets the part if it has a parameter without a default."""
     given = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(maker).parameters.values()
-    return maker(part) if any(each.kind in given and each.default is each.empty for each in parameters) else maker()
+    return (
+        maker(part)
+        if any(parameter.kind in given and parameter.default is parameter.empty for parameter in parameters)
+        else maker()
+    )
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A hint such as ", did you mean 'attack'?", or the empty string when nothing is near."""
+    """Return a hint such as ", did you mean 'attack'?", or an empty string if no name is near."""
     close = difflib.get_close_matches(name, list(names), n=1)
     return f", did you mean {close[0]!r}?" if close else ""
 
 
 class Registry:
-    """Names of one kind of part, with a one-line summary each.
+    """Names of one kind of part, each with a one-line summary.
 
     Args:
-        kind: what is registered, for messages ("corpus").
+        kind: the kind of part, for messages ("corpus").
         entry_point_group: installed packages may add parts under this group ("parley.corpora").
     """
 
@@ -368,7 +369,7 @@ class Registry:
         self._summaries: dict[str, str] = {}
 
     def register(self, name: str, summary: str, target: str | None = None) -> Callable[[Any], Any]:
-        """Adds a part; used as a decorator, or directly with a lazy "module:attribute" target.
+        """Register a part, as a decorator or with a lazy "module:attribute" target.
 
         Raises:
             ConfigError: the name is taken.
@@ -391,17 +392,17 @@ class Registry:
         return iter(sorted({*self._targets, *(point.name for point in _installed(self.entry_point_group))}))
 
     def summary(self, name: str) -> str:
-        """The one-line summary that listings print."""
+        """Return the one-line summary for listings."""
         return self._summaries.get(name, "from an installed package")
 
     def get(self, name: str) -> Any:
-        """The part of that name.
+        """Return the part of that name.
 
         Args:
             name: a registered name, or `path/file.py:Name` for a part of the user's own.
 
         Raises:
-            ConfigError: no such part, with the nearest name; or a file that may not be imported (`envs/core/registry.py`).
+            ConfigError: an unknown part (with the nearest name), or a file that is not trusted.
         """
         if name in self._targets:
             target = self._targets[name]
@@ -421,7 +422,7 @@ class Registry:
 
 @cache
 def _installed(group: str) -> tuple[EntryPoint, ...]:
-    """Parts of installed packages; read once, for the metadata of every package is looked through."""
+    """Return the parts of installed packages; cached, because reading all package metadata is slow."""
     return tuple(entry_points(group=group))
 
 
@@ -430,8 +431,8 @@ def _load(target: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-class _AsItStands(SourceFileLoader):
-    """Reads a file anew: compiled code that lies beside it may be of another text of the same second and length."""
+class _UncachedLoader(SourceFileLoader):
+    """A loader that ignores compiled code, which may come from other text of the same second and length."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -440,7 +441,7 @@ class _AsItStands(SourceFileLoader):
 def _load_file(name: str) -> Any:
     path, _, attribute = name.rpartition(":")
     stem = Path(path).stem
-    spec = importlib.util.spec_from_file_location(stem, path, loader=_AsItStands(stem, path))
+    spec = importlib.util.spec_from_file_location(stem, path, loader=_UncachedLoader(stem, path))
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise ConfigError("no such Python file", where=path, fix="name an existing file as path/file.py:Name")
     require_trust(name)

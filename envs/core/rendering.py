@@ -1,4 +1,4 @@
-"""Gymnasium environments whose episodes are shown as text."""
+"""The base class of Gymnasium environments that render episodes as text."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ActionT = TypeVar("ActionT")
 
 
 class TextRenderedEnv(gymnasium.Env[ObservedT, ActionT]):
-    """An environment that shows its episode as text; `_game` is the episode, None before the first one.
+    """An environment that renders its episode as text; `_game` is the episode, None before the first.
 
     Args:
         render_mode: `"ansi"` returns text from `render()`; `"human"` writes it to standard error whenever `_show` is called.
 
     Raises:
-        ConfigError: there is no such mode.
+        ConfigError: the mode is unknown.
     """
 
     metadata: ClassVar[dict[str, Any]] = {  # type: ignore[misc]  # Gymnasium declares it as an instance variable
@@ -40,13 +40,13 @@ class TextRenderedEnv(gymnasium.Env[ObservedT, ActionT]):
 
     @abstractmethod
     def _text(self) -> str:
-        """The episode so far."""
+        """Return the episode so far."""
 
     def render(self) -> str | None:  # type: ignore[override]  # one of the two types that Gymnasium allows
-        """The episode so far as text: returned in mode `"ansi"`, written to standard error in mode `"human"`.
+        """Return the episode as text in mode `"ansi"`; write it to standard error in mode `"human"`.
 
         Raises:
-            ScenarioError: there has been no episode yet.
+            ScenarioError: no episode has begun.
         """
         if self._game is None:
             where = f"render of {type(self).__name__}"

@@ -1,1 +1,1 @@
-"""Corpora: where their files lie, how they are read, checked and compiled. Read `root.py` first."""
+"""Corpora: locate, read, check and compile their files. Read `arrow.py` first."""

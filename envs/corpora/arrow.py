@@ -1,17 +1,12 @@
-"""Folders of memory-mapped Arrow files that are compiled once: named, checked, written and published here.
+"""Folders of corpora: the data root, the cache, downloads, and compiled folders of memory-mapped Arrow files.
 
-A compiled folder is `compiled/NAME/KEY` in the cache. KEY is a digest of all that its content depends on, so a folder is
-never out of date; it is written aside and renamed whole, so it is never half there; `manifest.json` holds the sha256 of
-every other file, so damage is noticed. Any number of processes may open, compile or rebuild the same folder at the same
-time. What the files hold is their owners' business: `envs/negotiation/corpora/catalogue.py` for negotiations,
-`envs/corpora/pairs/compiled.py` for pairs of utterances.
+The data root holds one folder per corpus with the published files; it may be read-only. The cache holds files that Parley
+makes and can make again.
 
-Downloads of corpus files: progress, a check of the content, and an atomic rename. Nothing else uses the network.
-
-Where corpora and their compiled forms lie: the data root, the cache, and what to say when a file is missing.
-
-The data root holds one folder per corpus with the files as published; it may be read-only. The cache holds what Parley
-makes itself and can make again.
+A compiled folder is `compiled/NAME/KEY` in the cache. KEY is a digest of all that the content depends on, so the folder is
+never out of date. It is written aside and renamed, so it is complete or absent. `manifest.json` holds the SHA-256 of every
+other file, so damage is detected. Many processes may open, compile or rebuild one folder at a time. The content is defined in
+`envs/negotiation/corpora/catalogue.py` for negotiations and in `envs/corpora/pairs/compiled.py` for pairs of utterances.
 """
 
 from __future__ import annotations
@@ -33,27 +28,27 @@ import pyarrow as pa
 from parley.envs.core.errors import DataError, file_digest, sync
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with file name, bytes so far, and bytes in all where the server says so."""
+"""Called with file name, bytes so far, and the total if the server sends it."""
 
 TIMEOUT_S = 30.0
 _CHUNK_BYTES = 1 << 16
 
 
 class DownloadError(DataError):
-    """An address cannot be reached, or does not hold what was expected."""
+    """An address that cannot be reached, or has unexpected content."""
 
 
 def download(address: str, target: Path, mismatch: Callable[[Path], str], progress: Progress | None = None) -> None:
-    """Fetches a file and puts it in place once its content is known to be right.
+    """Download a file, check it, and rename it into place.
 
     Args:
-        address: where it is.
-        target: where it shall be; its folder is made.
-        mismatch: says how a file differs from what is expected; the empty string accepts it.
-        progress: told about every chunk.
+        address: URL of the file.
+        target: local path; its folder is created.
+        mismatch: returns how a file differs from the expected one; an empty string accepts it.
+        progress: called after every chunk.
 
     Raises:
-        DownloadError: the address cannot be reached, the connection breaks, or the content is not as expected.
+        DownloadError: the address cannot be reached, the connection breaks, or the content is unexpected.
         DataError: the file cannot be written.
     """
     with replacing(target) as draft:
@@ -71,10 +66,10 @@ def download(address: str, target: Path, mismatch: Callable[[Path], str], progre
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A path to write to; when the block ends well, the file there takes the target's place in one step.
+    """Yield a path to write to; after the block, the file replaces the target in one step.
 
     Args:
-        target: the file to make or replace; its folder is made.
+        target: the file to create or replace; its folder is created.
 
     Raises:
         DataError: the file cannot be written.
@@ -97,11 +92,11 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def _chunks(address: str) -> Iterator[tuple[bytes, int | None]]:
-    # Reading and writing both fail with OSError; as a generator, this one sees the failures of reading only.
+    # Reading and writing both raise OSError; a generator sees only errors of reading.
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
-            length = answer.headers.get("Content-Length")
-            while chunk := answer.read(_CHUNK_BYTES):
+        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as response:
+            length = response.headers.get("Content-Length")
+            while chunk := response.read(_CHUNK_BYTES):
                 yield chunk, None if length is None else int(length)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise DownloadError("an address cannot be reached", where=address, got=str(error)) from None
@@ -110,18 +105,18 @@ def _chunks(address: str) -> Iterator[tuple[bytes, int | None]]:
 DATA_VARIABLE = "PARLEY_DATA"
 CACHE_VARIABLE = "PARLEY_CACHE"
 UNNAMED = "NAME"
-"""Stands in the commands of a message for a corpus until it is known what it was asked for by (`parley.envs.corpora.lines`)."""
+"""Placeholder of a corpus in commands of a message, until its requested name is known (`envs/corpora/lines.py`)."""
 
 
 class UnwholeCorpusError(DataError):
-    """A corpus is not whole: files are missing or lines are broken."""
+    """A corpus with missing files or broken lines."""
 
 
 def cache_root(explicit: Path | None = None) -> Path:
-    """The folder for what can be made again: the argument, else `PARLEY_CACHE`, else the user's cache folder.
+    """Return the cache folder: the argument, else `PARLEY_CACHE`, else the user's cache folder.
 
     Returns:
-        A path that need not exist yet; by default `parley` under `XDG_CACHE_HOME`, or under `~/.cache` without it.
+        A path that may not exist yet; by default `parley` under `XDG_CACHE_HOME`, or under `~/.cache` without it.
     """
     if explicit is not None:
         return explicit.expanduser()
@@ -131,10 +126,10 @@ def cache_root(explicit: Path | None = None) -> Path:
 
 
 def data_root(explicit: Path | None = None) -> Path:
-    """The folder that holds the corpora: the argument, else `PARLEY_DATA`, else `data` in the cache.
+    """Return the folder of the corpora: the argument, else `PARLEY_DATA`, else `data` in the cache.
 
     Returns:
-        A path that need not exist yet; `require_files` says what is missing.
+        A path that may not exist yet; `require_files` reports missing files.
     """
     if explicit is not None:
         return explicit.expanduser()
@@ -144,26 +139,26 @@ def data_root(explicit: Path | None = None) -> Path:
 
 
 def root_words(explicit: Path | None) -> list[str]:
-    """The words of a command by which it finds the corpora where this one was told to look; none when nothing was said."""
+    """Return the flag that makes a command use the given data root; empty if none was given."""
     return [] if explicit is None else ["--data-root", str(explicit)]
 
 
 def missing_files(folder: Path, names: Sequence[str]) -> list[str]:
-    """Those of the names that are not files in the folder, in the given order."""
+    """Return the names that are not files in the folder, in the given order."""
     return [name for name in names if not (folder / name).is_file()]
 
 
 def require_files(corpus: str, folder: Path, names: Sequence[str], remedy: str) -> None:
-    """Checks that the files of a corpus are there.
+    """Raise if files of a corpus are missing.
 
     Args:
         corpus: the corpus' registered name.
-        folder: where its files belong.
+        folder: the folder of its files.
         names: the files.
-        remedy: how to get them, for the message.
+        remedy: how to get the files, for the message.
 
     Raises:
-        UnwholeCorpusError: the folder or some of the files are missing; the message names each file and where to put it.
+        UnwholeCorpusError: the folder or some files are missing; the message names them and their folder.
     """
     missing = missing_files(folder, names)
     if not missing:
@@ -178,7 +173,7 @@ def require_files(corpus: str, folder: Path, names: Sequence[str], remedy: str) 
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a corpus file.
+    """Return the content of a corpus file.
 
     Raises:
         DataError: the file cannot be read.
@@ -197,23 +192,23 @@ logger = logging.getLogger(__name__)
 
 
 def compiled_folder(cache: Path | None, name: str, *key: str | int) -> Path:
-    """Where the compiled form of a corpus lies.
+    """Return the folder of a compiled corpus.
 
     Args:
-        cache: see `parley.envs.corpora.arrow.cache_root` for the default.
+        cache: the cache folder; None for the default of `cache_root`.
         name: the corpus' name.
-        key: all that the content depends on.
+        key: all values that the content depends on.
     """
     digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=8).hexdigest()
     return cache_root(cache) / "compiled" / name / digest
 
 
 def is_whole(folder: Path, names: Collection[str]) -> bool:
-    """Whether a folder has been compiled and not been damaged since; damage is logged.
+    """Return whether a compiled folder exists and is undamaged; damage is logged.
 
     Args:
-        folder: the compiled folder, which need not exist.
-        names: its files without the manifest.
+        folder: the compiled folder, which may not exist.
+        names: its files, without the manifest.
     """
     if not folder.exists():
         return False
@@ -224,11 +219,11 @@ def is_whole(folder: Path, names: Collection[str]) -> bool:
 
 
 def publish(folder: Path, write: Callable[[Path], None]) -> None:
-    """Makes a compiled folder appear whole.
+    """Write a compiled folder aside, and rename it into place.
 
     Args:
-        folder: where it belongs; one that is damaged is replaced.
-        write: writes every file but the manifest into the folder it is given.
+        folder: the target; a damaged folder is replaced.
+        write: writes all files except the manifest into the given folder.
 
     Raises:
         DataError: the folder cannot be written.
@@ -256,18 +251,18 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_batch(path: Path, batch: pa.RecordBatch) -> None:
-    """Writes an Arrow file of one record batch."""
+    """Write an Arrow file of one record batch."""
     with path.open("wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
 def map_batch(path: Path) -> pa.RecordBatch:
-    """The record batch of a file that `write_batch` wrote, as views of the mapped file."""
+    """Return the record batch of a file from `write_batch`, as views of the mapped file."""
     return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
 
 
 def _damage(folder: Path, names: Collection[str]) -> str:
-    """What is wrong with a compiled folder, or the empty string."""
+    """Return the damage of a compiled folder, or an empty string."""
     try:
         digests = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if set(digests) != set(names):
@@ -288,7 +283,7 @@ def _move(draft: Path, folder: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
-        # The folder is damaged, or another process was faster. What it wrote has the same key, hence the same content, so
-        # the files are replaced one by one and no reader ever misses one.
+        # The folder is damaged, or another process was faster. The same key means the same content, so replacing the files
+        # one by one never leaves a reader without a file.
         for path in sorted(draft.iterdir(), key=lambda path: path.name == MANIFEST):
             path.replace(folder / path.name)

@@ -1,7 +1,6 @@
-"""Corpora in files of one folder: which files are wanted, which are missing, and what their content is.
+"""A corpus in the files of one folder: required files, missing files, and a digest of their content.
 
-What the files hold is said by the classes that build on this one, in `envs/corpora/pairs/tokens.py` and
-`envs/ranking/sources.py`.
+Subclasses read the files: `envs/corpora/pairs/tokens.py` and `envs/ranking/sources.py`.
 """
 
 from __future__ import annotations
@@ -17,48 +16,48 @@ from parley.envs.corpora.lines import Described, content_digest, fingerprint
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusFolder(Described):
-    """A corpus in files of one folder."""
+    """A corpus in the files of one folder."""
 
     obtain: str
-    """Where a person gets the files; empty where they are that person's own."""
+    """Where to get the files; empty for a user's own files."""
     wanted: tuple[tuple[str, ...], ...]
-    """Patterns of files below the folder, for example `train/*.txt`; of each group one must match a file."""
+    """Groups of file patterns below the folder, such as `train/*.txt`; one pattern of each group must match."""
     place: Path | None = None
-    """The folder, when it is not in the data root."""
+    """The folder, if it is not in the data root."""
     shares: str | None = None
-    """The corpus whose folder this one reads, when it has none of its own."""
+    """The corpus whose folder this one reads, if it has none of its own."""
     tools: tuple[str, ...] = ()
     """Versions of other software that the text depends on."""
 
     READER_VERSION: ClassVar[int]
-    """Grows when the same files would be read differently; compiled corpora are keyed by it."""
+    """Grows when the reader changes; part of the key of compiled corpora."""
     OWN: ClassVar[str]
-    """What to name instead, where the files are a person's own and not there."""
+    """The fix for a user's own files that are missing."""
 
     @property
     def remedy(self) -> str:
-        """How to get the files."""
+        """The fix for missing files."""
         return f"get the files from {self.obtain}" if self.obtain else self.OWN
 
     def folder(self, root: Path) -> Path:
-        """Where the files lie."""
+        """Return the folder of the files."""
         return root / (self.shares or self.name) if self.place is None else self.place
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """The groups of patterns that no file matches."""
+        """Return the groups of patterns without a matching file."""
         folder = self.folder(root)
-        return tuple(" or ".join(group) for group in self.wanted if not any(_matches(folder, each) for each in group))
+        return tuple(" or ".join(group) for group in self.wanted if not any(_matches(folder, pattern) for pattern in group))
 
     def missing_files(self, root: Path) -> list[DataError]:
-        """An error for each of these groups."""
+        """Return an error for each missing group."""
         folder = self.folder(root)
-        return [DataError("a file is missing", where=folder / each, fix=self.remedy) for each in self.missing(root)]
+        return [DataError("a file is missing", where=folder / name, fix=self.remedy) for name in self.missing(root)]
 
     def require_files(self, root: Path) -> None:
-        """Checks that the files are there.
+        """Raise if files are missing.
 
         Raises:
-            DataError: some are missing; the message says which, and where to put them.
+            DataError: some are missing; the message names them and their folder.
         """
         missing = self.missing(root)
         if missing:
@@ -72,7 +71,7 @@ class CorpusFolder(Described):
             )
 
     def fingerprint(self, root: Path) -> str:
-        """Digest of the reader's version and of the names and contents of all files.
+        """Return a digest of the reader's version and of all file names and contents.
 
         Raises:
             DataError: a file is missing or cannot be read.

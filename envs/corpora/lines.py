@@ -1,10 +1,9 @@
-"""Lines of corpus files: how they are read, and how a broken one is named.
+"""Base parts of every corpus: sources and their files, vocabularies, text lines, and errors with file and line.
 
-What corpora of every kind promise (`sources.Source`).
-
-A fixed list of words with special tokens in front: what every vocabulary of Parley is.
-
-Where a corpus comes from: its files, their addresses and what they are called in each split.
+class Source, Described   a corpus that can be found and compiled, and its facts
+class CorpusFile          a published file with its size and digest
+class WordList            the base of all vocabularies
+class ReadText            the result of reading a corpus, with its errors
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ def keeps_its_fingerprint(source: Any) -> None:
 
 @dataclass(frozen=True)
 class WordList:
-    """Words and their ids.
+    """Words and their ids, special tokens first.
 
     Args:
-        words: every word, index = id; the special tokens of the class first.
+        words: all words, index = id; the special tokens of the class come first.
 
     Raises:
-        DataError: the specials are not in front, or a word stands twice.
+        DataError: the special tokens are not first, or a word occurs twice.
     """
 
     words: tuple[str, ...]
@@ -67,29 +66,29 @@ class WordList:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads the JSON list that `save` wrote."""
+        """Read the JSON list that `save` wrote."""
         return cls(tuple(json.loads(path.read_text(encoding="utf-8"))))
 
     def save(self, path: Path) -> None:
-        """Writes the words as a JSON list, one entry per id."""
+        """Write the words as a JSON list, one entry per id."""
         path.write_text(json.dumps(list(self.words), ensure_ascii=False, indent=0), encoding="utf-8")
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """From word to id."""
+        """The id of each word."""
         return {word: i for i, word in enumerate(self.words)}
 
     @cached_property
     def digest(self) -> str:
-        """Twelve hex digits that two equal vocabularies share."""
+        """Twelve hex digits, equal for equal vocabularies."""
         return hashlib.blake2b("\n".join(self.words).encode(), digest_size=6).hexdigest()
 
     def encode(self, words: Iterable[str]) -> np.ndarray:
-        """Ids (n,) int64; an unknown word becomes `<unk>`."""
+        """Return the ids (n,) int64 of words; an unknown word becomes `<unk>`."""
         return np.array([self.index.get(word, self.UNKNOWN_ID) for word in words], dtype=np.int64)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of the ids."""
+        """Return the words of the ids."""
         return [self.words[i] for i in ids]
 
     def __len__(self) -> int:
@@ -101,7 +100,7 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusFile:
-    """One file of a corpus, and what is fixed about it by its publisher."""
+    """One file of a corpus, with the facts that its publisher fixed."""
 
     name: str
     """File name in the corpus' folder."""
@@ -110,12 +109,12 @@ class CorpusFile:
     num_bytes: int | None = None
     """Size in bytes."""
     sha256: tuple[str, ...] = ()
-    """Digests of the content, any of which is right; none when the content is not fixed."""
+    """Accepted digests of the content; empty if the content is not fixed."""
     any_order: bool = False
-    """The digests are of the sorted lines, because the published order is not known."""
+    """The digests are of the sorted lines, because the published order is unknown."""
 
     def describe(self) -> str:
-        """The name with number of lines and size, as far as they are fixed."""
+        """Return the name with the fixed number of lines and size."""
         facts = []
         if self.num_lines is not None:
             facts.append(f"{self.num_lines:,} lines")
@@ -124,7 +123,7 @@ class CorpusFile:
         return f"{self.name} ({', '.join(facts)})" if facts else self.name
 
     def mismatch(self, path: Path) -> str:
-        """How the file at `path` differs from what is fixed, or the empty string.
+        """Return how the file at `path` differs from the fixed facts, or an empty string.
 
         Raises:
             DataError: the file cannot be read.
@@ -149,61 +148,61 @@ class Source(Protocol):
 
     @property
     def summary(self) -> str:
-        """What it is, one line."""
+        """A description in one line."""
 
     @property
     def licence(self) -> str:
         """Terms of use, one line."""
 
     def folder(self, root: Path) -> Path | None:
-        """The folder with the files, or none for a corpus that is generated."""
+        """Return the folder of the files, or None for a generated corpus."""
 
     def fingerprint(self, root: Path) -> str:
-        """Hex digits that change whenever the text does; raises `DataError` when files are missing."""
+        """Return hex digits that change with the text; raise `DataError` if files are missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """What every corpus says of itself."""
+    """The facts of every corpus."""
 
     name: str
-    """Registered name, and that of its folder in the data root unless it names another."""
+    """Registered name, and the default name of its folder in the data root."""
     summary: str
-    """What it is, one line."""
+    """A description in one line."""
     licence: str
     """Terms of use, one line."""
 
 
 def named_source(registry: Registry, name: str, *members: str) -> Any:
-    """The corpus of that name; what a file of a user's own calls so may be anything.
+    """Return the corpus of that name, checked to be one.
 
     Args:
-        registry: of the corpora of its kind.
+        registry: the corpora of this kind.
         name: a registered name, or `path/file.py:NAME`.
-        members: what a corpus of the kind has.
+        members: attributes of every corpus of this kind.
 
     Raises:
-        ConfigError: no such corpus, with the nearest name; or what is called so is none.
+        ConfigError: an unknown corpus (with the nearest name), or an object that is not a corpus.
     """
-    found = registry.get(name)
-    lacking = [member for member in members if not hasattr(found, member)]
-    if isinstance(found, type) or lacking:
-        got = f"the class {found.__name__}" if isinstance(found, type) else f"{found!r:.80} without {', '.join(lacking)}"
+    source = registry.get(name)
+    lacking = [member for member in members if not hasattr(source, member)]
+    if isinstance(source, type) or lacking:
+        got = f"the class {source.__name__}" if isinstance(source, type) else f"{source!r:.80} without {', '.join(lacking)}"
         fix = "name an object that is one; CONTRIBUTING.md says what it promises, and parley check tests it"
         raise ConfigError(f"this is no {registry.kind}", where=name, got=got, fix=fix)
-    return found
+    return source
 
 
 def fingerprint(*parts: str | int) -> str:
-    """Hex digits of what the text of a corpus depends on."""
+    """Return hex digits of all that the text of a corpus depends on."""
     return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=16).hexdigest()
 
 
 def content_digest(path: Path) -> str:
-    """Hex digits of the content of a file.
+    """Return the SHA-256 of a file as hex digits.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: the file cannot be read.
     """
     return hashlib.sha256(read_file(path)).hexdigest()
 
@@ -214,7 +213,7 @@ def _sorted_lines(content: bytes) -> bytes:
 
 _MAX_SHOWN = 160
 _VERBS = ("check", "get")
-"""Verbs of `parley data` that messages name."""
+"""Verbs of `parley data` in messages."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +233,7 @@ class FileLine:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file without line ends; bytes that are not UTF-8 stay as surrogates, for the parser to report.
+    """Return the lines of a text file without line ends; bytes that are not UTF-8 become surrogates for the parser.
 
     Raises:
         DataError: the file cannot be read.
@@ -243,19 +242,19 @@ def read_lines(path: Path) -> list[str]:
 
 
 def split_lines(content: bytes) -> list[str]:
-    """The same for the content of a file in hand; a byte order mark at its beginning is none of its text."""
+    """Return the lines of a file's content, without a byte order mark; as `read_lines`."""
     return text_lines(content.decode("utf-8", errors="surrogateescape").removeprefix("\ufeff"))
 
 
 def text_lines(text: str) -> list[str]:
-    """Return the lines of a text without line ends: line feeds alone, or behind a carriage return."""
-    # Not splitlines(): it would also split at form feeds and other characters that are no line end in these files.
+    """Return the lines of a text without line ends (LF or CR LF)."""
+    # Not splitlines(): it also splits at form feeds and other characters that are no line ends here.
     lines = text.split("\n")
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
 def utf8_start(path: Path) -> str:
-    """Return the first line of a user's file that is not blank, without blanks and a byte order mark around.
+    """Return the first nonblank line of a user's file, stripped and without a byte order mark.
 
     Raises:
         DataError: the file cannot be read.
@@ -267,7 +266,7 @@ def utf8_text(path: Path) -> str:
     """Return the text of a user's file, without a byte order mark.
 
     Raises:
-        DataError: the file cannot be read, or is no UTF-8; the message names the line.
+        DataError: the file cannot be read, or is not UTF-8; the message names the line.
     """
     content = read_file(path)
     try:
@@ -278,17 +277,17 @@ def utf8_text(path: Path) -> str:
 
 
 def broken_rule(rule: str, got: object) -> DataError:
-    """The error of a line that breaks a rule; what was found is cut to a length that fits a screen."""
-    # Control characters would be obeyed by a terminal.
+    """Return the error of a line that breaks a rule; the value is shortened for display."""
+    # A terminal would execute control characters.
     shown = got if isinstance(got, str) and got.replace("\t", "").isprintable() else repr(got)
     return DataError(rule, got=shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}...")
 
 
 def require_utf8(text: str) -> None:
-    """Checks a line that `read_lines` gave.
+    """Raise unless a line from `read_lines` was UTF-8.
 
     Raises:
-        DataError: some of its bytes were not UTF-8.
+        DataError: some bytes were not UTF-8.
     """
     if text.isascii():
         return
@@ -301,22 +300,22 @@ def require_utf8(text: str) -> None:
 def located(
     error: ParleyError, source: str, line: int, fix: str = "mend the line, or get the published file again"
 ) -> DataError:
-    """The error of a parser with the place it happened at, and what mends it."""
+    """Return the error of a parser with its file and line, and a fix."""
     return DataError(f"a broken line: {error.what}", where=FileLine(source, line), got=error.got, fix=fix)
 
 
 class ReadText:
-    """A corpus as it was read: its good lines, and what is wrong with the others."""
+    """The result of reading a corpus: its good lines, and errors for the others."""
 
     broken: list[DataError]
     """One error per broken line, with file and line number, and one per missing file."""
 
     def require_whole(self) -> Self:
-        """The same text.
+        """Return the text if nothing is broken.
 
         Raises:
-            UnwholeCorpusError: something is broken; the message holds the first of the errors and their number. What the corpus
-                was asked for by is `corpus_named`'s to say.
+            UnwholeCorpusError: something is broken; the message has the first error and their number. `corpus_named` adds the
+                name of the corpus.
         """
         if self.broken:
             first = self.broken[0]
@@ -331,11 +330,11 @@ class ReadText:
 
 @contextmanager
 def corpus_named(name: str, data_root: Path | None) -> Iterator[None]:
-    """A block in which the error of a corpus that is not whole gives whole commands.
+    """Complete the commands in errors of incomplete corpora, inside a block.
 
     Args:
-        name: what the corpus was asked for by.
-        data_root: where it was said to lie; None when nothing was said.
+        name: the requested name of the corpus.
+        data_root: the given data root, or None.
     """
     try:
         yield
@@ -345,12 +344,12 @@ def corpus_named(name: str, data_root: Path | None) -> Iterator[None]:
 
 
 def whole_commands(text: str, name: str, data_root: Path | None) -> str:
-    """A text in which the commands of `parley data` that leave the corpus open name it.
+    """Return a text in which the commands of `parley data` name the corpus.
 
     Args:
         text: of an error.
-        name: what the corpus was asked for by.
-        data_root: where it was said to lie; None when nothing was said.
+        name: the requested name of the corpus.
+        data_root: the given data root, or None.
     """
     for verb in _VERBS:
         text = text.replace(data_command(verb, UNNAMED), data_command(verb, name, data_root))
@@ -358,5 +357,5 @@ def whole_commands(text: str, name: str, data_root: Path | None) -> str:
 
 
 def data_command(verb: str, name: str, data_root: Path | None = None) -> str:
-    """What to type so that `parley data` does something with a corpus, such as "parley data check mine --data-root data"."""
+    """Return a command of `parley data` for a corpus, such as "parley data check mine --data-root data"."""
     return shlex.join(["parley", "data", verb, name, *root_words(data_root)])

@@ -1,16 +1,15 @@
-"""A user's own file as a corpus: what its name says of columns and shares, what kind of file it is, and what its records hold.
+"""A user's own file as a corpus: CSV, TSV, JSON, JSON Lines or Parquet, with options in its name.
 
-    faq.csv                                     columns are found by their names, such as question and answer
-    faq.csv#context=question,reply=answer       or named
-    rated.jsonl#context=u1+u2,reply=r,label=ok  several columns are turns, the oldest first; a label, 1 or 0, makes candidates
-    faq.csv#shares=70:15:15                     how records are shared out to train, val and test
+    faq.csv                                     columns with known names, such as question and answer
+    faq.csv#context=question,reply=answer       named columns
+    rated.jsonl#context=u1+u2,reply=r,label=ok  several columns are turns, oldest first; labels, 1 or 0, make candidates
+    faq.csv#shares=70:15:15                     shares of train, val and test
 
-What stands behind `#` is part of the corpus' name, so that every verb and every file that names the corpus says it.
+The options after `#` are part of the corpus' name, so every verb and file that names the corpus has them.
 
-Files of records: CSV, TSV, JSON, JSON Lines and Parquet, told apart by their content and header.
-
-A record has its columns by name, in lower case. Nothing of a file is dropped: a row that does not fit its header, two columns
-of one name, and separators other than commas and tabs are errors with file and line. Numbers are texts, as they are written.
+Content and header determine the kind of file. A record maps column names in lower case to values. No data is dropped: a row
+that does not fit its header, two columns of one name, and other separators than commas and tabs are errors with file and line.
+Numbers are kept as text, as written.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ KINDS: dict[str, RecordKind] = {
     ".ndjson": "JSON Lines",
     ".parquet": "Parquet",
 }
-"""By suffix in lower case, where content and header say nothing."""
+"""Kinds by suffix in lower case, if content and header do not determine the kind."""
 _SEPARATORS = ",\t;|"
-"""Marks between columns that are recognised; the last two are refused."""
+"""Separators of columns; the last two are recognised and refused."""
 _PARQUET = b"PAR1"
 _JSON_FIX = 'write [{"column": "text", ...}, ...], or one object a line'
 _JSON_BLANKS = re.compile(r"[ \t\r\n]*")
@@ -52,19 +51,19 @@ class Record(NamedTuple):
     """One row or object of a file."""
 
     line: int
-    """Where it begins, counted from 1; in Parquet the number of the row."""
+    """Its first line, counted from 1; in Parquet the number of the row."""
     values: dict[str, Any]
-    """By column. CSV and TSV hold texts alone."""
+    """Values by column; CSV and TSV have only texts."""
     number: int
-    """Names it among all of the file: its line, or its place in a list of JSON, from 1."""
+    """Its key in the file: its line, or its position in a JSON list, from 1."""
 
 
 def record_kind(path: Path, is_header: Callable[[Sequence[str]], bool]) -> RecordKind | None:
-    """Return the kind of a file of records by its content; None for other text.
+    """Return the kind of a record file by its content; None for other text.
 
     Args:
         path: the file.
-        is_header: tells whether these cells of a first line, in lower case, are names of columns.
+        is_header: returns whether the cells of a first line, in lower case, are names of columns.
 
     Raises:
         DataError: the file cannot be read.
@@ -86,7 +85,7 @@ def record_kind(path: Path, is_header: Callable[[Sequence[str]], bool]) -> Recor
 
 
 def header_cells(line: str, separator: str) -> list[str]:
-    """Return the cells of a line in lower case, without blanks around."""
+    """Return the cells of a line, stripped and in lower case."""
     try:
         cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
     except csv.Error:
@@ -95,10 +94,10 @@ def header_cells(line: str, separator: str) -> list[str]:
 
 
 def read_records(path: Path, kind: RecordKind) -> Iterator[Record]:
-    """Read the records of a file in turn; those of CSV and TSV without the header.
+    """Yield the records of a file; the header of CSV and TSV is not a record.
 
     Raises:
-        DataError: the file cannot be read, is no UTF-8, or is none of its kind; the message names the line.
+        DataError: the file cannot be read, is not UTF-8, or is not of its kind; the message names the line.
     """
     if kind == "Parquet":
         yield from _parquet(path)
@@ -113,10 +112,10 @@ def read_records(path: Path, kind: RecordKind) -> Iterator[Record]:
 
 
 def value_text(value: Any, column: str, where: FileLine) -> str:
-    """Return the text of a value, without blanks around.
+    """Return the stripped text of a value.
 
     Raises:
-        DataError: it is missing or blank, or no text.
+        DataError: the value is missing, blank, or not a text.
     """
     if isinstance(value, str) and value.strip():
         return value.strip()
@@ -127,7 +126,7 @@ def value_text(value: Any, column: str, where: FileLine) -> str:
 
 
 def _first_line(path: Path) -> str | None:
-    """Return the first line that is not blank, without blanks around; None of Parquet."""
+    """Return the first nonblank line, stripped; None for Parquet."""
     try:
         with path.open("rb") as file:
             if file.read(len(_PARQUET)) == _PARQUET:
@@ -140,8 +139,8 @@ def _first_line(path: Path) -> str | None:
 
 
 def _rows(path: Path, text: str, kind: RecordKind) -> Iterator[Record]:
-    """Read CSV or TSV; a cell of TSV may be quoted as in CSV, and where that fails its quotes are part of the text."""
-    # The module's limit holds for the process; it is raised alone, so that no other reader loses by it.
+    """Yield the rows of CSV or TSV; if TSV is not valid with quoted cells, its quotes are text."""
+    # The limit of the csv module is per process; it is only raised, so other readers are not affected.
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     if kind == "CSV":
         yield from _checked_rows(path, _cells(path, text, ",", csv.QUOTE_MINIMAL))
@@ -154,7 +153,7 @@ def _rows(path: Path, text: str, kind: RecordKind) -> Iterator[Record]:
 
 
 def _cells(path: Path, text: str, separator: str, quoting: Literal[0, 3]) -> Iterator[tuple[int, list[str]]]:
-    """Read the rows that are not blank, each with the line where it begins."""
+    """Yield the rows that are not blank, each with its first line."""
     source = io.StringIO(text, newline="")
     reader = csv.reader(source, delimiter=separator, quoting=quoting, strict=True, skipinitialspace=separator == ",")
     line = 1
@@ -169,7 +168,7 @@ def _cells(path: Path, text: str, separator: str, quoting: Literal[0, 3]) -> Ite
 
 
 def _checked_rows(path: Path, rows: Iterable[tuple[int, list[str]]]) -> Iterator[Record]:
-    """Give cells the names of the first row."""
+    """Yield records whose cells are named by the first row."""
     numbered = iter(rows)
     line, header = next(numbered, (1, []))
     columns = [_name(cell) for cell in header]
@@ -186,7 +185,7 @@ def _checked_rows(path: Path, rows: Iterable[tuple[int, list[str]]]) -> Iterator
             got = f"{len(cells)} cells under {len(columns)} columns ({', '.join(columns)})"
             fix = "quote a cell that holds a separator, and give every column a cell"
             raise DataError("a row does not fit the header", where=where, got=got, fix=fix)
-        # Without a name stands what a table's writer numbers its rows by, in front.
+        # Only the first column may lack a name: tables often have row numbers there.
         if nameless := next((cell for name, cell in zip(columns[1:], cells[1:], strict=True) if not name and cell.strip()), ""):
             fix = "name the column, or quote a cell that holds a separator"
             raise DataError("a cell stands under no column", where=where, got=nameless[:80], fix=fix)
@@ -201,17 +200,17 @@ def _require_distinct(columns: Sequence[str], where: FileLine) -> None:
 
 
 def _json_list(path: Path, text: str) -> Iterator[Record]:
-    """Read the objects of a list, or of one object a line."""
+    """Yield the objects of a list, or of one object per line."""
     start = _skipped(text, 0)
     if not text.startswith("[", start):
         yield from _json_lines(path, text)
         return
-    decoder, end, line, seen, number = _decoder(), start + 1, 1, 0, 0
+    decoder, end, line, counted, number = _decoder(), start + 1, 1, 0, 0
     while True:
         end = _skipped(text, end)
         if text.startswith("]", end) and not text[end + 1 :].strip():
             return
-        line, seen = line + text.count("\n", seen, end), end
+        line, counted = line + text.count("\n", counted, end), end
         where = FileLine(str(path), line)
         try:
             entry, end = decoder.raw_decode(text, end)
@@ -248,7 +247,7 @@ def _object(line: str, where: FileLine) -> dict[str, Any]:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The members of an object of JSON in their order, so that none is lost before it is looked at."""
+    """The members of a JSON object in their order, so that duplicate names are detected."""
 
 
 def _decoder() -> json.JSONDecoder:
@@ -303,35 +302,35 @@ KNOWN: dict[str, tuple[str, ...]] = {
     REPLY: ("reply", "response", "answer", "target", "output", "completion"),
     LABEL: ("label",),
 }
-"""Names of columns by which roles are found; where one role has two such columns they are to be named."""
+"""Known column names of each role; a file with two for one role needs named columns."""
 EVEN_SHARES = (90, 5, 5)
 _STEMS = {"train": ("train",), "val": ("val", "valid", "dev"), "test": ("test",)}
 _SUFFIXES = ("", ".txt", *KINDS)
 _OPTION = re.compile(rf"\s*(?:{'|'.join((*ROLES, SHARES))})\s*=", re.IGNORECASE)
 _LABELS = {"0": False, "1": True, "false": False, "true": True}
 _LOOKED_AT = 20
-"""Lines of a file without tabs by which it is told whether they are CSV."""
+"""Number of lines that are tested for CSV in a file without tabs."""
 
 
 class ExchangeRecord(NamedTuple):
-    """What a record says."""
+    """The turns, replies and label of a record."""
 
     line: int
     context: tuple[str, ...]
     """Turns, oldest first."""
     replies: tuple[str, ...]
     label: bool | None
-    """Whether the replies are right; None where the file has no labels."""
+    """Whether the replies are correct; None if the file has no labels."""
 
 
 @dataclass(frozen=True)
 class OwnFile:
-    """A file or folder of a user's own, as a name says.
+    """A file or folder of a user, with the options of its name.
 
     Args:
-        path: where it lies.
-        columns: role and names of columns, in the order of the name; none to find them.
-        shares: of train, val and test, where a file is shared out.
+        path: the file or folder.
+        columns: roles and names of columns, in the order of the name; empty to use known names.
+        shares: of train, val and test, if one file holds all splits.
     """
 
     path: Path
@@ -339,12 +338,12 @@ class OwnFile:
     shares: tuple[int, int, int] = EVEN_SHARES
 
     def of(self, path: Path) -> OwnFile:
-        """Return a file of this folder, read by the same columns."""
+        """Return a file of this folder with the same columns."""
         return replace(self, path=path)
 
     @property
     def told_shares(self) -> str:
-        """How the file is shared out, and how to do it otherwise; nothing of a folder, and of a file of one split."""
+        """The shares in words, and how to change them; empty for a folder and a file of one split."""
         if not self.path.is_file() or split_named(self.path):
             return ""
         shares = ":".join(map(str, self.shares))
@@ -352,31 +351,31 @@ class OwnFile:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What of the name the text depends on, beside the content of the files."""
+        """The parts of the name that the text depends on, apart from the content of the files."""
         named = tuple(f"{role}={'+'.join(names)}" for role, names in self.columns)
         return named if self.shares == EVEN_SHARES else (*named, f"{SHARES}={':'.join(map(str, self.shares))}")
 
     @cached_property
     def kind(self) -> RecordKind | None:
-        """The kind of file of records that it is; None of lines.
+        """The kind of record file; None for lines.
 
         Raises:
-            DataError: it cannot be read.
+            DataError: the file cannot be read.
         """
         if kind := record_kind(self.path, _is_header):
             return kind
         by_suffix = KINDS.get(self.path.suffix.lower())
         if self.columns:
             return by_suffix or "CSV"
-        # Lines of two texts with a tab between are no table, whatever the file is called.
+        # Lines of two texts and a tab are not a table, whatever the file's suffix.
         return None if by_suffix in ("TSV", None) or _has_tabs(self.path) else by_suffix
 
     @cached_property
     def roles(self) -> dict[str, tuple[str, ...]]:
-        """The columns of each role, of a file of records.
+        """The columns of each role in a record file.
 
         Raises:
-            DataError: a column is not there, or it is not known which columns hold context and reply.
+            DataError: a column is missing, or the columns of context and reply are unknown.
         """
         assert self.kind is not None, "lines have no columns"
         columns = next((list(record.values) for record in read_records(self.path, self.kind)), None)
@@ -394,16 +393,16 @@ class OwnFile:
 
     @property
     def told(self) -> str:
-        """How it is read, such as "CSV: context=question, reply=answer"; nothing of lines."""
+        """The kind and columns in words, such as "CSV: context=question, reply=answer"; empty for lines."""
         if self.kind is None:
             return ""
         return f"{self.kind}: {', '.join(f'{role}={chr(43).join(names)}' for role, names in self.roles.items())}"
 
     def exchanges(self, broken: list[DataError]) -> Iterator[ExchangeRecord | None]:
-        """Read the records of a file in turn.
+        """Yield the exchanges of a record file; None for each broken record.
 
         Args:
-            broken: takes the error of each record that is none, in whose place None comes.
+            broken: receives the error of each broken record.
         """
         assert self.kind is not None, "lines are read elsewhere"
         roles = self.roles
@@ -420,15 +419,15 @@ class OwnFile:
                     continue
                 yield ExchangeRecord(record.line, tuple(context), tuple(replies), all(labels) if labels else None)
         except DataError as error:
-            # Behind a row that does not fit it is not known where the next begins.
+            # After a row that does not fit, the start of the next is unknown.
             broken.append(error)
 
 
 def own_file(name: str) -> OwnFile:
-    """Read the name of a user's own file or folder.
+    """Parse the name of a user's file or folder.
 
     Raises:
-        ConfigError: what stands behind `#` is not understood.
+        ConfigError: an unknown option after `#`.
     """
     path, mark, options = name.rpartition("#")
     if not mark or "=" not in options or Path(name).expanduser().exists():
@@ -453,7 +452,7 @@ def own_file(name: str) -> OwnFile:
 
 
 def own_file_names(names: str) -> list[str]:
-    """Return the names of files between commas; columns that a name gives, between commas too, stay with it."""
+    """Split a comma-separated list of file names; the commas of options stay in their name."""
     files: list[str] = []
     for part in map(str.strip, names.split(",")):
         if files and "#" in files[-1] and _OPTION.match(part):
@@ -464,16 +463,16 @@ def own_file_names(names: str) -> list[str]:
 
 
 def without_options(name: str) -> str:
-    """Return the name of a file without what it says of its columns and shares; any other name as it is."""
+    """Return the name of a file without its options; other names stay unchanged."""
     path, mark, options = name.rpartition("#")
     return path if mark and _OPTION.match(options) and not Path(name).expanduser().exists() else name
 
 
 def split_files(folder: Path) -> dict[str, Path]:
-    """Return the file of each split that a folder has.
+    """Return the file of each split in a folder.
 
     Raises:
-        ConfigError: two files are of one split.
+        ConfigError: two files of one split.
     """
     by_split: dict[str, Path] = {}
     for split in SPLITS:
@@ -490,12 +489,12 @@ def split_files(folder: Path) -> dict[str, Path]:
 
 
 def split_named(path: Path) -> str | None:
-    """Return the split that a file's name stands for; None of other names."""
+    """Return the split of a file name; None for other names."""
     return next((split for split, stems in _STEMS.items() if path.stem in stems), None)
 
 
 def unnamed_columns(path: Path, kind: RecordKind, columns: Sequence[str]) -> DataError:
-    """Return the error of a file whose columns say nothing that is known: one sentence of help in the place of many."""
+    """Return the error of a file with unknown columns; one sentence of help replaces many errors."""
     first, second = [*columns, "COLUMN", "COLUMN"][:2]
     return DataError(
         f"this looks like {kind} with columns {', '.join(columns)}, and which of them hold context and reply is not known",
@@ -505,7 +504,7 @@ def unnamed_columns(path: Path, kind: RecordKind, columns: Sequence[str]) -> Dat
 
 
 def looks_like_csv(path: Path) -> DataError | None:
-    """Return the error of a file of lines without a tab that are CSV, or ParlAI's; None of others."""
+    """Return the error of a file without tabs that is CSV or ParlAI; None for other files."""
     lines = [line for line in read_lines(path)[:_LOOKED_AT] if line.strip()]
     if any(line.startswith("text:") and "\tlabels:" in line for line in lines):
         what = "this looks like ParlAI's text:...<TAB>labels:..., which is not read"
@@ -540,7 +539,7 @@ def _shares(value: str, name: str) -> tuple[int, int, int]:
 
 
 def _texts(value: Any, column: str, where: FileLine) -> list[str]:
-    """Return the texts of a value: one, or those of a list; of messages what they say."""
+    """Return the texts of a value: one text, a list of texts, or the contents of messages."""
     parts = value if isinstance(value, list) else [value]
     texts = [part.get("content") if isinstance(part, dict) else part for part in parts]
     if texts and all(isinstance(text, str) and text.strip() for text in texts):

@@ -1,4 +1,4 @@
-"""Replies to recorded contexts, and who wrote them: `parley/Reply-v1` and its two-sided form. Read `game.py` first."""
+"""Replies to recorded contexts, judged as human or not: `parley/Reply-v1` and its two-sided form. Read `game.py` first."""
 
 from parley.envs.core.errors import public
 

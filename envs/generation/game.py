@@ -1,17 +1,13 @@
-"""Replies to contexts and who wrote them, many examples side by side: the rules of `parley/Reply-v1` and its two-sided form.
+"""The rules of `parley/Reply-v1` and its two-sided form, judges of replies, and corpora of pairs in a model's words.
 
-A speaker says one whole reply to the context of an example. In the two-sided form a listener is then shown the context and one
-reply, the speaker's or the recorded one as the example's coin falls, and says whether a person wrote it: the Turing test on
-which Li et al. 2017 (arXiv 1701.06547, section 3) train both sides. Both replies are shown in words of one vocabulary and cut
-to one length, so that neither spelling nor a cut gives away who wrote it.
+A speaker writes one complete reply to the context of an example. In the two-sided form a listener then sees the context and one
+reply, the speaker's or the recorded one by the example's coin, and guesses whether a person wrote it: the Turing test on which
+Li et al. 2017 (arXiv 1701.06547, section 3) train both sides. Both replies are shown in one vocabulary and cut to one length,
+so neither spelling nor a cut reveals the writer. A `ReplyJudge` scores how human a reply is, the reward of `parley/Reply-v1`.
+
+`pairs_in_words` gives the pairs on which generators and discriminators are trained.
 
 Shapes: B examples, K turns of context, N words of a turn, T words of a reply.
-
-Who says how human a reply is: what `parley/Reply-v1` rewards, and a stand-in where nobody is handed in.
-
-The pairs of a corpus in the words of a model: what generators are trained further on, and discriminators beside them.
-
-What judges of replies promise (`judge.ReplyJudge`).
 """
 
 from __future__ import annotations
@@ -34,40 +30,40 @@ from parley.envs.corpora.pairs.vocabulary import BOS_ID, EOS_ID, PAD_ID, PairVoc
 
 
 class ReplyJudge(Protocol):
-    """Judges replies."""
+    """A judge of replies."""
 
     def judge_replies(self, examples: Sequence[Example], replies: Sequence[Turn]) -> np.ndarray:
-        """How human each reply is (B,), from 0 to 1; what is said of one does not depend on the others.
+        """Return how human each reply is (B,), from 0 to 1, independent of the other replies.
 
         Args:
-            examples: contexts, and the replies that were recorded, with which a judge may compare.
-            replies: one for each, of at least one word.
+            examples: contexts, and recorded replies for comparison.
+            replies: one per example, of at least one word.
         """
 
 
 class RecordedOverlap:
-    """The F1 of a reply's words and those of the recorded one, counted as often as they stand.
+    """The F1 of the words of a reply and of the recorded one, with repetitions.
 
-    A stand-in that needs no model, so that the environment can be tried out: it knows one right answer and nothing of people.
+    It needs no model and serves to try the environment: it compares with one recorded reply only.
     """
 
     def judge_replies(self, examples: Sequence[Example], replies: Sequence[Turn]) -> np.ndarray:
         """See `ReplyJudge`."""
         pairs = zip(examples, replies, strict=True)
-        return np.array([_f1(turn_words(example.reply), turn_words(said)) for example, said in pairs])
+        return np.array([_f1(turn_words(example.reply), turn_words(reply)) for example, reply in pairs])
 
 
-def _f1(recorded: Sequence[str], said: Sequence[str]) -> float:
-    shared = (Counter(recorded) & Counter(said)).total()
-    return 2 * shared / (len(recorded) + len(said))
+def _f1(recorded: Sequence[str], reply: Sequence[str]) -> float:
+    shared = (Counter(recorded) & Counter(reply)).total()
+    return 2 * shared / (len(recorded) + len(reply))
 
 
 class PairsInWords(NamedTuple):
-    """What a model reads of a corpus.
+    """The pairs of a corpus in a model's words.
 
     Args:
-        splits: pairs in the order of the corpus; words that the model does not know are `<unk>`.
-        note: how many pairs are left out because train has their contexts, in sentences; empty where there are none.
+        splits: pairs in the order of the corpus; words unknown to the model are `<unk>`.
+        note: sentences on pairs left out because train has their contexts; empty for none.
     """
 
     splits: dict[str, PairSplit]
@@ -77,26 +73,26 @@ class PairsInWords(NamedTuple):
 def pairs_in_words(
     corpus: PairCorpus, vocabulary: PairVocabulary, *, turns: int, min_reply: int, max_reply: int
 ) -> PairsInWords:
-    """The splits of a corpus as a model reads them; validation and test pairs whose contexts stand in train are left out.
+    """Return the splits of a corpus in a model's words, without validation and test pairs whose contexts are in train.
 
     Args:
         corpus: opened with every word.
-        vocabulary: of the model; with more than one turn `<eot>` is one of its words.
-        turns: of context, the newest; `<eot>` stands between them.
-        min_reply: words that a reply has at least.
-        max_reply: words that a reply has at most.
+        vocabulary: of the model; with `<eot>` if `turns` is above 1.
+        turns: most turns of context, the newest; `<eot>` separates them.
+        min_reply: fewest words of a reply.
+        max_reply: most words of a reply.
     """
     table = vocabulary.encode(corpus.vocabulary.words).astype(np.int32)
-    found, notes = {}, []
+    splits, notes = {}, []
     for name, split in corpus.splits.items():
-        known = replace(split, utterances=Ragged(table[split.utterances.values], split.utterances.offsets))
+        encoded = replace(split, utterances=Ragged(table[split.utterances.values], split.utterances.offsets))
         if turns > 1:
-            known = windows(known, turns, vocabulary.index[EOT])
+            encoded = windows(encoded, turns, vocabulary.index[EOT])
         seen = in_train(corpus, name, turns)
-        asked = with_replies(known, min_reply, max_reply)
-        found[name] = with_replies(replace(known, pairs=known.pairs[~seen]), min_reply, max_reply)
-        notes.append(left_out(len(asked) - len(found[name]), len(asked), name))
-    return PairsInWords(found, " ".join(filter(None, notes)))
+        eligible = with_replies(encoded, min_reply, max_reply)
+        splits[name] = with_replies(replace(encoded, pairs=encoded.pairs[~seen]), min_reply, max_reply)
+        notes.append(left_out(len(eligible) - len(splits[name]), len(eligible), name))
+    return PairsInWords(splits, " ".join(filter(None, notes)))
 
 
 _EXAMPLES = (
@@ -117,9 +113,9 @@ def _judged(judge: Any, rows: slice = slice(None)) -> list[float]:
 
 def _says_a_number_of_each(judge: Any) -> None:
     """Says a number from 0 to 1 of each reply, with several utterances and unknown words too."""
-    found = np.asarray(judge.judge_replies(_EXAMPLES, _SAID))
-    expect(found.shape == (len(_SAID),), f"{len(_SAID)} numbers", f"shape {found.shape}")
-    expect(bool(((found >= 0) & (found <= 1)).all()), "numbers from 0 to 1", found.tolist())
+    scores = np.asarray(judge.judge_replies(_EXAMPLES, _SAID))
+    expect(scores.shape == (len(_SAID),), f"{len(_SAID)} numbers", f"shape {scores.shape}")
+    expect(bool(((scores >= 0) & (scores <= 1)).all()), "numbers from 0 to 1", scores.tolist())
 
 
 def _says_the_same_again(judge: Any) -> None:
@@ -144,9 +140,9 @@ REPLY_JUDGE = Kind(
 
 
 MACHINE, PERSON = 0, 1
-"""What a listener says of a reply."""
+"""Guesses of a listener."""
 _SILENT = (PAD_ID, BOS_ID)
-"""Ids that are no words."""
+"""Ids that are not words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,19 +150,19 @@ class ReplyRules(Configuration):
     """Limits of the game."""
 
     turns: PositiveInt = 2
-    """Turns of context that are seen; of longer ones the newest."""
+    """Most turns of context; the last ones are shown."""
     max_context: PositiveInt = 30
-    """Words of each that are seen; of longer ones the last."""
+    """Most words of a turn; the last ones are shown."""
     max_words: PositiveInt = 20
-    """Words of a reply; longer ones are cut."""
+    """Most words of a reply; longer ones are cut."""
 
 
 class ReplyGame:
-    """Examples side by side.
+    """A batch of examples.
 
     Args:
         examples: contexts and recorded replies (B).
-        seeds: one for each, at least 0.
+        seeds: one per example, at least 0.
         vocabulary: of contexts and replies.
         rules: limits.
     """
@@ -176,30 +172,30 @@ class ReplyGame:
     ) -> None:
         self.examples, self.vocabulary, self.rules = examples, vocabulary, rules
         self.context_BKN = np.full((len(examples), rules.turns, rules.max_context), PAD_ID, dtype=np.int64)
-        """Turns that are seen, the newest last; one that is not there is empty."""
+        """Turns of context, the newest last; missing turns are empty."""
         self.lengths_BK = np.zeros((len(examples), rules.turns), dtype=np.int64)
-        """Words of each."""
+        """Number of words of each turn."""
         for row, example in enumerate(examples):
-            for place, turn in enumerate(reversed(example.context[-rules.turns :]), start=1):
+            for i, turn in enumerate(reversed(example.context[-rules.turns :]), start=1):
                 words = turn_words(turn)[-rules.max_context :]
-                self.context_BKN[row, -place, : len(words)] = vocabulary.encode(words)
-                self.lengths_BK[row, -place] = len(words)
+                self.context_BKN[row, -i, : len(words)] = vocabulary.encode(words)
+                self.lengths_BK[row, -i] = len(words)
         self.is_recorded_B = np.array([bool(stream(seed, "shown reply").integers(2)) for seed in seeds], dtype=bool)
-        """Whether a listener is shown the recorded reply."""
+        """Whether the listener sees the recorded reply."""
         self.replies: list[Turn] = []
-        """What the speaker has said to each, in words."""
+        """The speaker's replies, in words."""
         self.num_illegal_B = np.zeros(len(examples), dtype=np.int64)
-        """Ids of what was said that are no words."""
+        """Number of ids in each reply that are not words."""
         self.guesses_B = np.zeros(len(examples), dtype=np.int64)
-        """What the listener has said of each."""
+        """The listener's guesses."""
         self._said: list[np.ndarray] = []
 
     def say(self, words_BT: np.ndarray) -> None:
-        """Takes the speaker's replies.
+        """Add the speaker's replies.
 
         Args:
-            words_BT: ids (B, T), up to the first `</s>` where there is one. `<pad>` and `<s>` before it are dropped and
-                counted; those behind the last word are padding.
+            words_BT: ids (B, T), up to the first `</s>` if there is one. `<pad>` and `<s>` before it are dropped and counted;
+                those after the last word are padding.
         """
         assert not self.replies, "a reply is said once"
         for row, ids in enumerate(words_BT):
@@ -210,42 +206,44 @@ class ReplyGame:
             self.replies.append(turn_of(self.vocabulary.decode(spoken)))
 
     def judged(self, judge: ReplyJudge) -> np.ndarray:
-        """What a judge finds of the speaker's replies (B,) float64; a reply without a word is not shown to it and gets 0.
+        """Return a judge's scores of the speaker's replies (B,) float64; a reply without a word gets 0.
 
         Raises:
-            JudgeError: it does not answer with a number from 0 to 1 for each.
+            JudgeError: the judge does not return one number from 0 to 1 per reply.
         """
         rows = [row for row, reply in enumerate(self.replies) if any(reply)]
-        found = np.zeros(len(self.examples))
+        scores = np.zeros(len(self.examples))
         if rows:
-            told = np.asarray(judge.judge_replies([self.examples[row] for row in rows], [self.replies[row] for row in rows]))
-            if told.shape != (len(rows),) or not ((told >= 0) & (told <= 1)).all():
+            judged_scores = np.asarray(
+                judge.judge_replies([self.examples[row] for row in rows], [self.replies[row] for row in rows])
+            )
+            if judged_scores.shape != (len(rows),) or not ((judged_scores >= 0) & (judged_scores <= 1)).all():
                 fix = f"a judge gives {len(rows)} replies as many numbers from 0 to 1"
-                raise JudgeError("no rewards", where=type(judge).__name__, got=str(told)[:80], fix=fix)
-            found[rows] = told
-        return found
+                raise JudgeError("no rewards", where=type(judge).__name__, got=str(judged_scores)[:80], fix=fix)
+            scores[rows] = judged_scores
+        return scores
 
     def shown(self) -> tuple[np.ndarray, np.ndarray]:
-        """The replies that a listener is shown, once the speaker has replied: ids (B, T), padded, and lengths (B,), int64."""
+        """Return the replies shown to the listener, after the speaker's turn: padded ids (B, T) and lengths (B,), int64."""
         shown_BT = np.full((len(self.examples), self.rules.max_words), PAD_ID, dtype=np.int64)
         lengths_B = np.zeros(len(self.examples), dtype=np.int64)
-        for row, said in enumerate(self._said):
-            ids = self.recorded(row) if self.is_recorded_B[row] else said
+        for row, reply_ids in enumerate(self._said):
+            ids = self.recorded(row) if self.is_recorded_B[row] else reply_ids
             shown_BT[row, : len(ids)], lengths_B[row] = ids, len(ids)
         return shown_BT, lengths_B
 
     def recorded(self, row: int) -> np.ndarray:
-        """The recorded reply as it is shown: ids (length,) int64."""
+        """Return the recorded reply as it is shown: ids (length,) int64."""
         return self.vocabulary.encode(turn_words(self.examples[row].reply)[: self.rules.max_words])
 
     def guess(self, guesses_B: np.ndarray) -> None:
-        """Takes what the listener says of the replies that it is shown: `MACHINE` or `PERSON`."""
+        """Record the listener's guesses on the shown replies: `MACHINE` or `PERSON`."""
         self.guesses_B = np.asarray(guesses_B, dtype=np.int64)
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """What speaker and listener earn (B,) float64.
+        """Return the rewards of speaker and listener (B,) float64.
 
-        The listener earns 1 where it is right. The speaker earns 1 where its reply was shown and taken for a person's.
+        The listener earns 1 if it is right. The speaker earns 1 if its reply was shown and taken for a person's.
         """
         right = self.guesses_B == np.where(self.is_recorded_B, PERSON, MACHINE)
         return (~right & ~self.is_recorded_B).astype(np.float64), right.astype(np.float64)

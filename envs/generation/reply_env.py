@@ -1,6 +1,6 @@
-"""`parley/Reply-v1`: answer a recorded context so that a judge takes the answer for a person's. The rules are in `game.py`.
+"""`parley/Reply-v1`: reply to a recorded context so that a judge takes the reply for a person's. `game.py` has the rules.
 
-The spaces and observations below are module functions because the two-sided environment of `engine/core/rllib` has the same.
+Spaces and observations are module functions, because the two-sided environment of `engine/core/rllib` uses them too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from parley.envs.generation.game import RecordedOverlap, ReplyGame, ReplyJudge, 
 
 
 def speaker_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict:
-    """What a speaker sees; the keys are explained in `ReplyEnv`."""
+    """Return the observation space of a speaker; `ReplyEnv` explains the keys."""
     return spaces.Dict(
         {
             "context": spaces.Box(0, len(vocabulary) - 1, (rules.turns, rules.max_context), np.int64),
@@ -29,22 +29,22 @@ def speaker_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict:
 
 
 def reply_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.MultiDiscrete:
-    """What a speaker may say: one whole reply."""
+    """Return the action space of a speaker: one complete reply."""
     return spaces.MultiDiscrete(np.full(rules.max_words, len(vocabulary), dtype=np.int64))
 
 
 def speaker_sees(game: ReplyGame) -> dict[str, Any]:
-    """The context of the first example, in copies."""
+    """Return the observation of the first example, as copies."""
     return {"context": game.context_BKN[0].copy(), "lengths": game.lengths_BK[0].copy()}
 
 
 def reply_action(vocabulary: PairVocabulary, rules: ReplyRules, words: Sequence[str]) -> np.ndarray:
-    """The action that says a reply.
+    """Return the action that says a reply.
 
     Args:
         vocabulary: of the environment.
         rules: of the environment.
-        words: `<eou>` between utterances, and `</s>` at the end where you like; the end of the action ends a reply as well.
+        words: `<eou>` separates utterances; a final `</s>` is optional, because the end of the action ends the reply too.
 
     Raises:
         ScenarioError: there are more words than `rules.max_words`.
@@ -57,7 +57,7 @@ def reply_action(vocabulary: PairVocabulary, rules: ReplyRules, words: Sequence[
 
 
 def require_examples(owner: str, examples: Sequence[Example] | None) -> None:
-    """Raises a `ConfigError` for an empty list of examples; `owner` is the class at fault."""
+    """Raise a `ConfigError` for an empty list of examples; `owner` is the class."""
     if examples is not None and not len(examples):
         raise ConfigError("there is no context to reply to", where=owner, fix="give one example at least")
 
@@ -128,19 +128,19 @@ class ReplyEnv(TextRenderedEnv[dict[str, Any], np.ndarray]):
         self._reward = 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Shows a context.
+        """Draw an example and return its context.
 
         Args:
-            seed: starts the generator that all later examples are drawn with.
+            seed: starts the generator of this and all later examples.
             options: `{"example": Example}` sets the example.
 
         Raises:
             ConfigError: an unknown option, or one of the wrong type.
         """
         super().reset(seed=seed)
-        given = dict(options or {})
-        example = given.pop("example", None)
-        if given or not isinstance(example, Example | None):
+        remaining = dict(options or {})
+        example = remaining.pop("example", None)
+        if remaining or not isinstance(example, Example | None):
             raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"example": Example(...)}')
         example = example or self.examples[int(self.np_random.integers(len(self.examples)))]
         self._game = ReplyGame([example], [0], self.vocabulary, self.rules)
@@ -148,7 +148,7 @@ class ReplyEnv(TextRenderedEnv[dict[str, Any], np.ndarray]):
         return speaker_sees(self._game), {"key": example.key}
 
     def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        """Replies, which ends the episode.
+        """Reply, which ends the episode.
 
         Args:
             action: see the class.
@@ -179,20 +179,20 @@ class ReplyEnv(TextRenderedEnv[dict[str, Any], np.ndarray]):
         (example,) = game.examples
         lines = [f"- {format_turns((turn,))}" for turn in example.context[-self.rules.turns :]]
         if game.replies:
-            said, recorded = (" ".join(turn_words(reply)) for reply in (game.replies[0], example.reply))
-            lines += [f"> {said}", f"recorded: {recorded}", f"reward {self._reward:.4f}"]
+            reply_text, recorded = (" ".join(turn_words(reply)) for reply in (game.replies[0], example.reply))
+            lines += [f"> {reply_text}", f"recorded: {recorded}", f"reward {self._reward:.4f}"]
         return "\n".join(lines)
 
 
 def words_of(examples: Sequence[Example]) -> PairVocabulary:
-    """All words of contexts and replies; `<eou>` has its place there anyway, and turns stand apart."""
+    """Return a vocabulary of all words of contexts and replies; `<eou>` is a special token, and `<eot>` is not needed."""
     turns = [turn for example in examples for turn in (*example.context, example.reply)]
     return PairVocabulary.build(map(turn_words, turns), None)
 
 
 def built_in_examples(turns: int) -> Sequence[Example]:
-    """The validation split of the help desk."""
-    # Imported here because compiled corpora are not needed by those who bring examples.
+    """Return the validation split of the help desk."""
+    # Imported here, because callers with their own examples do not need compiled corpora.
     from parley.envs.corpora.pairs.compiled import load_pairs
     from parley.envs.corpora.pairs.contexts import examples
 

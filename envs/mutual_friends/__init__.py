@@ -1,4 +1,4 @@
-"""MutualFriends: two sides look for the friend that stands in both their tables. Read `game.py` first, then `play.py`."""
+"""MutualFriends: two sides look for the one friend in both of their tables. Read `scenario.py` and `game.py` first."""
 
 from parley.envs.core.errors import public
 

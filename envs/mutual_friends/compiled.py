@@ -1,25 +1,19 @@
-"""Compiled chats: made or read once, then memory-mapped by every worker.
+"""Corpora of MutualFriends chats: the published format, the registered sources, and the compiled form.
 
-A compiled corpus is a folder as `envs/corpora/arrow.py` keeps them; its key names the versions of compiler and reader, and the
-content of the source.
+A published file is a JSON list of chats: `scenario` (uuid, attributes, two `kbs` of friends as objects, alphas), `events`
+(action "message" with a text, or "select" with a friend as an object; agent; time), `outcome` and names of the agents.
+
+Sources are published files or scripted players. For a corpus of your own, write `CORPUS = FileChats(name="mine", ...)` into a
+file and name it `path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.friends`.
+
+A compiled corpus is a folder of `envs/corpora/arrow.py`. Its key contains the versions of compiler and reader, and the content
+of the source.
 
     train.arrow, val.arrow, test.arrow   one row a chat: key, agreed, scenario, alphas, attributes, values (both tables, item
                                          by item), sizes; side, selected, num_words by event; ids and entities by word
     known.json                           schema, forms of entities with their counts, words of all chats
 
-The entity of a word is -1 where there is none, else 2 * id + 1 for the first word of a mention and 2 * id for those behind it.
-
-Chats in the published format of MutualFriends: read with their entities linked, and written.
-
-A file is a JSON list of chats: `scenario` (uuid, attributes, two `kbs` of friends as objects, alphas), `events` (action
-"message" with a text, or "select" with a friend as an object; agent; time), `outcome` and names of the agents.
-
-Where chats come from: files of the published format, or scripted players. `corpora.py` names those that Parley knows.
-
-A corpus of your own is an object like those there: put `CORPUS = FileChats(name="mine", ...)` into a file and name it as
-`path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.friends`.
-
-The corpora of MutualFriends that Parley knows.
+The entity of a word is -1 for none, else 2 * id + 1 for the first word of a mention and 2 * id for its other words.
 """
 
 from __future__ import annotations
@@ -60,19 +54,19 @@ MESSAGE, SELECT = "message", "select"
 
 
 def read_chats(path: Path, linker: EntityLinker) -> tuple[list[FriendsChat], list[DataError]]:
-    """Reads a file of chats.
+    """Read a file of chats.
 
-    Mentions are those that the linker finds with both tables as context, the speaker's first.
+    The linker finds the mentions, with both tables as context, the speaker's first.
 
     Args:
         path: the file.
-        linker: of the schema that the tables were drawn from.
+        linker: of the schema of the tables.
 
     Returns:
-        The good chats, and an error for every broken one that says which chat and which event.
+        The good chats, and an error with chat and event for every broken one.
 
     Raises:
-        DataError: the file cannot be read, or is no JSON list.
+        DataError: the file cannot be read, or is not a JSON list.
     """
     content = read_json(path)
     if not isinstance(content, list):
@@ -88,67 +82,69 @@ def read_chats(path: Path, linker: EntityLinker) -> tuple[list[FriendsChat], lis
 
 
 def write_chats(path: Path, chats: Iterable[FriendsChat]) -> None:
-    """Writes chats in the published format; `read_chats` reads them back, words as they were said."""
+    """Write chats in the published format; `read_chats` reads them back with the same words."""
     entries = [_entry(chat, index) for index, chat in enumerate(chats)]
     path.write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
 
 
 def _chat(entry: Any, where: str, linker: EntityLinker) -> FriendsChat:
-    whole = _part(entry, where, scenario=Mapping, events=list)
-    scenario = _scenario(whole["scenario"], f"{where}, scenario", linker)
+    chat = _part(entry, where, scenario=Mapping, events=list)
+    scenario = _scenario(chat["scenario"], f"{where}, scenario", linker)
     contexts = scenario.mentionable
     events: list[ChatEvent] = []
     selections: list[int | None] = [None, None]
     latest = float("-inf")
-    for number, event in enumerate(whole["events"]):
-        place = f"{where}, event {number}"
-        event = _part(event, place, action=str)
-        side, time = event.get("agent"), _time(event.get("time"), place)
-        # True and 1.0 equal 1, and are no place in a list of two.
+    for number, event in enumerate(chat["events"]):
+        at = f"{where}, event {number}"
+        event = _part(event, at, action=str)
+        side, time = event.get("agent"), _time(event.get("time"), at)
+        # True and 1.0 equal 1, but are no index of a side.
         if type(side) is not int or side not in (0, 1):
-            raise DataError("no such agent", where=place, got=repr(side)[:80], fix="agent 0 or 1")
+            raise DataError("no such agent", where=at, got=repr(side)[:80], fix="agent 0 or 1")
         if time is not None and time < latest:
-            raise DataError("events out of order", where=place, got=f"time {time} after {latest}", fix="order them by time")
+            raise DataError("events out of order", where=at, got=f"time {time} after {latest}", fix="order them by time")
         latest = latest if time is None else time
         if tuple(selections) == scenario.shared:
-            raise DataError("an event after agreement", where=place, got=repr(event)[:80], fix="end the chat where both agree")
+            raise DataError("an event after agreement", where=at, got=repr(event)[:80], fix="end the chat where both agree")
         if event["action"] == MESSAGE:
             words = chat_words(event["data"]) if isinstance(event.get("data"), str) else ()
             if not words:
-                raise DataError("an utterance without words", where=place, got=repr(event.get("data")), fix="leave it out")
+                raise DataError("an utterance without words", where=at, got=repr(event.get("data")), fix="leave it out")
             events.append(ChatEvent(side, linker.link(words, contexts[side], contexts[1 - side])))
         elif event["action"] == SELECT:
-            item = _item(event.get("data"), scenario.attributes, place)
-            lowered = tuple(Entity(value.lower(), each.type) for value, each in zip(item, scenario.attributes, strict=True))
+            item = _item(event.get("data"), scenario.attributes, at)
+            lowered = tuple(Entity(value.lower(), column.type) for value, column in zip(item, scenario.attributes, strict=True))
             if lowered not in scenario.entities[side]:
-                raise DataError("a selection outside the table", where=place, got=repr(item), fix=f"a friend of agent {side}")
+                raise DataError("a selection outside the table", where=at, got=repr(item), fix=f"a friend of agent {side}")
             selections[side] = scenario.entities[side].index(lowered)
             events.append(ChatEvent(side, selected=selections[side], item=scenario.tables[side][selections[side] or 0]))
         else:
-            raise DataError("an unknown event", where=place, got=repr(event["action"]), fix=f'action "{MESSAGE}" or "{SELECT}"')
-    key = _key(whole, scenario.key, where)
+            raise DataError("an unknown event", where=at, got=repr(event["action"]), fix=f'action "{MESSAGE}" or "{SELECT}"')
+    key = _key(chat, scenario.key, where)
     return FriendsChat(scenario, tuple(events), tuple(events), tuple(selections) == scenario.shared, key)
 
 
 def _scenario(entry: Any, where: str, linker: EntityLinker) -> FriendsScenario:
-    whole = _part(entry, where, attributes=list, kbs=list)
-    attributes = read_attributes(whole["attributes"], where)
+    scenario = _part(entry, where, attributes=list, kbs=list)
+    attributes = read_attributes(scenario["attributes"], where)
     names = [attribute.name for attribute in attributes]
     if not names or len(set(names)) < len(names):
         raise DataError("tables need attributes of different names", where=where, got=str(names)[:80], fix="name each once")
-    if len(whole["kbs"]) != 2 or not all(isinstance(table, list) for table in whole["kbs"]):
-        raise DataError("not two tables", where=where, got=f"{len(whole['kbs'])} kbs", fix="one list of friends for each agent")
+    if len(scenario["kbs"]) != 2 or not all(isinstance(table, list) for table in scenario["kbs"]):
+        raise DataError(
+            "not two tables", where=where, got=f"{len(scenario['kbs'])} kbs", fix="one list of friends for each agent"
+        )
     tables = []
-    for side, table in enumerate(whole["kbs"]):
+    for side, table in enumerate(scenario["kbs"]):
         items = [_item(item, attributes, f"{where}, friend {index} of agent {side}") for index, item in enumerate(table)]
         for item in items:
             for value, attribute in zip(item, attributes, strict=True):
                 linker.require(Entity(value.lower(), attribute.type), f"{where}, agent {side}")
         tables.append(tuple(items))
-    alphas = whole.get("alphas")
+    alphas = scenario.get("alphas")
     if alphas is not None and not (isinstance(alphas, list) and all(map(_is_number, alphas))):
         raise DataError("alphas are not a list of numbers", where=where, got=repr(alphas)[:80], fix="one for each attribute")
-    key = _key(whole, where, where)
+    key = _key(scenario, where, where)
     try:
         return FriendsScenario(key, attributes, (tables[0], tables[1]), tuple(map(float, alphas or ())))
     except ScenarioError as error:
@@ -163,12 +159,12 @@ def _item(entry: Any, attributes: Sequence[Attribute], where: str) -> Item:
 
 
 def _part(entry: Any, where: str, **kinds: type) -> Mapping[str, Any]:
-    """The entry itself, an object that has these fields."""
+    """Return the entry if it is an object with these fields."""
     for name, kind in kinds.items():
         if not isinstance(entry, Mapping) or not isinstance(entry.get(name), kind):
             raise DataError(f"no {name}", where=where, got=repr(entry)[:80], fix=f"give it {', '.join(kinds)}")
-    whole: Mapping[str, Any] = entry
-    return whole
+    mapping: Mapping[str, Any] = entry
+    return mapping
 
 
 def _key(entry: Mapping[str, Any], otherwise: str, where: str) -> str:
@@ -179,7 +175,7 @@ def _key(entry: Mapping[str, Any], otherwise: str, where: str) -> str:
 
 
 def _time(value: Any, where: str) -> float | None:
-    """Seconds; the release writes them as texts."""
+    """Return the time in seconds; the release writes it as a text."""
     try:
         time = None if value is None else float(value) if isinstance(value, str) else value
     except ValueError:
@@ -190,7 +186,7 @@ def _time(value: Any, where: str) -> float | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that a float can hold, and no truth value."""
+    """Return whether a value is a number that fits a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
@@ -231,32 +227,32 @@ SCHEMA_FILE, LEXICON_FILE = "schema.json", "inverse_lexicon_data.txt"
 _MAKERS = ("game", "linker", "scenario")
 """Modules that scripted chats depend on, those of the players apart."""
 PUBLISHED = {"train": "train.json", "val": "dev.json", "test": "test.json"}
-"""Files of the splits, as published."""
+"""Published files of the splits."""
 
 
 @dataclass(kw_only=True)
 class ChatText(ReadText):
-    """What a corpus of chats holds."""
+    """The result of reading a corpus of chats."""
 
     schema: FriendsSchema | None = None
     forms: list[Form] = field(default_factory=list)
-    """Spellings of entities, as often as they were seen."""
+    """Spellings of entities, repeated by their counts."""
     splits: dict[str, list[FriendsChat]] = field(default_factory=lambda: {split: [] for split in SPLITS})
     broken: list[DataError] = field(default_factory=list)
 
 
 @runtime_checkable
 class ChatSource(Source, Protocol):
-    """What the registry holds: a corpus of chats."""
+    """A corpus of chats in the registry."""
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """Files that must lie in `folder` and do not."""
+        """Return the required files that are not in `folder`."""
 
     def require_files(self, root: Path) -> None:
-        """Raises a `DataError` that says what to put where, when files are missing."""
+        """Raise a `DataError` that names missing files and their folder."""
 
     def read_text(self, root: Path) -> ChatText:
-        """The chats, with broken ones and missing files as errors."""
+        """Return the chats, with errors for broken chats and missing files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +266,7 @@ class FileChats(CorpusFolder):
     OWN: ClassVar[str] = "name a folder with schema.json, inverse_lexicon_data.txt, train.json, dev.json and test.json"
 
     def read_text(self, root: Path) -> ChatText:
-        """Reads the files; nothing is read while some are missing."""
+        """Read the files, or return only errors if some are missing."""
         text = ChatText(broken=self.missing_files(root))
         if not text.broken:
             folder = self.folder(root)
@@ -285,10 +281,10 @@ class FileChats(CorpusFolder):
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptedChats(CorpusFolder):
-    """Chats that scripted players have about friends of a schema: Parley's own, or that of files."""
+    """Chats of scripted players about friends of a schema: Parley's own, or that of files."""
 
     sizes: tuple[int, int, int]
-    """Chats of train, val and test."""
+    """Number of chats of train, val and test."""
     seed: int = 0
     """Master seed."""
     obtain: str = ""
@@ -297,23 +293,23 @@ class ScriptedChats(CorpusFolder):
     READER_VERSION: ClassVar[int] = READER_VERSION
 
     def folder(self, root: Path) -> Path | None:  # type: ignore[override]  # none where there are no files
-        """Where schema and lexicon lie; none for Parley's own."""
+        """Return the folder of schema and lexicon; None for Parley's own."""
         return super().folder(root) if self.wanted else None
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """The files that are not there."""
+        """Return the missing files."""
         return super().missing(root) if self.wanted else ()
 
     def fingerprint(self, root: Path) -> str:
-        """Digest of sizes and seed, of all code that makes the chats, and of the schema's files."""
-        # The source stands for a version number that somebody would have to remember to raise.
+        """Return a digest of sizes, seed, all code that makes the chats, and the schema's files."""
+        # The digest of the source replaces a version number that is easily forgotten.
         folder = Path(mutual_friends.__path__[0])
         code = sorted([*(folder / f"{name}.py" for name in _MAKERS), *(folder / "scripted").glob("*.py")])
         files = super().fingerprint(root) if self.wanted else ""
         return fingerprint("generated", READER_VERSION, *self.sizes, self.seed, files, *map(content_digest, code))
 
     def read_text(self, root: Path) -> ChatText:
-        """Lets the players chat."""
+        """Generate the chats."""
         from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, friends_forms, scripted_chats
 
         text = ChatText(schema=FRIENDS_SCHEMA, forms=friends_forms())
@@ -335,7 +331,7 @@ class ScriptedChats(CorpusFolder):
 
 friend_corpora = Registry("corpus of chats", "parley.friends")
 EMBEDDED_FRIENDS = "friends"
-"""The corpus that needs no files."""
+"""The corpus without files."""
 _RELEASE = "github.com/stanfordnlp/cocoa, folder mutualfriends/data"
 _SAMPLES = {split: f"human_sample_{file}" for split, file in PUBLISHED.items()}
 
@@ -384,19 +380,19 @@ friend_corpora.register("mutualfriends", "11,157 human searches for a common fri
 
 
 COMPILER_VERSION = 1
-"""Grows when the same chats would be compiled differently."""
+"""Grows when the compiler changes."""
 _KNOWN = "known.json"
 _FILES = (*(f"{split}.arrow" for split in SPLITS), _KNOWN)
 _NONE = -1
 
 
 class ChatSplit(Sequence[FriendsChat]):
-    """Chats of a split, made from the mapped file when they are asked for.
+    """Chats of a split, made from the mapped file on access.
 
     Args:
-        batch: the file.
-        entities: of the schema, by id.
-        words: of the corpus, by id.
+        batch: record batch of the file.
+        entities: entities of the schema, by id.
+        words: words of the corpus, by id.
     """
 
     def __init__(self, batch: pa.RecordBatch, entities: Sequence[Entity], words: Sequence[str]) -> None:
@@ -421,7 +417,7 @@ class ChatSplit(Sequence[FriendsChat]):
         return (self._chat(row) for row in self._batch.to_pylist())
 
     def _chat(self, row: dict[str, Any]) -> FriendsChat:
-        attributes = tuple(Attribute(**each) for each in row["attributes"])
+        attributes = tuple(Attribute(**column) for column in row["attributes"])
         tables = _tables(row["values"], row["sizes"], len(attributes))
         scenario = FriendsScenario(row["scenario"], attributes, tables, tuple(row["alphas"]))
         events: list[ChatEvent] = []
@@ -438,28 +434,28 @@ class ChatSplit(Sequence[FriendsChat]):
     def _tokens(self, words: list[int], entities: list[int]) -> tuple[Token, ...]:
         tokens: list[Token] = []
         for word, entity in zip(words, entities, strict=True):
-            said = self._words[word]
+            text = self._words[word]
             if entity == _NONE:
-                tokens.append(said)
+                tokens.append(text)
             elif entity % 2:
-                tokens.append(Mention(self._entities[entity // 2], (said,)))
+                tokens.append(Mention(self._entities[entity // 2], (text,)))
             else:
-                begun = tokens.pop()
-                assert isinstance(begun, Mention), "a mention begins with its first word"
-                tokens.append(begun._replace(words=(*begun.words, said)))
+                mention = tokens.pop()
+                assert isinstance(mention, Mention), "a mention begins with its first word"
+                tokens.append(mention._replace(words=(*mention.words, text)))
         return tuple(tokens)
 
 
 @dataclass(frozen=True, eq=False)
 class FriendsCorpus:
-    """A compiled corpus, opened.
+    """An open compiled corpus.
 
     Args:
         name: the registered name.
         folder: the compiled files; its last part is the key of the content.
-        schema: what tables are drawn from.
-        forms: spellings of entities, as often as they were seen.
-        words: plain words of the training chats, those inside mentions left out, most frequent first.
+        schema: the schema of the tables.
+        forms: spellings of entities, repeated by their counts.
+        words: words of the training chats outside of mentions, most frequent first.
         splits: "train", "val" and "test".
     """
 
@@ -472,20 +468,20 @@ class FriendsCorpus:
 
     @cached_property
     def linker(self) -> EntityLinker:
-        """Finds the schema's entities in words."""
+        """The linker of the schema's entities."""
         return EntityLinker(self.schema, self.forms)
 
 
 def load_friends(name: str, data_root: Path | None = None, *, cache: Path | None = None) -> FriendsCorpus:
-    """Opens a corpus, compiling it first when its content has not been compiled before.
+    """Open a corpus by name, and compile it first if needed.
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
-        data_root: where the corpora lie; see `parley.envs.corpora.arrow.data_root` for the default.
-        cache: where compiled corpora lie; see `parley.envs.corpora.arrow.cache_root` for the default.
+        data_root: folder of the corpora; None for the default of `parley.envs.corpora.arrow.data_root`.
+        cache: folder of compiled corpora; None for the default of `parley.envs.corpora.arrow.cache_root`.
 
     Raises:
-        ConfigError: no such corpus.
+        ConfigError: an unknown corpus.
         DataError: files are missing, a chat is broken, or the compiled form cannot be written.
     """
     with corpus_named(name, data_root):
@@ -493,19 +489,19 @@ def load_friends(name: str, data_root: Path | None = None, *, cache: Path | None
 
 
 def open_friends(source: ChatSource, data_root: Path | None = None, *, cache: Path | None = None) -> FriendsCorpus:
-    """The same for a corpus in hand instead of a name."""
+    """Open a corpus from its source, and compile it first if needed; arguments as of `load_friends`."""
     root = resolve_data_root(data_root)
     source.require_files(root)
     folder = compiled_folder(cache, source.name, COMPILER_VERSION, source.name, source.fingerprint(root))
     if not is_whole(folder, _FILES):
         _compile(source.read_text(root).require_whole(), folder)
-    known = json.loads((folder / _KNOWN).read_text(encoding="utf-8"))
-    schema = FriendsSchema(tuple(Attribute(**each) for each in known["attributes"]), _tupled(known["values"]))
+    stored = json.loads((folder / _KNOWN).read_text(encoding="utf-8"))
+    schema = FriendsSchema(tuple(Attribute(**column) for column in stored["attributes"]), _tupled(stored["values"]))
     entities = schema.entities()
-    forms = tuple((entities[i], tuple(words)) for i, words, count in known["forms"] for _ in range(count))
+    forms = tuple((entities[i], tuple(words)) for i, words, count in stored["forms"] for _ in range(count))
     batches = {split: map_batch(folder / f"{split}.arrow") for split in SPLITS}
-    splits = {split: ChatSplit(batch, entities, known["words"]) for split, batch in batches.items()}
-    return FriendsCorpus(source.name, folder, schema, forms, tuple(known["words"][: known["num_plain"]]), splits)
+    splits = {split: ChatSplit(batch, entities, stored["words"]) for split, batch in batches.items()}
+    return FriendsCorpus(source.name, folder, schema, forms, tuple(stored["words"][: stored["num_plain"]]), splits)
 
 
 def _compile(text: ChatText, folder: Path) -> None:
@@ -515,9 +511,9 @@ def _compile(text: ChatText, folder: Path) -> None:
     entities = {entity: i for i, entity in enumerate(schema.entities())}
     plain = Counter(token for chat in text.splits["train"] for token in _tokens(chat) if isinstance(token, str))
     frequent = [word for word, _ in sorted(plain.items(), key=lambda item: (-item[1], item[0]))]
-    others = {word for chats in text.splits.values() for chat in chats for event in chat.events for word in event.words}
-    words = {word: i for i, word in enumerate([*frequent, *sorted(others.difference(plain))])}
-    known = {
+    other_words = {word for chats in text.splits.values() for chat in chats for event in chat.events for word in event.words}
+    words = {word: i for i, word in enumerate([*frequent, *sorted(other_words.difference(plain))])}
+    stored = {
         "attributes": [vars(attribute) for attribute in schema.attributes],
         "values": dict(schema.values),
         "forms": [(entities[entity], form, count) for (entity, form), count in Counter(text.forms).items()],
@@ -528,7 +524,7 @@ def _compile(text: ChatText, folder: Path) -> None:
     def write(draft: Path) -> None:
         for split, chats in text.splits.items():
             write_batch(draft / f"{split}.arrow", _batch(chats, entities, words))
-        (draft / _KNOWN).write_text(json.dumps(known, ensure_ascii=False), encoding="utf-8")
+        (draft / _KNOWN).write_text(json.dumps(stored, ensure_ascii=False), encoding="utf-8")
 
     publish(folder, write)
 
@@ -568,16 +564,16 @@ def _tokens(chat: FriendsChat) -> Iterable[Token]:
 
 
 def _codes(token: Token, entities: dict[Entity, int]) -> Iterator[int]:
-    """The entity of each word of a token."""
+    """Yield the entity code of each word of a token."""
     if isinstance(token, str):
         yield _NONE
     else:
-        for place in range(len(token.words)):
-            yield 2 * entities[token.entity] + (place == 0)
+        for i in range(len(token.words)):
+            yield 2 * entities[token.entity] + (i == 0)
 
 
 def _tables(values: list[str], sizes: list[int], width: int) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    items = [tuple(values[at : at + width]) for at in range(0, len(values), width)]
+    items = [tuple(values[start : start + width]) for start in range(0, len(values), width)]
     return tuple(items[: sizes[0]]), tuple(items[sizes[0] :])
 
 

@@ -1,4 +1,4 @@
-"""What players of MutualFriends and corpora of chats promise (`play.FriendsAgent`, `sources.ChatSource`)."""
+"""Conformance tests of players of MutualFriends and corpora of chats (`game.FriendsAgent`, `compiled.ChatSource`)."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def _hears_silence(agent: FriendsAgent) -> None:
 
 
 def make_friend(named: Any) -> FriendsAgent:
-    """A player from a class, a function or an object; classes and functions are called with the built-in corpus if they ask."""
+    """Make a player from a class, a function or an object; a required argument gets the built-in corpus."""
     agent: FriendsAgent = made_by(named, load_friends(EMBEDDED_FRIENDS)) if callable(named) else named
     return agent
 
 
 def _looks_for_no_friends(part: Any) -> bool:
-    """Whether what it makes of a side lacks what sessions of this game alone have; negotiators have `join` as well."""
+    """Return whether its sessions lack the methods of this game; negotiators have `join` as well."""
     try:
         session = make_friend(part).join(FriendsGame(1, _RULES).view(0))
     except Exception:

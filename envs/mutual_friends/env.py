@@ -1,11 +1,7 @@
-"""`parley/MutualFriends-v1`: one side of MutualFriends as a Gymnasium environment, the other side a given player.
+"""`parley/MutualFriends-v1`: one side of MutualFriends as a Gymnasium environment, with a given player as the other side.
 
-The rules are in `game.py`; this is its face for one row. Spaces, observations and actions are in `task.py`.
-
-What the environments of MutualFriends are about: spaces, observations and actions of both sides, scenarios and rewards.
-
-`parley/MutualFriends-v1` (`env.py`) and its two-sided form (`engine/mutual_friends/rl.py`) share them; `game.py`
-has the rules.
+`ChatSpaces` and `ChatTask` hold spaces, observations, actions, scenarios and rewards of both sides; the two-sided form
+(`engine/mutual_friends/rl.py`) shares them. `game.py` has the rules.
 """
 
 from __future__ import annotations
@@ -35,31 +31,31 @@ from parley.envs.mutual_friends.scenario import (
 from parley.envs.mutual_friends.scripted.bots import FRIENDS_SCHEMA, FriendsBot, all_words, friends_forms
 
 ROW = 0
-"""The row of the one chat of an environment."""
+"""The row of an environment's only chat."""
 EVENT_COST = 0.01
 NOTHING, OWN_WORDS, OWN_SELECTION, THEIR_WORDS, THEIR_SELECTION = range(5)
 RULES, OPTIONS = FriendsRules(max_words=30), ScenarioOptions()
 
 
 class ChatVocabulary(WordList):
-    """The words that may be said and heard in the environments: `<pad>`, `<unk>`, then words."""
+    """The words of the environments: `<pad>`, `<unk>`, then words."""
 
     SPECIALS = ("<pad>", "<unk>")
     UNKNOWN_ID = 1
 
     @classmethod
     def of(cls, words: Iterable[str]) -> ChatVocabulary:
-        """Of these words, in alphabetical order."""
+        """Build a vocabulary of these words, sorted."""
         return cls((*cls.SPECIALS, *sorted(set(words).difference(cls.SPECIALS))))
 
 
 @dataclass(frozen=True)
 class ChatSpaces:
-    """What sides see and do, as arrays.
+    """Observations and actions of a side, as arrays.
 
     Args:
         vocabulary: words and their ids.
-        schema: entities and their ids, which begin at 1; 0 stands for none.
+        schema: entities and their ids, from 1; 0 is none.
         rules: limits; M events of up to W words.
         options: bounds of tables; up to N friends with up to C attributes.
     """
@@ -71,18 +67,18 @@ class ChatSpaces:
 
     @cached_property
     def entity_ids(self) -> dict[Entity, int]:
-        """From entity to id."""
+        """The id of each entity."""
         return {entity: i for i, entity in enumerate(self.schema.entities(), 1)}
 
     @cached_property
     def action(self) -> spaces.Dict:
-        """What a side may do; the keys are explained in `MutualFriendsEnv`."""
+        """The action space of a side; `MutualFriendsEnv` explains the keys."""
         words = np.full(self.rules.max_words, len(self.vocabulary), dtype=np.int64)
         return spaces.Dict({"selection": spaces.Discrete(self.options.max_items + 1), "words": spaces.MultiDiscrete(words)})
 
     @cached_property
     def observation(self) -> spaces.Dict:
-        """What a side sees; the keys are explained in `MutualFriendsEnv`."""
+        """The observation space of a side; `MutualFriendsEnv` explains the keys."""
         events, entities = self.rules.max_events, len(self.entity_ids)
         table = (self.options.max_items, self.options.max_attributes)
         return spaces.Dict(
@@ -96,25 +92,25 @@ class ChatSpaces:
         )
 
     def observe(self, game: FriendsGame, side: int) -> dict[str, Any]:
-        """That side's observation of the first row, in fresh arrays."""
+        """Return a side's observation of the first row, in new arrays."""
         scenario, boxes = game.scenario(ROW), {name: self.observation[name] for name in ("kinds", "selected", "table", "words")}
         seen = {name: np.zeros(box.shape or (), dtype=np.int64) for name, box in boxes.items()}
         for i, item in enumerate(scenario.entities[side]):
             seen["table"][i, : len(item)] = [self.entity_ids[entity] for entity in item]
-        for at, event in enumerate(game.heard[ROW]):
+        for i, event in enumerate(game.heard[ROW]):
             own = event.side == side
             if event.selected is None:
                 ids = self.vocabulary.encode(event.words)
-                seen["kinds"][at] = OWN_WORDS if own else THEIR_WORDS
-                seen["words"][at, : len(ids)] = ids
+                seen["kinds"][i] = OWN_WORDS if own else THEIR_WORDS
+                seen["words"][i, : len(ids)] = ids
             else:
                 chosen = scenario.entities[event.side][event.selected]
-                seen["kinds"][at] = OWN_SELECTION if own else THEIR_SELECTION
-                seen["selected"][at, : len(chosen)] = [self.entity_ids[entity] for entity in chosen]
+                seen["kinds"][i] = OWN_SELECTION if own else THEIR_SELECTION
+                seen["selected"][i, : len(chosen)] = [self.entity_ids[entity] for entity in chosen]
         return {**seen, "num_events": np.int64(len(game.heard[ROW]))}
 
     def act(self, action: Mapping[str, Any], num_items: int) -> tuple[Act, int]:
-        """The act that an action stands for, and 1 where it is not legal and stands for the word `<unk>`.
+        """Return the act of an action, and 1 if it is illegal and becomes the word `<unk>`.
 
         Raises:
             ScenarioError: the action lies outside the action space.
@@ -125,11 +121,11 @@ class ChatSpaces:
         if 0 < selection <= num_items:
             return selection - 1, 0
         words = np.asarray(action["words"])
-        said = tuple(self.vocabulary.decode(words[words > 0].tolist()))
-        return (said, 0) if said and not selection else ((self.vocabulary.words[self.vocabulary.UNKNOWN_ID],), 1)
+        text = tuple(self.vocabulary.decode(words[words > 0].tolist()))
+        return (text, 0) if text and not selection else ((self.vocabulary.words[self.vocabulary.UNKNOWN_ID],), 1)
 
     def say(self, text: Sequence[str]) -> dict[str, Any]:
-        """The action that says these words.
+        """Return the action that says these words.
 
         Raises:
             ScenarioError: there are more words than `rules.max_words`.
@@ -141,26 +137,26 @@ class ChatSpaces:
         return {"selection": np.int64(0), "words": words}
 
     def select(self, item: int) -> dict[str, Any]:
-        """The action that selects a friend of the own table by its index."""
+        """Return the action that selects a friend of the own table by its index."""
         return {"selection": np.int64(item + 1), "words": np.zeros(self.rules.max_words, dtype=np.int64)}
 
 
 @dataclass(frozen=True)
 class ChatTask:
-    """What an environment is about: tables to draw, words to say, rewards.
+    """The tables, words and rewards of an environment.
 
     Args:
-        linker: how entities are found and spelt, and the schema that tables are drawn from; Parley's own when not given.
-        vocabulary: words; those of the linker and of the scripted players when not given.
-        scenarios: the list that scenarios are drawn from; none draws fresh ones.
+        linker: finds and spells entities, and has the schema of the tables; None for Parley's own.
+        vocabulary: words; None for those of the linker and of the scripted players.
+        scenarios: the list to draw from; None draws new scenarios.
         options: bounds of tables.
         rules: limits of the game.
-        event_cost: what each event takes from the reward.
+        event_cost: cost of each event, subtracted from the reward.
 
     Raises:
         ConfigError: an empty list of scenarios, one beyond the bounds, a cost that could make a reward negative, or a schema
             with too few values.
-        DataError: a scenario has an entity that the schema does not have.
+        DataError: a scenario has an entity that the schema lacks.
     """
 
     linker: EntityLinker | None = None
@@ -183,21 +179,21 @@ class ChatTask:
 
     @cached_property
     def finder(self) -> EntityLinker:
-        """The linker, which is Parley's own when none is given."""
+        """The linker; Parley's own if none is given."""
         return EntityLinker(FRIENDS_SCHEMA, friends_forms()) if self.linker is None else self.linker
 
     @cached_property
     def spaces(self) -> ChatSpaces:
-        """Spaces of both sides."""
+        """The spaces of both sides."""
         vocabulary = self.vocabulary or ChatVocabulary.of(all_words() | self.finder.words)
         return ChatSpaces(vocabulary, self.finder.schema, self.rules, self.options)
 
     def require(self, scenario: FriendsScenario) -> None:
-        """Checks that a scenario fits the spaces.
+        """Raise unless a scenario fits the spaces.
 
         Raises:
             ConfigError: its tables are too large.
-            DataError: it has an entity that the schema does not have.
+            DataError: it has an entity that the schema lacks.
         """
         sizes = max(map(len, scenario.tables)), len(scenario.attributes)
         if sizes[0] > self.options.max_items or sizes[1] > self.options.max_attributes:
@@ -208,18 +204,18 @@ class ChatTask:
             self.finder.require(entity, f"scenario {scenario.key}")
 
     def draw(self, rng: np.random.Generator) -> FriendsScenario:
-        """A scenario of the list, all alike likely, or a fresh one."""
+        """Return a random scenario of the list, or a new one."""
         if self.scenarios is None:
             return random_friends(self.spaces.schema, rng, self.options)
         return self.scenarios[int(rng.integers(len(self.scenarios)))]
 
     def reward(self, game: FriendsGame) -> float:
-        """What both sides earn by the first row: 0 before they agree."""
+        """Return the reward of both sides in the first row: 0 before they agree."""
         return 1.0 - self.event_cost * len(game.events[ROW]) if game.agreed[ROW] else 0.0
 
 
 def chat_outcome(game: FriendsGame, num_illegal: Sequence[int]) -> dict[str, Any]:
-    """How the chat of the first row ended; pairs are by side."""
+    """Return the outcome of the chat of the first row; pairs are by side."""
     chat = game.chat(ROW)
     return {
         "agreed": chat.agreed,
@@ -231,7 +227,7 @@ def chat_outcome(game: FriendsGame, num_illegal: Sequence[int]) -> dict[str, Any
 
 
 def shown(event: ChatEvent) -> str:
-    """An event as a line of text."""
+    """Return an event as a line of text."""
     return " ".join(event.words) if event.selected is None else f"<select> {' | '.join(event.item)}"
 
 
@@ -308,19 +304,19 @@ class MutualFriendsEnv(TextRenderedEnv[dict[str, Any], dict[str, Any]]):
         self._num_illegal = [0, 0]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Starts a chat.
+        """Start a chat.
 
         Args:
-            seed: starts the generator that all later chats draw from.
+            seed: starts the generator of this and all later chats.
             options: `{"scenario": FriendsScenario}` sets the scenario.
 
         Raises:
             ConfigError: an unknown option, one of the wrong type, or a scenario beyond the bounds.
         """
         super().reset(seed=seed)
-        given = dict(options or {})
-        scenario = given.pop("scenario", None)
-        if given or not isinstance(scenario, FriendsScenario | None):
+        remaining = dict(options or {})
+        scenario = remaining.pop("scenario", None)
+        if remaining or not isinstance(scenario, FriendsScenario | None):
             fix = 'the only one is {"scenario": FriendsScenario(...)}'
             raise ConfigError("wrong option of reset", got=repr(options), fix=fix)
         chat_seed = int(self.np_random.integers(2**63))
@@ -338,13 +334,13 @@ class MutualFriendsEnv(TextRenderedEnv[dict[str, Any], dict[str, Any]]):
         return self.spaces.observe(self._game, self.side), {}
 
     def step(self, action: dict[str, Any]) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        """Speaks or selects, then lets the partner have its turn.
+        """Speak or select, then let the partner act.
 
         Args:
             action: see the class.
 
         Raises:
-            ScenarioError: there is no chat going on, or the action lies outside the action space.
+            ScenarioError: no chat is open, or the action lies outside the action space.
         """
         game = self._game
         if game is None or game.is_over(ROW):

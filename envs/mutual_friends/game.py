@@ -1,26 +1,21 @@
-"""MutualFriends: two sides, each with a table of friends of its own, talk until both select the friend that both have.
+"""The game MutualFriends: events and chats, the state machine, the protocols of players, and the loop that plays many chats.
 
-Source: He, Balakrishnan, Eric, Liang 2017, section 2; Niu & Bansal 2018, section 2.2. The one state machine behind the
-Gymnasium environment, its two-sided form, evaluation and the scripted corpora. It holds B rows, and a chat stands in a row.
+Two sides, each with a table of friends, talk until both select their common friend. Source: He, Balakrishnan, Eric, Liang 2017,
+section 2, with the released events "message" and "select"; Niu & Bansal 2018, section 2.2. The Gymnasium environment, its
+two-sided form, evaluation and the scripted corpora use this state machine. It holds B rows with one chat each.
 
-Rules and where they come from:
+Rules and their sources:
   * An event is an utterance, or the selection of a friend of the actor's own table. A side may select again later; its last
     selection counts. The chat ends when both last selections are the common friend (released controller).
   * It also ends after `max_events` events (46 in the released bot-bot chats), without agreement.
-  * The released controller lets side 0 begin. # Ours: a coin of the chat's seed, so that neither side has the first word.
-  * Any side may act at any time, as people do in the published chats; `to_move` says whose turn it is where sides alternate.
-  * An utterance is cut after `max_words` words; one without words is an error.
+  * # Released: side 0 begins. Ours: a coin of the chat's seed, so that neither side always has the first word.
+  * Any side may act at any time, as people do in the published chats; `to_move` is the next side if sides alternate.
+  * An utterance is cut after `max_words` words; an utterance without words is an error.
 
-What happens in a chat of MutualFriends: utterances and selections, as said and as heard.
+In `play_friends` sides alternate, one event per turn. All rows of a turn act in one call, so a model computes them as one
+batch; when a chat ends, the next one enters its row. A chat does not depend on the other chats or on the number of rows.
 
-Source: He, Balakrishnan, Eric, Liang 2017, section 2; the released events "message" and "select".
-
-Who plays MutualFriends, and the loop that lets many chats go on in lock-step.
-
-Sides alternate, one event a turn. All rows whose turn it is act in one call, so that a model computes them as one batch;
-a chat that ends leaves its row to the next one. No chat depends on the others, nor on the number of rows.
-
-What is said may be changed on its way by a `Channel`. Selections are not: they are seen as they are.
+A `Channel` may change utterances on their way to the partner, but not selections.
 """
 
 from __future__ import annotations
@@ -43,8 +38,8 @@ class Mention(NamedTuple):
     """An entity in an utterance.
 
     Args:
-        entity: what is meant.
-        words: how it is said, such as ("cal", "state").
+        entity: the entity.
+        words: the words for it, such as ("cal", "state").
     """
 
     entity: Entity
@@ -56,12 +51,12 @@ Token = str | Mention
 
 
 def plain_words(tokens: Iterable[Token]) -> tuple[str, ...]:
-    """The words of tokens, mentions written out."""
-    return _told_apart(tuple(tokens))[0]
+    """Return the words of tokens, with mentions as words."""
+    return _words_and_mentions(tuple(tokens))[0]
 
 
-def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Mention, ...]]:
-    """The words of tokens, mentions written out, and the mentions."""
+def _words_and_mentions(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Mention, ...]]:
+    """Return the words of tokens, with mentions as words, and the mentions."""
     if Mention not in map(type, tokens):
         return tokens, ()  # type: ignore[return-value]  # words alone
     words: list[str] = []
@@ -77,13 +72,13 @@ def _told_apart(tokens: tuple[Token, ...]) -> tuple[tuple[str, ...], tuple[Menti
 
 @dataclass(slots=True, unsafe_hash=True)
 class ChatEvent:
-    """UTTERANCE or SELECT.
+    """An utterance or a selection.
 
     Args:
-        side: who acts, 0 or 1.
-        tokens: what is said; empty in a selection.
+        side: the actor, 0 or 1.
+        tokens: the utterance; empty in a selection.
         selected: the index of a friend in the table of `side`; None in an utterance.
-        item: the values of that friend, which is what the partner sees; empty in an utterance.
+        item: the values of that friend, which the partner sees; empty in an utterance.
     """
 
     side: int
@@ -91,20 +86,20 @@ class ChatEvent:
     selected: int | None = None
     item: Item = ()
     words: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """What is said, mentions written out; made once, for everybody asks for it."""
+    """The words of the utterance, with mentions as words; cached."""
     mentions: tuple[Mention, ...] = field(init=False, repr=False, compare=False)
-    """Those among the tokens."""
+    """The mentions among the tokens."""
 
     def __post_init__(self) -> None:
-        self.words, self.mentions = _told_apart(self.tokens)
+        self.words, self.mentions = _words_and_mentions(self.tokens)
 
     def plain(self) -> ChatEvent:
-        """The event as a listener gets it: words alone."""
+        """Return the event for the listener, with plain words."""
         return ChatEvent(self.side, self.words) if self.mentions else self
 
 
 class Slips(NamedTuple):
-    """How often who moves by free text did not keep to the form of a move."""
+    """Counts of malformed moves of a side that acts by free text."""
 
     repairs: int = 0
     """Moves that were asked for once more."""
@@ -127,7 +122,7 @@ class Slips(NamedTuple):
 
 
 class Lying(NamedTuple):
-    """How often somebody could lie for a side and did, and how a chat model that chooses is read."""
+    """Counts of a side's chances to lie, its lies, and the replies of a chat model that chooses them."""
 
     chances: int = 0
     """Utterances that it could have replaced."""
@@ -161,12 +156,12 @@ class FriendsChat:
 
     Args:
         scenario: both tables.
-        events: as said and done, with the mentions that speakers meant where that is known.
-        heard: the same events as they reached each partner, who was given their plain words; those that nobody changed as said.
+        events: the events as said, with the speakers' mentions if known.
+        heard: the events as the partners heard them, in plain words; unchanged ones as said.
         agreed: whether both sides' last selections are the common friend.
-        key: its name.
-        slips: of each side; None where it cannot make any.
-        lying: of each side; None where nobody could lie for it. It is no part of what was said, so that chats compare without.
+        key: a name.
+        slips: of each side; None for sides that do not count them.
+        lying: of each side; None for sides that cannot lie. Equality of chats ignores it.
     """
 
     scenario: FriendsScenario
@@ -178,18 +173,18 @@ class FriendsChat:
     lying: tuple[Lying | None, Lying | None] = field(default=(None, None), compare=False)
 
     def num_selections(self, side: int) -> int:
-        """How often a side selected a friend."""
+        """Return the number of a side's selections."""
         return sum(event.side == side and event.selected is not None for event in self.events)
 
     def first_selection_agrees(self, side: int) -> bool:
-        """Whether the side's first selection is the common friend; false where there is none."""
+        """Return whether the side's first selection is the common friend; False if there is none."""
         chosen = [event.selected for event in self.events if event.side == side and event.selected is not None]
         return bool(chosen) and chosen[0] == self.scenario.shared[side]
 
 
 NOBODY = -1
 Act = tuple[Token, ...] | int
-"""What a side does: the tokens of an utterance, or the index of a friend of its own table."""
+"""The act of a side: the tokens of an utterance, or the index of a friend of its own table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,13 +192,13 @@ class FriendsRules(Configuration):
     """Limits of the game."""
 
     max_events: PositiveInt = 46
-    """Utterances and selections after which a chat ends."""
+    """Number of utterances and selections after which a chat ends."""
     max_words: PositiveInt = 100
-    """Words of an utterance; what goes beyond them is not said."""
+    """Most words of an utterance; further words are cut."""
 
 
 class FriendsGame:
-    """Rows with a chat in each, or none yet.
+    """Rows with at most one chat each.
 
     Args:
         num_rows: B.
@@ -215,27 +210,27 @@ class FriendsGame:
         self.scenarios: list[FriendsScenario | None] = [None] * num_rows
         self.seeds = [0] * num_rows
         self.events: list[list[ChatEvent]] = [[] for _ in range(num_rows)]
-        """As said and done, by row."""
+        """The events as said, by row."""
         self.heard: list[list[ChatEvent]] = [[] for _ in range(num_rows)]
-        """As they reached the partners, by row; sessions are given the plain words."""
+        """The events as the partners heard them, by row; sessions get plain words."""
         self.to_move = [NOBODY] * num_rows
-        """Whose turn it is, by row; nobody's where no chat is open."""
+        """The side to move, by row; nobody if no chat is open."""
         self.selections = [[-1, -1] for _ in range(num_rows)]
         """Each side's last selection, by row and side, as an index of its own table; -1 before it selects."""
         self.agreed = [False] * num_rows
         self.lying: list[tuple[Lying | None, Lying | None]] = [(None, None)] * num_rows
-        """What who lies for a side has noted of it, by row and side."""
+        """Counts of lies by row and side."""
 
     def __len__(self) -> int:
         return len(self.scenarios)
 
     def enter(self, rows: Sequence[int], scenarios: Sequence[FriendsScenario], seeds: Sequence[int]) -> None:
-        """Begins chats, in rows whose chats are over or that have had none.
+        """Begin chats in rows without an open chat.
 
         Args:
-            rows: n different ones.
+            rows: n distinct rows.
             scenarios: one for each.
-            seeds: one 63-bit seed for each; decides who begins and every draw.
+            seeds: one 63-bit seed for each; for the first side and all draws.
         """
         for row, scenario, seed in zip(rows, scenarios, seeds, strict=True):
             assert self.to_move[row] == NOBODY, "the row's chat is over"
@@ -247,20 +242,20 @@ class FriendsGame:
             self.lying[row] = None, None
 
     def scenario(self, row: int) -> FriendsScenario:
-        """What the chat of a row is about: both tables."""
-        found = self.scenarios[row]
-        assert found is not None, "a chat has entered the row"
-        return found
+        """Return the scenario of a row's chat: both tables."""
+        scenario = self.scenarios[row]
+        assert scenario is not None, "a chat has entered the row"
+        return scenario
 
     def rows_to_act(self, side: int) -> list[int]:
-        """Rows in which it is that side's turn."""
+        """Return the rows in which that side acts next."""
         return [row for row, mover in enumerate(self.to_move) if mover == side]
 
     def event(self, row: int, side: int, act: Act) -> ChatEvent:
-        """What a side's act comes to in the chat of a row.
+        """Return the event of a side's act in the chat of a row.
 
         Raises:
-            ScenarioError: the chat is over, an utterance has no words, or the table has no such friend.
+            ScenarioError: the chat is over, the utterance has no words, or the table has no such friend.
         """
         if self.to_move[row] == NOBODY:
             raise self._refused(row, side, "the chat is over", "let another chat enter the row")
@@ -271,22 +266,22 @@ class FriendsGame:
                     row, side, "the table has no such friend", f"an index of 0 to {len(table) - 1}", got=int(act)
                 )
             return ChatEvent(side, selected=int(act), item=table[act])
-        said = ChatEvent(side, act)
-        num_words = len(said.words)
+        utterance = ChatEvent(side, act)
+        num_words = len(utterance.words)
         if not num_words:
             raise self._refused(row, side, "an utterance without words", "say a word at least, or select a friend")
-        return said if num_words <= self.rules.max_words else replace(said, tokens=_cut(act, self.rules.max_words))
+        return utterance if num_words <= self.rules.max_words else replace(utterance, tokens=_cut(act, self.rules.max_words))
 
     def _refused(self, row: int, side: int, what: str, fix: str, got: int | None = None) -> ScenarioError:
         return ScenarioError(what, where=f"event {len(self.events[row])} of side {side}", got=got, fix=fix)
 
     def add(self, row: int, event: ChatEvent, heard: ChatEvent | None = None) -> None:
-        """Goes on with the chat of a row.
+        """Add an event to the chat of a row.
 
         Args:
             row: with an open chat.
-            event: what `event` made of an act.
-            heard: what the partner hears of it, where that is something else.
+            event: an event from the method `event`.
+            heard: the event as the partner hears it, if it differs.
         """
         assert self.to_move[row] != NOBODY, "the chat is open"
         self.events[row].append(event)
@@ -299,32 +294,32 @@ class FriendsGame:
             self.to_move[row] = NOBODY
 
     def note_lying(self, row: int, side: int, more: Lying) -> None:
-        """Adds to what is noted of the lies of a side in the chat of a row."""
+        """Add to the counts of lies of a side in the chat of a row."""
         first, second = self.lying[row]
-        told = Lying(*map(sum, zip((first, second)[side] or Lying(), more, strict=True)))
-        self.lying[row] = (told, second) if side == 0 else (first, told)
+        total = Lying(*map(sum, zip((first, second)[side] or Lying(), more, strict=True)))
+        self.lying[row] = (total, second) if side == 0 else (first, total)
 
     def is_over(self, row: int) -> bool:
-        """Whether no chat is open in a row."""
+        """Return whether a row has no open chat."""
         return self.to_move[row] == NOBODY
 
     def event_seed(self, row: int) -> int:
-        """A 63-bit seed for who changes the next event of a row on its way."""
+        """Return a 63-bit seed for a channel that changes the next event of a row."""
         return derive_seed(self.seeds[row], "channel", len(self.events[row]))
 
     def chat(self, row: int, slips: tuple[Slips | None, Slips | None] = (None, None)) -> FriendsChat:
-        """The chat of a row so far, with the slips that its sides have counted."""
-        said, heard = tuple(self.events[row]), tuple(self.heard[row])
+        """Return the chat of a row so far, with the given slips of its sides."""
+        events, heard = tuple(self.events[row]), tuple(self.heard[row])
         agreed, key = self.agreed[row], self.scenario(row).key
-        return FriendsChat(self.scenario(row), said, heard, agreed, key, slips, self.lying[row])
+        return FriendsChat(self.scenario(row), events, heard, agreed, key, slips, self.lying[row])
 
     def view(self, side: int) -> FriendsView:
-        """What that side may see."""
+        """Return the view of a side."""
         return FriendsView(self, side)
 
 
 class FriendsView:
-    """What one side may see of a game: its own tables. What is said it hears (`play.py`).
+    """The view of one side on a game: its own tables; it hears events through its session.
 
     Args:
         game: all rows.
@@ -339,76 +334,78 @@ class FriendsView:
         return len(self._game)
 
     def attributes(self, row: int) -> tuple[Attribute, ...]:
-        """The columns of the row's tables."""
+        """Return the columns of the row's tables."""
         return self._game.scenario(row).attributes
 
     def table(self, row: int) -> tuple[Item, ...]:
-        """Its own friends in the chat of a row."""
+        """Return the side's own friends in the chat of a row."""
         return self._game.scenario(row).tables[self.side]
 
     def entities(self, row: int) -> tuple[tuple[Entity, ...], ...]:
-        """The values of its own friends as entities, by friend and attribute."""
+        """Return the values of the side's own friends as entities, by friend and attribute."""
         return self._game.scenario(row).entities[self.side]
 
     def mentionable(self, row: int) -> frozenset[Entity]:
-        """The different entities of its own table."""
+        """Return the distinct entities of the side's own table."""
         return self._game.scenario(row).mentionable[self.side]
 
     def num_events(self, row: int) -> int:
-        """How many events the chat of a row has had."""
+        """Return the number of events in the chat of a row."""
         return len(self._game.events[row])
 
     def generator(self, row: int) -> np.random.Generator:
-        """Random numbers for this side's next act in the chat of a row; the same until an event is added."""
+        """Return the random generator of this side's next act in a row; the same until an event is added."""
         return stream(derive_seed(self._game.seeds[row], "side", self.side), self.num_events(row))
 
     def uniforms(self, row: int, part: int, num: int) -> memoryview[float]:
-        """Random numbers from 0 to 1 of this side in the chat of a row, others in each part; sooner than by `generator`."""
+        """Return random numbers in [0, 1) of this side in a row's chat, new for each part; faster than `generator`."""
         return self._draws.at((part << 64) + self._game.seeds[row]).random(num).data  # type: ignore[return-value]  # of float64
 
 
 def _cut(tokens: Sequence[Token], max_words: int) -> tuple[Token, ...]:
-    """The first words; a mention that does not fit as a whole is cut to plain words."""
-    kept: list[Token] = []
-    left = max_words
+    """Return the first words; a mention that does not fit becomes plain words."""
+    first_tokens: list[Token] = []
+    remaining = max_words
     for token in tokens:
         words = plain_words([token])
-        if len(words) > left:
-            return (*kept, *words[:left])
-        kept.append(token)
-        left -= len(words)
-    return tuple(kept)
+        if len(words) > remaining:
+            return (*first_tokens, *words[:remaining])
+        first_tokens.append(token)
+        remaining -= len(words)
+    return tuple(first_tokens)
 
 
 Remembers = Literal["said", "heard"]
-"""What a speaker remembers of its own words: what it said, or what its partner heard."""
+"""The memory of a speaker's own words: as said, or as the partner heard them."""
 Channel = Callable[[FriendsGame, list[int], list[ChatEvent]], list[ChatEvent]]
-"""What becomes of utterances on their way: called with the game, n rows and the utterance that is being said in each; gives
-what the partners hear. It may read both tables, draws from `FriendsGame.event_seed`, and must not depend on other rows."""
+"""Maps the game, n rows and the utterance in each to the utterances that the partners hear.
+
+It may read both tables, draws from `FriendsGame.event_seed`, and must not depend on other rows.
+"""
 
 
 class FriendsSession(Protocol):
-    """One agent's part in the rows of a game; one that moves by free text counts its `Slips` by a method `slips(row)`."""
+    """One agent's part in the rows of a game; agents of free text count their `Slips` in `slips(row)`."""
 
     def enter(self, rows: list[int]) -> None:
-        """New chats begin in these rows; what stood there is forgotten, and the view shows the new tables."""
+        """Begin new chats in these rows: forget the old ones; the view has the new tables."""
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
-        """Takes in one event for each row: the partner's in plain words, or its own. Only this and `enter` change memory."""
+        """Process one event per row: the partner's in plain words, or its own. Only this and `enter` change memory."""
 
     def act(self, rows: list[int]) -> Sequence[Act]:
-        """What to say or to select in each of the rows."""
+        """Return the act in each of the rows."""
 
 
 class FriendsAgent(Protocol):
-    """Anything that can look for common friends: a model, a script, a person."""
+    """Anything that can play MutualFriends: a model, a script, a person."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
 
     def join(self, view: FriendsView) -> FriendsSession:
-        """Takes a side."""
+        """Join a side."""
 
 
 def play_friends(
@@ -421,24 +418,24 @@ def play_friends(
     remembers: Remembers = "said",
     on_lost: Callable[[int, FriendsChat], None] = lambda number, chat: None,
 ) -> list[FriendsChat]:
-    """Plays chats to their end.
+    """Play chats to their end.
 
     Args:
         chats: scenario and 63-bit seed of each.
-        agents: who is on side 0 and side 1.
+        agents: of side 0 and side 1.
         num_rows: most chats at a time, at least 1.
         rules: limits.
-        channels: what becomes of the utterances of side 0 and of side 1; None leaves them as they are.
-        remembers: whether a speaker remembers its own words as it said them or as they were heard.
-        on_lost: takes the number of a chat that an agent failed in, and the chat as far as it came.
+        channels: of the utterances of side 0 and of side 1; None leaves them unchanged.
+        remembers: whether a speaker remembers its own words as said or as heard.
+        on_lost: called with the number of a chat in which an agent failed, and the chat so far.
 
     Returns:
         The chats, in the order given.
 
     Raises:
-        ConfigError: no rows.
+        ConfigError: `num_rows` is below 1.
         ScenarioError: an agent breaks a rule of the game.
-        AgentError: an agent fails; the rows that it names are the numbers of chats.
+        AgentError: an agent fails; its `rows` are numbers of chats.
     """
     if num_rows < 1:
         raise ConfigError("chats are played in rows", got=f"{num_rows} rows", fix="at least 1")
@@ -492,7 +489,7 @@ def play_friends(
 
 
 def slips_of(session: FriendsSession, row: int) -> Slips | None:
-    """How often a session did not keep to the form of a move in the chat of a row; None where it does not count that."""
+    """Return a session's slips in the chat of a row; None if it does not count them."""
     count = getattr(session, "slips", None)
     return None if count is None else count(row)
 
@@ -505,13 +502,13 @@ def _events(game: FriendsGame, side: int, rows: list[int], acts: Sequence[Act], 
 
 
 def passed_on(game: FriendsGame, rows: list[int], said: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
-    """What partners hear of events, one for each row; selections are seen as they are."""
-    heard = list(said)
+    """Return the events as partners hear them, one per row; selections stay unchanged."""
+    received = list(said)
     if channel is None:
-        return heard
+        return received
     spoken = [i for i, event in enumerate(said) if event.selected is None]
     if spoken:
         changed = channel(game, [rows[i] for i in spoken], [said[i] for i in spoken])
         for i, event in zip(spoken, changed, strict=True):
-            heard[i] = event
-    return heard
+            received[i] = event
+    return received

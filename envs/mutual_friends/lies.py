@@ -1,11 +1,11 @@
-"""Lies in MutualFriends: a side says what it means to say, or, now and then, that friends of its table have what none has.
+"""Lies in MutualFriends: a channel that replaces some utterances of a side by false claims about its own friends.
 
-Who lies plays one side by some player, its body, and stands between it and the partner: of an utterance the partner hears
-what was meant, or a claim instead, worded as the scripted players word what is true. Claims name entities of the schema that
-the partner cannot know to be false. Nothing else is changed: the body remembers what it meant, and selections are seen as they
-are, for who selects nothing at all prevents every agreement without a word. It sees what its side sees, never the other table.
+A player, the body, plays the liar's side. For each of its utterances, the partner hears the utterance or a claim instead, in
+the phrases of the scripted players. A claim names an entity of the schema that no friend of the liar has; the partner cannot
+know that it is false. Nothing else changes: the body remembers its own utterance, and selections stay, because a side that
+never selects prevents every agreement without a lie. The channel sees the side's own view, never the other table.
 
-Choosing is somebody else's: a policy (`policies/dynonet/agent.py`), a chat model (`policies/chat/friend.py`), or chance.
+A policy (`policies/dynonet/agent.py`), a chat model (`policies/chat/friend.py`) or chance chooses the lies.
 
 Shapes: n utterances, A actions, F features.
 """
@@ -52,58 +52,57 @@ FEATURES = (
     "events so far",
     "lies left",
 )
-"""What is seen of an action, each from 0 to 1."""
+"""The features of an action, each from 0 to 1."""
 _SELECTIONS, _MOST_CLAIMED, _NUM_DRAWS, _LINKED = 3, 3, 20, 1 << 14
 
 Choice = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""From what is seen of actions (n, A, F) float32, which are allowed (n, A) int8 and a uniform number for each utterance (n,) to
-the actions that are taken (n,); 0 says what is meant."""
+"""Maps features (n, A, F) float32, masks (n, A) int8 and uniform numbers (n,) to actions (n,); 0 tells no lie."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LieRules(Configuration):
-    """What a liar may do, and what it earns."""
+    """Limits and rewards of a liar."""
 
     lies: PositiveInt = 3
-    """Lies of a side in a chat at most."""
+    """Most lies of a side per chat."""
     claims: PositiveInt = 12
-    """Claims to choose from at an utterance: entities that the partner named or selected, newest first, then drawn ones."""
+    """Claims to choose from per utterance: the partner's entities, newest first, then random ones."""
     rate: PositiveShare = 0.3
-    """Of a liar by chance: how often it lies while it may."""
+    """Probability of a lie at each chance, for a liar by chance."""
     delay: Share = 0.5
-    """What a chat is worth that agrees at its last event, one that does so earlier less in proportion; without agreement: 1."""
+    """Reward of a chat that agrees at its last event; earlier agreement earns less in proportion, no agreement 1."""
     cost: NonNegativeFloat = 0.02
-    """What each lie takes from that."""
+    """Cost of each lie, subtracted from the reward."""
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """Number of actions, A."""
         return self.claims + 1
 
 
 class Decisions(NamedTuple):
-    """What was chosen where, n of them."""
+    """The choices at n utterances."""
 
     keys: list[str]
-    """Of the scenarios."""
+    """Keys of the scenarios."""
     seen: np.ndarray
     masks: np.ndarray
     taken: np.ndarray
 
 
 class Occasion(NamedTuple):
-    """An utterance in the place of which its side may lie."""
+    """An utterance that a lie may replace."""
 
     row: int
-    """Of the game."""
+    """Row of the game."""
     meant: ChatEvent
-    """What its side means to say."""
+    """The side's own utterance."""
     claims: Sequence[Entity]
-    """What may be claimed instead."""
+    """The possible claims."""
 
 
 class LiesHeard(ABC):
-    """A `Channel` by which a side's utterances become lies; which, each kind says.
+    """A `Channel` that turns a side's utterances into lies; subclasses choose which.
 
     Args:
         name: what reports call it.
@@ -119,53 +118,53 @@ class LiesHeard(ABC):
 
     @abstractmethod
     def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
-        """Which claims are made, counted from 1; 0 says what is meant. None may depend on the other occasions."""
+        """Return the index of the claim for each occasion, from 1; 0 for no lie. Occasions must be independent."""
 
     def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
-        """What is heard; where nobody lies, the event itself."""
-        at = [i for i, row in enumerate(rows) if len(lies_of(game, row, events[i].side)) < self.rules.lies]
-        if not at:
+        """Return the utterances that are heard; without a lie, the event itself."""
+        indices = [i for i, row in enumerate(rows) if len(lies_of(game, row, events[i].side)) < self.rules.lies]
+        if not indices:
             return list(events)
-        occasions = [Occasion(rows[i], events[i], self._claims(game, rows[i], events[i])) for i in at]
+        occasions = [Occasion(rows[i], events[i], self._claims(game, rows[i], events[i])) for i in indices]
         heard = list(events)
-        for i, occasion, action in zip(at, occasions, self.chosen(game, occasions), strict=True):
+        for i, occasion, action in zip(indices, occasions, self.chosen(game, occasions), strict=True):
             game.note_lying(occasion.row, occasion.meant.side, Lying(chances=1, told=int(action > 0)))
             if action:
                 heard[i] = self._claim(game, occasion.row, occasion.meant.side, occasion.claims[action - 1])
         return heard
 
     def _claims(self, game: FriendsGame, row: int, event: ChatEvent) -> list[Entity]:
-        """What may be claimed: what the partner named or selected, newest first, then entities drawn by attribute."""
+        """Return the possible claims: the partner's entities, newest first, then random ones by attribute."""
         scenario, own = game.scenario(row), game.scenario(row).mentionable[event.side]
-        kinds = dict.fromkeys(each.type for each in scenario.attributes)
-        known = [each for heard in reversed(self._of_partner(game, row, event.side)) for each in heard]
+        kinds = dict.fromkeys(attribute.type for attribute in scenario.attributes)
+        named = [entity for entities in reversed(self._of_partner(game, row, event.side)) for entity in entities]
         rng = stream(game.event_seed(row), "claims")
         drawn = []
         for kind in kinds:
             values = self._values[kind]
             order = rng.permutation(len(values))[: self.rules.claims + len(own)].tolist()
             drawn.append([values[i] for i in order])
-        found = dict.fromkeys([*known, *(each for turn in zip_longest(*drawn) for each in turn if each is not None)])
-        return [each for each in found if each.type in kinds and each not in own][: self.rules.claims]
+        candidates = dict.fromkeys([*named, *(entity for turn in zip_longest(*drawn) for entity in turn if entity is not None)])
+        return [entity for entity in candidates if entity.type in kinds and entity not in own][: self.rules.claims]
 
     def _claim(self, game: FriendsGame, row: int, side: int, entity: Entity) -> ChatEvent:
-        """That some friends have it; a yes where the partner has just asked for it."""
+        """Return a claim that some friends have the entity; a yes if the partner has just asked for it."""
         draw = iter(stream(game.event_seed(row), "claim").random(_NUM_DRAWS).tolist()).__next__
-        heard = [each for each in game.heard[row] if each.side != side]
-        asked = heard and phrases.is_question(heard[-1].words) and entity in self._of_partner(game, row, side)[-1]
-        template = one(phrases.YES if asked else phrases.INFORMS, draw)
+        heard = [event for event in game.heard[row] if event.side != side]
+        is_asked = heard and phrases.is_question(heard[-1].words) and entity in self._of_partner(game, row, side)[-1]
+        template = one(phrases.YES if is_asked else phrases.INFORMS, draw)
         total = len(game.scenario(row).tables[side])
         count = 1 + one(range(min(_MOST_CLAIMED, total)), draw)
         return ChatEvent(side, worded(template, (entity,), count, total, 0, self._linker, draw))
 
     def _of_partner(self, game: FriendsGame, row: int, side: int) -> list[Sequence[Entity]]:
-        """The entities of each of the partner's events, selected friends' included."""
+        """Return the entities of each of the partner's events, with those of selected friends."""
         scenario = game.scenario(row)
         own, theirs = scenario.mentionable[side], scenario.entities[1 - side]
         return [
-            self._linked(each.words, own) if each.selected is None else theirs[each.selected]
-            for each in game.heard[row]
-            if each.side != side
+            self._linked(event.words, own) if event.selected is None else theirs[event.selected]
+            for event in game.heard[row]
+            if event.side != side
         ]
 
     def _entities(self, words: Words, own: Collection[Entity]) -> tuple[Entity, ...]:
@@ -173,7 +172,7 @@ class LiesHeard(ABC):
 
 
 class LyingChannel(LiesHeard):
-    """Lies that are chosen by what is seen of each claim.
+    """Lies chosen by the features of each claim.
 
     Args:
         name: what reports call it.
@@ -196,66 +195,68 @@ class LyingChannel(LiesHeard):
 
     def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
         """See `LiesHeard`."""
-        seen = np.stack([self._sight(game, *each) for each in occasions])
-        num_allowed = np.array([len(each.claims) for each in occasions])
+        seen = np.stack([self._sight(game, *occasion) for occasion in occasions])
+        num_allowed = np.array([len(occasion.claims) for occasion in occasions])
         masks = (np.arange(self.rules.num_actions) <= num_allowed[:, None]).astype(np.int8)
-        uniforms = np.array([stream(game.event_seed(each.row), "lie").random() for each in occasions])
+        uniforms = np.array([stream(game.event_seed(occasion.row), "lie").random() for occasion in occasions])
         taken = self._choose(seen, masks, uniforms)
-        self._noted(Decisions([game.scenario(each.row).key for each in occasions], seen, masks, taken))
-        found: list[int] = taken.tolist()
-        return found
+        self._noted(Decisions([game.scenario(occasion.row).key for occasion in occasions], seen, masks, taken))
+        actions: list[int] = taken.tolist()
+        return actions
 
     def _sight(self, game: FriendsGame, row: int, event: ChatEvent, claims: Sequence[Entity]) -> np.ndarray:
-        """What is seen of each action (A, F) float32."""
+        """Return the features of each action (A, F) float32."""
         scenario, rules = game.scenario(row), self.rules
         own = scenario.mentionable[event.side]
-        heard = [each for each in game.heard[row] if each.side != event.side]
+        heard = [earlier_event for earlier_event in game.heard[row] if earlier_event.side != event.side]
         named = self._of_partner(game, row, event.side)
         newest = set(named[-1]) if heard and heard[-1].selected is None else set()
-        selected = {each for entities, its in zip(named, heard, strict=True) if its.selected is not None for each in entities}
-        earlier = {each for entities in named for each in entities} - newest - selected
+        selected = {
+            entity for entities, its in zip(named, heard, strict=True) if its.selected is not None for entity in entities
+        }
+        earlier = {entity for entities in named for entity in entities} - newest - selected
         lies = lies_of(game, row, event.side)
         claimed = {token.entity for lie in lies for token in lie.tokens if isinstance(token, Mention)}
         meant = {entity.type for entity in self._linked(event.words, own)}
         num_items = len(scenario.tables[event.side])
-        found = np.zeros((rules.num_actions, len(FEATURES)), dtype=np.float32)
-        found[0, 0] = 1
+        features = np.zeros((rules.num_actions, len(FEATURES)), dtype=np.float32)
+        features[0, 0] = 1
         for action, entity in enumerate(claims, 1):
-            found[action, 1:7] = (
+            features[action, 1:7] = (
                 entity in newest,
                 entity in earlier,
                 entity in selected,
                 entity in claimed,
-                sum(each.type == entity.type for each in own) / num_items,
+                sum(own_entity.type == entity.type for own_entity in own) / num_items,
                 entity.type in meant,
             )
-        found[:, 7:] = (
+        features[:, 7:] = (
             bool(meant),
             bool(heard) and phrases.is_question(heard[-1].words),
-            min(sum(each.selected is not None for each in heard) / _SELECTIONS, 1),
+            min(sum(heard_event.selected is not None for heard_event in heard) / _SELECTIONS, 1),
             len(game.events[row]) / game.rules.max_events,
             1 - len(lies) / rules.lies,
         )
-        return found.clip(0, 1)
+        return features.clip(0, 1)
 
 
 def lies_of(game: FriendsGame, row: int, side: int) -> list[ChatEvent]:
-    """What of a side's utterances was heard otherwise than meant."""
-    both = zip(game.events[row], game.heard[row], strict=True)
-    return [heard for meant, heard in both if meant.side == side and meant.words != heard.words]
+    """Return a side's utterances that were heard as lies."""
+    pairs = zip(game.events[row], game.heard[row], strict=True)
+    return [heard for meant, heard in pairs if meant.side == side and meant.words != heard.words]
 
 
 def by_chance(rate: float) -> Choice:
-    """Lies so often while it may, any claim as likely.
+    """Return a choice that lies at random, with all claims equally likely.
 
     Args:
-        rate: 0 to 1.
+        rate: probability of a lie, 0 to 1.
     """
 
     def choose(seen: np.ndarray, masks: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         num_claims = masks.sum(1) - 1
         lies = (uniforms < rate) & (num_claims > 0)
-        # What is below the rate is uniform again.
+        # Numbers below the rate, divided by the rate, are uniform again.
         which = np.minimum((uniforms / max(rate, 1e-9) * num_claims).astype(np.int64), num_claims - 1)
         return np.where(lies, 1 + which, 0)
 
@@ -267,10 +268,10 @@ class LyingGame:
     """Chats in which side 0 may lie.
 
     Args:
-        linker: of the schema that tables are drawn from.
-        body: who plays the liar's side.
-        target: who is lied to.
-        rules: what lies are allowed.
+        linker: of the schema of the tables.
+        body: the player of the liar's side.
+        target: the player that hears the lies.
+        rules: of lies.
         limits: of the game.
     """
 
@@ -286,7 +287,7 @@ class LyingGame:
         choose: Choice,
         noted: Callable[[Decisions], None] = lambda decisions: None,
     ) -> list[FriendsChat]:
-        """Plays chats to their end, side by side.
+        """Play chats to their end, as one batch.
 
         Args:
             chats: scenario and seed of each, as `play_friends` takes them.
@@ -297,10 +298,10 @@ class LyingGame:
         return play_friends(chats, (self.body, self.target), rules=self.limits, channels=(channel, None))
 
     def harm(self, chat: FriendsChat) -> float:
-        """What a chat is worth to the liar, but for the cost of its lies: 1 without agreement, else `delay` by its events."""
+        """Return the reward of the liar without the cost of lies: 1 without agreement, else `delay` by its events."""
         return self.rules.delay * len(chat.events) / self.limits.max_events if chat.agreed else 1.0
 
 
 def num_lies(chats: Iterable[FriendsChat]) -> list[int]:
-    """How many utterances of each chat were heard otherwise than meant."""
+    """Return the number of lies in each chat."""
     return [sum(meant.words != heard.words for meant, heard in zip(chat.events, chat.heard, strict=True)) for chat in chats]

@@ -1,9 +1,9 @@
-"""Which words of an utterance name which entity: the longest known form, from left to right.
+"""The entity linker: finds the entities that words of an utterance name, by the longest known form, from left to right.
 
-A form is a value of the schema or a spelling from a lexicon, cut into words. The context (the entities of a table, or of
-both) decides between entities of one form, and which categories there are at all: "go" is no game where tables have no games.
-Outside of the context, a value of the schema is an entity; another form is one only where the lexicon has seen it several
-times, because lexicons of human chats hold slips such as "all of" for a school.
+A form is a value of the schema or a spelling from a lexicon, as words. The context (the entities of one or both tables) decides
+between entities of one form, and which categories exist: "go" is no game if the tables have no games. Outside of the context, a
+value of the schema is an entity; another form is one only if the lexicon has it several times, because lexicons of human chats
+contain slips such as "all of" for a school.
 """
 
 from __future__ import annotations
@@ -19,120 +19,122 @@ from parley.envs.mutual_friends.scenario import Entity, FriendsSchema, chat_word
 
 Words = tuple[str, ...]
 Form = tuple[Entity, Words]
-"""An entity and the words that somebody said for it."""
+"""An entity and words for it."""
 NUM_SEEN_OUTSIDE = 3
-"""So often a lexicon must have seen a form before it names an entity that is in no table at hand."""
+"""Fewest occurrences in the lexicon of a form that may name an entity outside of the context."""
 
 MOST_MEANINGS = 2
-"""A form of more entities must share a word with the name, or it is dropped: "work at" and "studied" name nothing."""
+"""A form of more entities is dropped unless it shares a word with the name: "work at" and "studied" name nothing."""
 _LEAST_LETTERS = 4
 _PLAIN = frozenset(("and", "at", "for", "from", "in", "of", "the", "to", "with", "work", "working", "works"))
-"""A form of these alone names nothing: the published lexicon has "work for" for a school and "and works" for a subject."""
+"""A form of only these words is dropped: the published lexicon has "work for" for a school and "and works" for a subject."""
 
 
 class EntityLinker:
     """Finds entities in utterances.
 
     Args:
-        schema: names of entities.
-        forms: other spellings of them, repeated as often as they were seen.
+        schema: the entities with their names.
+        forms: other spellings, repeated by their counts.
 
     Raises:
-        DataError: a form without words, or of an entity that the schema does not have.
+        DataError: a form without words, or of an entity that the schema lacks.
     """
 
     def __init__(self, schema: FriendsSchema, forms: Iterable[Form] = ()) -> None:
         self.schema = schema
         names = {entity: chat_words(entity.value) for entity in schema.entities()}
-        seen = Counter(forms)
-        meanings = Counter(words for _, words in seen)
+        form_counts = Counter(forms)
+        meanings = Counter(words for _, words in form_counts)
         ranks: dict[Words, list[tuple[int, int, Entity]]] = defaultdict(list)
         for entity, words in names.items():
             if not words:
                 raise DataError("a value of the schema has no words", got=repr(entity.value), fix="write letters or digits")
             ranks[words].append((0, 0, entity))
-        for (entity, words), count in seen.items():
+        for (entity, words), count in form_counts.items():
             if entity not in names or not words:
                 raise _no_entity(entity, words)
-            known = meanings[words] <= MOST_MEANINGS or _share_a_word(words, names[entity])
-            if words != names[entity] and known and not _PLAIN.issuperset(words):
+            is_known = meanings[words] <= MOST_MEANINGS or _share_a_word(words, names[entity])
+            if words != names[entity] and is_known and not _PLAIN.issuperset(words):
                 ranks[words].append((1, -count, entity))
-        self._named = {words: [Mention(entity, words) for _, _, entity in sorted(found)] for words, found in ranks.items()}
-        """What each form may mean, the likeliest first."""
+        self._named = {
+            words: [Mention(entity, words) for _, _, entity in sorted(candidates)] for words, candidates in ranks.items()
+        }
+        """The possible mentions of each form, the likeliest first."""
         self._outside = {
             words: self._named[words][0]
-            for words, found in ranks.items()
-            if (best := min(found))[0] == 0 or -best[1] >= NUM_SEEN_OUTSIDE
+            for words, candidates in ranks.items()
+            if (best := min(candidates))[0] == 0 or -best[1] >= NUM_SEEN_OUTSIDE
         }
         self._mentions = {entity: [Mention(entity, words)] for entity, words in names.items()}
-        for entity, words in sorted(seen, key=lambda form: (-seen[form], form)):
+        for entity, words in sorted(form_counts, key=lambda form: (-form_counts[form], form)):
             if words != names[entity] and words in self._outside and self._outside[words].entity == entity:
                 self._mentions[entity].append(self._outside[words])
         lengths: dict[str, set[int]] = defaultdict(set)
         for words in self._named:
             lengths[words[0]].add(len(words))
-        self._lengths = {word: sorted(found, reverse=True) for word, found in lengths.items()}
-        """How long forms are that begin with a word."""
+        self._lengths = {word: sorted(sizes, reverse=True) for word, sizes in lengths.items()}
+        """The lengths of forms by their first word, in descending order."""
 
     def __repr__(self) -> str:
         return f"EntityLinker({len(self._mentions)} entities, {len(self._named)} forms)"
 
     @property
     def words(self) -> frozenset[str]:
-        """Every word that stands in some form of an entity."""
+        """All words in forms of entities."""
         return frozenset(word for words in self._named for word in words)
 
     def mentions(self, entity: Entity) -> list[Mention]:
-        """How an entity may be said: its name, then the spellings that mean it in any company, most frequent ones first.
+        """Return the mentions of an entity: its name, then unambiguous spellings, the most frequent first.
 
         Raises:
             DataError: the schema does not have the entity.
         """
-        found = self._mentions.get(entity)
-        if found is None:
+        mentions = self._mentions.get(entity)
+        if mentions is None:
             raise _unknown(entity)
-        return found
+        return mentions
 
     def require(self, entity: Entity, where: str | None = None) -> None:
-        """Checks that the schema has an entity.
+        """Raise unless the schema has an entity.
 
         Raises:
-            DataError: it does not; `where` says who asks.
+            DataError: the schema lacks the entity; `where` is the source of the entity.
         """
         if entity not in self._mentions:
             raise _unknown(entity, where)
 
     def link(self, words: Sequence[str], *contexts: Collection[Entity]) -> tuple[Token, ...]:
-        """Tokens with the same words; no word belongs to two entities.
+        """Return tokens with the same words and the entities that they name; no word belongs to two entities.
 
         Args:
             words: an utterance in lower case, see `chat_words`.
-            contexts: entities that win over others of the same form, such as those of a table; the first context wins.
+            contexts: sets of preferred entities, such as those of a table; earlier sets have priority.
         """
         tokens: list[Token] = []
         end = 0
-        for at, mention in self.find(words, *contexts):
-            tokens += words[end:at]
+        for start, mention in self.find(words, *contexts):
+            tokens += words[end:start]
             tokens.append(mention)
-            end = at + len(mention.words)
+            end = start + len(mention.words)
         return (*tokens, *words[end:])
 
     def find(self, words: Sequence[str], *contexts: Collection[Entity]) -> list[tuple[int, Mention]]:
-        """What `link` finds: where each mention begins, and the mention, from left to right."""
-        words, lengths, found, end = tuple(words), self._lengths, [], 0
-        for at in compress(range(len(words)), map(lengths.__contains__, words)):
-            if at < end:
+        """Return the start and the mention of each entity that `link` finds, from left to right."""
+        words, lengths, mentions, end = tuple(words), self._lengths, [], 0
+        for start in compress(range(len(words)), map(lengths.__contains__, words)):
+            if start < end:
                 continue
-            for length in lengths[words[at]]:
-                mention = self.meant(words[at : at + length], contexts)
+            for length in lengths[words[start]]:
+                mention = self.meant(words[start : start + length], contexts)
                 if mention is not None:
-                    found.append((at, mention))
-                    end = at + length
+                    mentions.append((start, mention))
+                    end = start + length
                     break
-        return found
+        return mentions
 
     def meant(self, form: Words, contexts: Sequence[Collection[Entity]]) -> Mention | None:
-        """What words mean that are a form as a whole; None of others."""
+        """Return the mention of words that are a complete form; None for other words."""
         meanings = self._named.get(form)
         if meanings is None:
             return None
@@ -140,14 +142,14 @@ class EntityLinker:
             for mention in meanings:
                 if mention.entity in context:
                     return mention
-        known = self._outside.get(form)
-        if known is None or not contexts:
-            return known
-        kind = known.entity.type
+        outside = self._outside.get(form)
+        if outside is None or not contexts:
+            return outside
+        kind = outside.entity.type
         for context in contexts:
             for entity in context:
                 if entity.type == kind:
-                    return known
+                    return outside
         return None
 
 
@@ -166,14 +168,14 @@ def _share_a_word(words: Words, name: Words) -> bool:
 
 
 def read_lexicon(path: Path, schema: FriendsSchema) -> list[Form]:
-    """Reads a lexicon in the published format: lines of `value TAB form TAB category`.
+    """Read a lexicon in the published format: lines of `value TAB form TAB category`.
 
     Args:
         path: the file.
-        schema: whose entities the forms mean.
+        schema: the schema of the entities.
 
     Raises:
-        DataError: the file cannot be read, or a line is broken or names no entity of the schema; says which.
+        DataError: the file cannot be read, or a line is broken or names no entity of the schema.
     """
     forms: list[Form] = []
     entities = frozenset(schema.entities())

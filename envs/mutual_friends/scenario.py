@@ -1,12 +1,8 @@
-"""The scenario of MutualFriends: two tables of friends with exactly one friend in both, and how scenarios are drawn.
+"""The scenario of MutualFriends: the schema, two tables of friends with exactly one common friend, and random scenarios.
 
-Source: He, Balakrishnan, Eric, Liang 2017, section 2.1; the released generator of scenarios.
+Source: He, Balakrishnan, Eric, Liang 2017, section 2, with its `schema.json` and the released generator of scenarios.
 
-Choices by uniform random numbers that are at hand, which take less time than a call to numpy for each.
-
-What friends are told by: attributes, the values that each may have, and how text becomes words.
-
-Source: MutualFriends (He, Balakrishnan, Eric, Liang 2017, section 2) and its `schema.json`. Tables are in `scenario.py`.
+Random choices use blocks of uniform numbers, which is faster than one call to numpy for each choice.
 """
 
 from __future__ import annotations
@@ -29,12 +25,12 @@ from parley.envs.core.errors import ConfigError, DataError, ScenarioError
 
 T = TypeVar("T")
 Draw = Callable[[], float]
-"""The next random number, from 0 to 1, which is never reached."""
+"""Returns the next random number in [0, 1)."""
 _AT_ONCE = 160
 
 
 def uniforms(rng: np.random.Generator) -> Draw:
-    """Random numbers without end; the generator is asked for many at once, and should serve nobody else."""
+    """Return an endless source of random numbers; it draws blocks, so the generator should have no other user."""
 
     def more() -> Iterator[list[float]]:
         while True:
@@ -44,29 +40,29 @@ def uniforms(rng: np.random.Generator) -> Draw:
 
 
 def one(values: Sequence[T], draw: Draw) -> T:
-    """One of some values, each as likely."""
+    """Return one of some values, all equally likely."""
     return values[int(draw() * len(values))]
 
 
 def some(values: Sequence[T], most: int, draw: Draw) -> list[T]:
-    """Different ones in random order, all of them where there are no more than that."""
-    pool, found = list(values), []
-    for left in range(len(pool), max(len(pool) - most, 0), -1):
-        at = int(draw() * left)
-        found.append(pool[at])
-        pool[at] = pool[left - 1]
-    return found
+    """Return up to `most` distinct values in random order."""
+    pool, chosen = list(values), []
+    for remaining in range(len(pool), max(len(pool) - most, 0), -1):
+        i = int(draw() * remaining)
+        chosen.append(pool[i])
+        pool[i] = pool[remaining - 1]
+    return chosen
 
 
 def weighted(shares: Sequence[float], draw: Draw) -> int:
-    """A place with a probability proportional to its share."""
+    """Return an index with a probability proportional to its share."""
     bounds = list(accumulate(shares))
     return bisect_right(bounds, draw() * bounds[-1], 0, len(bounds) - 1)
 
 
 _WORD = re.compile(r"[\w']+|[^\w\s]")
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""How JSON writes half of a character; two of them are a whole one."""
+"""JSON's escape of half of a surrogate pair."""
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u2018": "'"})
 
 
@@ -74,7 +70,7 @@ class Entity(NamedTuple):
     """A value of an attribute, such as ("camping", "hobby"): a node of a knowledge graph.
 
     Args:
-        value: as the schema writes it, in lower case.
+        value: the schema's value, in lower case.
         type: its category, such as "school".
     """
 
@@ -83,7 +79,7 @@ class Entity(NamedTuple):
 
 
 class EntitiesOf(dict[str, Entity]):
-    """Entities of one category by value, as anybody writes it; each is made once, for tables hold the same few again and again.
+    """A cache of entities of one category by value in any case; tables repeat few values.
 
     Args:
         kind: the category.
@@ -98,7 +94,7 @@ class EntitiesOf(dict[str, Entity]):
 
 
 entities_of = cache(EntitiesOf)
-"""The entities of a category, the same for everybody."""
+"""The cached entities of a category."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +104,7 @@ class Attribute:
     Args:
         name: such as "Time Preference".
         type: the category of its values, such as "time_pref".
-        unique: whether no two friends of a table may share a value; kept as the release writes it, and false throughout there.
+        unique: whether no two friends of a table may share a value; false in all of the release.
     """
 
     name: str
@@ -118,14 +114,14 @@ class Attribute:
 
 @dataclass(frozen=True)
 class FriendsSchema:
-    """Attributes and the values that a table may be drawn from.
+    """Attributes and their values, from which tables are drawn.
 
     Args:
         attributes: the columns to choose from.
-        values: of each category, as people write them; no two equal but for case.
+        values: values of each category, with case; distinct without case.
 
     Raises:
-        DataError: two attributes of one name, a category without values, or a value that stands twice.
+        DataError: two attributes of one name, a category without values, or a value that occurs twice.
     """
 
     attributes: tuple[Attribute, ...]
@@ -144,22 +140,22 @@ class FriendsSchema:
                 raise DataError(f"a value of {kind!r} stands twice", fix="list each value once, whatever its case")
 
     def entities(self) -> list[Entity]:
-        """All values of all categories."""
+        """Return all values of all categories."""
         return [entities_of(kind)[value] for kind, values in self.values.items() for value in values]
 
 
 def chat_words(text: str) -> tuple[str, ...]:
-    """The words of what somebody typed: lower case, punctuation marks and symbols apart; none of blank text."""
+    """Return the words of a typed text: lower case, punctuation marks and symbols separate; empty for blank text."""
     return tuple(_WORD.findall(text.translate(_APOSTROPHES).lower()))
 
 
 def read_schema(path: Path) -> FriendsSchema:
-    """Reads a schema in the published format: `{"attributes": [{name, value_type, unique}], "values": {type: [...]}}`.
+    """Read a schema in the published format: `{"attributes": [{name, value_type, unique}], "values": {type: [...]}}`.
 
-    The release lists some values twice; the first stands.
+    The release lists some values twice; the first one counts.
 
     Raises:
-        DataError: the file cannot be read, is no such JSON, or names a category without values.
+        DataError: the file cannot be read, is not such JSON, or has a category without values.
     """
     content = read_json(path)
     if not isinstance(content, Mapping) or "attributes" not in content or not isinstance(content.get("values"), Mapping):
@@ -174,10 +170,10 @@ def read_schema(path: Path) -> FriendsSchema:
 
 
 def read_attributes(listed: Any, where: str) -> tuple[Attribute, ...]:
-    """Attributes as the release lists them, in schemas and in scenarios.
+    """Parse the attributes of a schema or a scenario in the released format.
 
     Raises:
-        DataError: one lacks its name or category; `where` says in which list.
+        DataError: an attribute lacks its name or category; `where` names the list.
     """
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise DataError("attributes are not a list", where=where, got=repr(listed)[:80], fix="list {name, value_type} objects")
@@ -188,10 +184,10 @@ def read_attributes(listed: Any, where: str) -> tuple[Attribute, ...]:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file.
+    """Return the content of a JSON file.
 
     Raises:
-        DataError: it cannot be read, or the JSON is broken; says in which line.
+        DataError: the file cannot be read, or the JSON is broken, with the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -209,7 +205,7 @@ def read_json(path: Path) -> Any:
     except json.JSONDecodeError as error:
         raise DataError("broken JSON", where=f"{path}:{error.lineno}", got=error.msg, fix="mend the file") from error
     except (ValueError, RecursionError) as error:
-        # Numbers of thousands of digits, lists within thousands of lists.
+        # Numbers with thousands of digits, or lists nested thousands deep.
         raise DataError("the JSON cannot be read", where=path, got=str(error)[:80], fix="mend the file") from error
 
 
@@ -220,27 +216,27 @@ def _once(listed: Any, where: str) -> tuple[str, ...]:
 
 
 Item = tuple[str, ...]
-"""A friend: one value for each attribute, as people write it."""
+"""A friend: one value per attribute, with case."""
 ALPHAS = (0.3, 1.0, 3.0)
-"""Concentrations of the Dirichlet distributions that values are drawn from; the smaller, the more friends share a value."""
+"""Concentrations of the Dirichlet distributions of values; with a smaller one, more friends share a value."""
 _Urn = tuple[list[str], float, float, list[str]]
-"""The values of an attribute, their alpha, what they weigh together, and those that one side has drawn."""
+"""The values of an attribute, their alpha, their total weight, and the values that one side has drawn."""
 _MOST_DRAWS = 40
-"""Draws for each friend of a table, after which what differs is drawn evenly."""
+"""Most draws per friend of a table; then the missing friends are drawn uniformly."""
 
 
 @dataclass(frozen=True)
 class FriendsScenario:
-    """One search for the common friend.
+    """Two tables with one common friend.
 
     Args:
-        key: a name; equal scenarios of one source share it.
+        key: a name, equal for equal scenarios of one source.
         attributes: the columns of both tables.
-        tables: the friends of side 0 and of side 1, in the order in which each sees them.
-        alphas: how concentrated the values of each attribute were drawn; empty where nobody knows.
+        tables: the friends of side 0 and of side 1, in the order that each side sees.
+        alphas: the concentration of each attribute's values; empty if unknown.
 
     Raises:
-        ScenarioError: an empty table, a friend with too many or too few values or listed twice, not exactly one in both.
+        ScenarioError: an empty table, a friend with a wrong number of values or listed twice, or not one common friend.
     """
 
     key: str
@@ -248,7 +244,7 @@ class FriendsScenario:
     tables: tuple[tuple[Item, ...], tuple[Item, ...]]
     alphas: tuple[float, ...] = ()
     shared: tuple[int, int] = field(init=False, repr=False, compare=False)
-    """Where the common friend stands in the table of side 0 and of side 1."""
+    """Index of the common friend in the table of side 0 and of side 1."""
 
     def __post_init__(self) -> None:
         width = len(self.attributes)
@@ -259,62 +255,62 @@ class FriendsScenario:
                     got, fix = f"{len(item)} values {item}", "give one for each attribute"
                     raise ScenarioError(f"a friend does not have {width} values", where=where, got=got, fix=fix)
         entities = self.entities
-        different = set(entities[0]), set(entities[1])
+        distinct = set(entities[0]), set(entities[1])
         for side, friends in enumerate(entities):
-            if not friends or len(different[side]) < len(friends):
+            if not friends or len(distinct[side]) < len(friends):
                 where, got = (
                     f"scenario {self.key}, side {side}",
-                    f"{len(friends)} friends, {len(different[side])} different ones",
+                    f"{len(friends)} friends, {len(distinct[side])} different ones",
                 )
                 raise ScenarioError("a table needs friends that all differ", where=where, got=got, fix="list each friend once")
-        both = different[0] & different[1]
-        if len(both) != 1:
-            where, got = f"scenario {self.key}", f"{len(both)} friends in both tables"
+        common_friends = distinct[0] & distinct[1]
+        if len(common_friends) != 1:
+            where, got = f"scenario {self.key}", f"{len(common_friends)} friends in both tables"
             raise ScenarioError("a scenario has exactly one common friend", where=where, got=got, fix="share one friend")
-        (common,) = both
+        (common,) = common_friends
         object.__setattr__(self, "shared", (entities[0].index(common), entities[1].index(common)))
 
     @cached_property
     def entities(self) -> tuple[tuple[tuple[Entity, ...], ...], tuple[tuple[Entity, ...], ...]]:
-        """By side, item and attribute: the values as entities."""
-        known = [entities_of(attribute.type).__getitem__ for attribute in self.attributes]
-        first, second = (tuple(zip(*map(map, known, zip(*table, strict=True)), strict=True)) for table in self.tables)
+        """The values as entities, by side, item and attribute."""
+        lookups = [entities_of(attribute.type).__getitem__ for attribute in self.attributes]
+        first, second = (tuple(zip(*map(map, lookups, zip(*table, strict=True)), strict=True)) for table in self.tables)
         return first, second
 
     @cached_property
     def mentionable(self) -> tuple[frozenset[Entity], frozenset[Entity]]:
-        """By side: the different entities of its table."""
+        """The distinct entities of each side's table."""
         first, second = (frozenset().union(*table) for table in self.entities)
         return first, second
 
     @cached_property
     def all_mentionable(self) -> frozenset[Entity]:
-        """The different entities of both tables."""
+        """The distinct entities of both tables."""
         return self.mentionable[0] | self.mentionable[1]
 
     @cached_property
     def alternatives(self) -> tuple[dict[str, list[Entity]], dict[str, list[Entity]]]:
-        """By side and category: the different entities of its table that the common friend does not have, in order."""
-        found: tuple[dict[str, list[Entity]], dict[str, list[Entity]]] = ({}, {})
-        for table, place, by_category in zip(self.entities, self.shared, found, strict=True):
+        """By side and category, the distinct entities that the common friend lacks, in order."""
+        by_side: tuple[dict[str, list[Entity]], dict[str, list[Entity]]] = ({}, {})
+        for table, common_row, by_category in zip(self.entities, self.shared, by_side, strict=True):
             for entity in dict.fromkeys(chain.from_iterable(table)):
-                if entity not in table[place]:
+                if entity not in table[common_row]:
                     by_category.setdefault(entity.type, []).append(entity)
-        return found
+        return by_side
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioOptions(Configuration):
-    """How scenarios are drawn."""
+    """Bounds of random scenarios."""
 
     min_items: PositiveInt = 5
     """Fewest friends of a table."""
     max_items: PositiveInt = 12
-    """Most friends of a table; both tables have equally many."""
+    """Most friends of a table; both tables have the same number."""
     min_attributes: PositiveInt = 3
     """Fewest attributes."""
     max_attributes: PositiveInt = 4
-    """Most attributes; 3 draws scenarios as the released generator does, which never draws the upper bound."""
+    """Most attributes; 3 gives the released generator, which never draws the upper bound."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -323,10 +319,10 @@ class ScenarioOptions(Configuration):
 
 
 def check_schema(schema: FriendsSchema, options: ScenarioOptions) -> None:
-    """Checks that every scenario of the options can be drawn.
+    """Raise unless every scenario of the options can be drawn.
 
     Raises:
-        ConfigError: too few attributes, or too few values; names those attributes with their numbers of values.
+        ConfigError: too few attributes, or too few values; the message has their numbers.
     """
     fix = "give them more values, or draw smaller tables"
     if len(schema.attributes) < options.max_attributes:
@@ -343,14 +339,14 @@ def check_schema(schema: FriendsSchema, options: ScenarioOptions) -> None:
 def random_friends(
     schema: FriendsSchema, rng: np.random.Generator, options: ScenarioOptions | None = None, key: str = ""
 ) -> FriendsScenario:
-    """Draws a scenario: a number of friends, attributes, one alpha for each, then the tables.
+    """Draw a scenario: the number of friends, the attributes, an alpha for each, then the tables.
 
-    Each attribute has up to twice as many values as a table has friends, chosen from the schema; each side draws its own
-    Dirichlet distribution over them. Where a concentrated one gives too few different friends, the last are drawn evenly.
+    Each attribute has up to twice as many values as a table has friends, chosen from the schema. Each side draws its own
+    Dirichlet distribution over them. If a concentrated one gives too few distinct friends, the last are drawn uniformly.
 
     Args:
-        schema: what values there are; see `check_schema`.
-        rng: all randomness.
+        schema: the schema; see `check_schema`.
+        rng: generator of all draws.
         options: bounds.
         key: the scenario's name.
     """
@@ -366,9 +362,10 @@ def random_friends(
 def _tables(
     values: Sequence[list[str]], alphas: Sequence[float], num_items: int, draw: Draw
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """The tables of both sides; an alpha for the values of each attribute."""
+    """Return the tables of both sides, given an alpha for the values of each attribute."""
     urns: list[list[_Urn]] = [
-        [(few, alpha, alpha * len(few), []) for few, alpha in zip(values, alphas, strict=True)] for _ in (0, 1)
+        [(column_values, alpha, alpha * len(column_values), []) for column_values, alpha in zip(values, alphas, strict=True)]
+        for _ in (0, 1)
     ]
     shared = _drawn(one(urns, draw), draw)
     taken, tables = {shared}, []
@@ -382,23 +379,23 @@ def _tables(
                 taken.add(item)
                 own.append(item)
         if len(own) < num_items:
-            left = [item for item in product(*values) if item not in taken]
-            own += some(left, num_items - len(own), draw)
+            remaining = [item for item in product(*values) if item not in taken]
+            own += some(remaining, num_items - len(own), draw)
             taken.update(own)
         tables.append(tuple(some(own, num_items, draw)))
     return tables[0], tables[1]
 
 
 def _drawn(urns: Sequence[_Urn], draw: Draw) -> Item:
-    """A friend: of each attribute one of the values, which weigh alpha each, or of those drawn before, which weigh 1 each.
+    """Return a friend drawn from Polya's urns: each value weighs alpha, each earlier draw weighs 1.
 
-    Draws from such urns (Polya's) are those by shares of a Dirichlet distribution, which thus nobody needs to draw.
+    Draws from such urns are distributed as draws by Dirichlet shares, so the shares need not be drawn.
     """
     item, num_before = [], len(urns[0][-1])
     for values, alpha, weight, before in urns:
-        at = draw() * (num_before + weight) - num_before
-        # Both lists are counted 0, -1, -2, ..., so that no rounding leads beyond an end.
-        value = before[int(at)] if at < 0 else values[-int(at / alpha)]
+        position = draw() * (num_before + weight) - num_before
+        # Both lists are indexed 0, -1, -2, ..., so rounding cannot leave the list.
+        value = before[int(position)] if position < 0 else values[-int(position / alpha)]
         before.append(value)
         item.append(value)
     return tuple(item)

@@ -1,1 +1,1 @@
-"""Negotiations: Deal or No Deal, a job interview. Read `domain.py`, `scenario.py`, `game.py`; Gymnasium: `env.py`."""
+"""The negotiation games Deal or No Deal and job interview. Read `domain.py`, then `game.py`; Gymnasium: `env.py`."""

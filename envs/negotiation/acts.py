@@ -1,12 +1,9 @@
-"""Dialogue acts instead of words: a wrapper with some dozens of actions and a mask, on which ordinary RL algorithms learn.
+"""Dialogue acts as actions: the base class `GameActs`, and the Gymnasium wrapper on which ordinary RL algorithms learn.
 
-Choosing words one by one is hard for them: 100 places of hundreds of words, most of it nonsense. Here an action says what to do
-(propose the k-th best deal, accept, walk away, end); the phrases of the game's scripted agents say it, and their ears read what
-comes back (`scripted/acts.py`, `interview/acts.py`). Only what can be said in those phrases is an action.
-
-What a game says of its dialogue acts: which there are, what they say, what is chosen when the talk is over.
-
-`acts.py` is the wrapper that plays by them; a game has them by `Domain.acts`. They follow one dialogue from one side.
+Word by word is hard for these algorithms: 100 positions with hundreds of words, mostly nonsense. Here an action is a dialogue
+act (propose the k-th best deal, accept, walk away, end). The phrases of the game's scripted agents express it, and their parser
+reads the partner's words (`DivisionActs` in `scripted/bargainers.py`, `InterviewActs` in `interview/bargainers.py`).
+`Domain.acts` gives the acts of a game; they follow one dialogue from one side.
 """
 
 from __future__ import annotations
@@ -26,12 +23,12 @@ from parley.envs.negotiation.game import SELECT
 
 
 class GameActs(ABC):
-    """Acts of one side in one dialogue at a time: proposals in order of what they are worth to it, then all others.
+    """Acts of one side in one dialogue at a time: proposals by their worth to that side, then all others.
 
     Attributes:
         num_proposals: the most deals that may be proposed in any scenario.
-        others: what the acts behind the proposals do, in words; the last one ends the talk.
-        num_features: of what is seen.
+        others: the acts after the proposals in words; the last one ends the talk.
+        num_features: length of the features.
     """
 
     num_proposals: ClassVar[int]
@@ -40,56 +37,55 @@ class GameActs(ABC):
 
     @abstractmethod
     def begin(self, context: np.ndarray) -> None:
-        """A new dialogue in a scenario, which this side sees as (2K,): how many of each item, and its points for one."""
+        """Begin a dialogue, given this side's context (2K,): count and own points of each item."""
 
     @abstractmethod
     def hear(self, mine: bool, said: Sequence[int]) -> None:
-        """Takes in an utterance, its token ids without the mark of who spoke."""
+        """Process an utterance, given as token ids without the speaker marker."""
 
     @abstractmethod
     def mask(self) -> np.ndarray:
-        """Which acts are legal now (num_proposals + len(others),) bool."""
+        """Return which acts are legal now (num_proposals + len(others),) bool."""
 
     @abstractmethod
     def say(self, action: int, chattiness: float, rng: np.random.Generator) -> list[int]:
-        """An act in words: token ids, closed by `<eos>`, or `<selection>` alone."""
+        """Return an act in words: token ids that end with `<eos>`, or `<selection>` alone."""
 
     @abstractmethod
     def selection(self) -> int:
-        """What is chosen now that the talk is over: what was agreed, or stands on the table, or else no agreement."""
+        """Return the selection after the talk: the agreed deal, the one on the table, or no agreement."""
 
     @abstractmethod
     def features(self) -> list[float]:
-        """What a learner sees (num_features,), each about 0..1."""
+        """Return the features for a learner (num_features,), each about 0..1."""
 
     @abstractmethod
     def name(self, action: int) -> str:
-        """What an act does, in words."""
+        """Return the action in words."""
 
 
 class DialogueActs(
     gymnasium.Wrapper[dict[str, np.ndarray], np.int64, dict[str, Any], dict[str, Any]], gymnasium.utils.RecordConstructorArgs
 ):
-    """`parley/Negotiation-v1` by dialogue acts, of whatever game its vocabulary is.
+    """`parley/Negotiation-v1` with dialogue acts as actions, for the game of its vocabulary.
 
-    Actions, `Discrete(n)`: each of the first proposes the deal that is k-th best for oneself, in firm words where it was one's
-    last proposal already. Those behind them are, in Deal or No Deal (n = 40, 36 allocations): accept, ask, walk away, end the
-    talk; in the job interview (n = 111, 108 deals): accept, break off, end the talk. What was agreed, or stands on the table
-    when the talk ends, is chosen by itself. Should the partner end it before one's first act, that act, whatever it is, only
-    collects the reward.
+    Actions, `Discrete(n)`: action k first proposes the k-th best deal for this side, in firm words if it repeats the last
+    proposal. The other actions are, in Deal or No Deal (n = 40, 36 allocations): accept, ask, walk away, end the talk; in the
+    job interview (n = 111, 108 deals): accept, break off, end the talk. After the talk, the wrapper chooses the agreed deal or
+    the one on the table. If the partner ends the talk before this side's first act, that act only collects the reward.
 
-    Observations, a `Dict` in the form of RLlib's masked modules: `action_mask` (n,) int8, 1 where an action is legal now; and
-    `observations`, float32 in 0..1: own values, the two sides' last proposals and what is on the table or agreed, how far the
-    talk has gone, who has proposed, insisted or walked away, and of each proposal its worth to oneself and, by a guess from
-    their words, to the partner. `action_masks()` is what sb3-contrib asks for.
+    Observations, a `Dict` in the form of RLlib's masked modules: `action_mask` (n,) int8, 1 for legal actions; and
+    `observations`, float32 in 0..1: own values, both sides' last proposals, the deal on the table or agreed, the progress of
+    the talk, who has proposed, insisted or walked away, and for each proposal its worth to this side and, estimated from the
+    words, to the partner. `action_masks()` is the method that sb3-contrib expects.
 
     Args:
-        env: a `NegotiationEnv` with a partner who speaks in the words of the game's scripted agents or more.
-        chattiness: 0..1, how much is said beyond the necessary.
+        env: a `NegotiationEnv` whose partner speaks at least the words of the game's scripted agents.
+        chattiness: 0..1, the amount of words beyond the necessary.
 
     Raises:
         ConfigError: the game has no dialogue acts.
-        DataError: the vocabulary lacks words that acts are said in.
+        DataError: the vocabulary lacks words of the acts.
     """
 
     def __init__(self, env: gymnasium.Env[dict[str, Any], dict[str, Any]], chattiness: float = 0.0) -> None:
@@ -111,7 +107,7 @@ class DialogueActs(
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Starts a dialogue; arguments as `NegotiationEnv.reset`."""
+        """Start a dialogue; arguments as `NegotiationEnv.reset`."""
         seen, info = self.env.reset(seed=seed, options=options)
         self.acts.begin(seen["context"])
         self._num_read = 0
@@ -120,7 +116,7 @@ class DialogueActs(
         return self._observed(), info
 
     def step(self, action: np.int64) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Says what the action stands for, hears the answer, and chooses when the talk is over.
+        """Say the act, hear the reply, and choose if the talk is over.
 
         Raises:
             ScenarioError: the mask forbids the action.
@@ -130,10 +126,10 @@ class DialogueActs(
         if self._is_over:
             self._is_over = False
             return self._observed(), *self._settle()
-        words = self.acts.say(int(action), self.chattiness, self.np_random)
+        ids = self.acts.say(int(action), self.chattiness, self.np_random)
         rules = self.negotiation.rules
         utterance = np.full(rules.max_words, PAD_ID, dtype=np.int64)
-        utterance[: len(words)] = words[: rules.max_words]
+        utterance[: len(ids)] = ids[: rules.max_words]
         seen, reward, terminated, truncated, info = self.env.step({"utterance": utterance, "selection": np.int64(0)})
         self._hear(seen)
         if seen["phase"] == SELECT and not terminated:
@@ -141,18 +137,18 @@ class DialogueActs(
         return self._observed(), float(reward), terminated, truncated, info
 
     def action_masks(self) -> np.ndarray:
-        """Which actions are legal now (n,) bool."""
+        """Return which actions are legal now (n,) bool."""
         return self.acts.mask()
 
     def name(self, action: int) -> str:
-        """What an action does, in words."""
+        """Return the action in words."""
         return self.acts.name(action)
 
     def _hear(self, seen: dict[str, Any]) -> None:
-        """Reads what has been said since the last time."""
+        """Process the new utterances of an observation."""
         vocabulary = self.negotiation.vocabulary
         ids = seen["tokens"][self._num_read : seen["num_tokens"]].tolist()
-        marks = [place for place, token in enumerate(ids) if token in (vocabulary.you_id, vocabulary.them_id)]
+        marks = [i for i, token in enumerate(ids) if token in (vocabulary.you_id, vocabulary.them_id)]
         for start, end in zip(marks, [*marks[1:], len(ids)], strict=False):
             self.acts.hear(ids[start] == vocabulary.you_id, ids[start + 1 : end])
         self._num_read = int(seen["num_tokens"])

@@ -1,13 +1,11 @@
-"""Agents by name: scripted bargainers, a person, a file of a user's own, a trained model's checkpoint, or a chat model.
+"""Agents by name: scripted bargainers, a person, a user's own file, a trained model's checkpoint, or a chat model.
 
-An entry names where an agent is made and imports nothing until it is: what computes is in rooms that this one does not know.
+The registry imports an agent's module on first use, because this package does not depend on the packages with models.
 
-An agent of a user's own, named as `path/file.py:Name`: made, checked and played so that its mistakes are named as its own.
-
-It is a class or a function; what calling it gives has `join(view)`, which gives an object with `speak(rows)` and `choose(rows)`
-(`parley.envs.core.play.Session`). It may take a vocabulary as its one argument, and `speak` may give texts instead of word ids.
-One call may take `time_limit_s` seconds, an attribute of the agent; an agent that raises or hangs loses the dialogue and no
-other.
+A user's own agent, `path/file.py:Name`, is a class or a function. Calling it returns an object with `join(view)`, which returns
+an object with `speak(rows)` and `choose(rows)` (`parley.envs.core.play.Session`). It may take a vocabulary as its only
+argument, and `speak` may return texts instead of word ids. A call may take `time_limit_s` seconds, an attribute of the agent.
+If it raises or takes longer, only that dialogue is lost. Its errors name the user's file.
 """
 
 from __future__ import annotations
@@ -30,19 +28,19 @@ from parley.envs.negotiation.game import Agent, SideView
 
 EXAMPLE = "CONTRIBUTING.md shows an agent that runs"
 TIME_LIMIT_S = 60.0
-"""Seconds that one call of an agent may take which says nothing else."""
+"""Default limit of one call of an agent, in seconds."""
 
 
 class OwnAgent:
-    """What a user's class or function made, as an `Agent`.
+    """The `Agent` of a user's class or function.
 
     Args:
-        spec: `path/file.py:Name`; also what reports call it.
-        maker: what is called that.
-        vocabulary: in whose ids it reads the dialogue, and may speak, unless it has one of its own as an attribute.
+        spec: `path/file.py:Name`; also its name in reports.
+        maker: the class or function of that name.
+        vocabulary: the word ids it reads and may speak, unless it has an attribute `vocabulary`.
 
     Raises:
-        ConfigError: the user's code raised, or made something that cannot play.
+        ConfigError: the user's code raised, or its result cannot play.
     """
 
     def __init__(self, spec: str, maker: Any, vocabulary: Vocabulary) -> None:
@@ -57,7 +55,7 @@ class OwnAgent:
         self._calls = TimedCalls(spec, _seconds(self._agent, spec), "mend it, or give the agent an attribute time_limit_s")
 
     def join(self, view: SideView) -> Session:
-        """Takes a seat on one side of a batch of dialogues.
+        """Join one side of a batch of dialogues.
 
         Raises:
             AgentError: the user's code raised or took too long; so do `speak` and `choose` of the session.
@@ -69,25 +67,31 @@ class OwnAgent:
 
     @contextmanager
     def asked(self, what: str) -> Iterator[None]:
-        """A block that runs code of the agent."""
-        # That it sits down says nothing of whether it answers.
+        """Run code of the agent in a block, with its time limit and errors."""
+        # A successful join does not show that the agent replies.
         with agent_errors(), self._calls.call(what, answers=what != "join"):
             yield
 
 
 class _OwnSession:
-    """A user's session whose moves are of the right type and number."""
+    """A user's session, with checks of type and number of its moves."""
 
     def __init__(self, session: Session, agent: OwnAgent, view: SideView) -> None:
         self._session, self._agent, self._view = session, agent, view
 
     def speak(self, rows: np.ndarray) -> Utterances:
         with self._agent.asked("speak"):
-            said: Any = self._session.speak(rows.copy())
-            if isinstance(said, list | tuple) and len(said) == len(rows) and all(isinstance(text, str) for text in said):
-                return Utterances.of([self._view.encode(text) for text in said])
-            self._require_utterances(said, len(rows))
-            return Utterances.of([words[:length] for words, length in zip(said.tokens, said.lengths.tolist(), strict=True)])
+            utterances: Any = self._session.speak(rows.copy())
+            if (
+                isinstance(utterances, list | tuple)
+                and len(utterances) == len(rows)
+                and all(isinstance(text, str) for text in utterances)
+            ):
+                return Utterances.of([self._view.encode(text) for text in utterances])
+            self._require_utterances(utterances, len(rows))
+            return Utterances.of(
+                [words[:length] for words, length in zip(utterances.tokens, utterances.lengths.tolist(), strict=True)]
+            )
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
         with self._agent.asked("choose"):
@@ -98,20 +102,22 @@ class _OwnSession:
                 raise ConfigError(what, where=self._agent.name, got=_shown(chosen), fix=fix)
         return chosen
 
-    def _require_utterances(self, said: Any, count: int) -> None:
-        if not isinstance(said, Utterances) or not _is_whole(said, count):
+    def _require_utterances(self, utterances: Any, count: int) -> None:
+        if not isinstance(utterances, Utterances) or not _is_whole(utterances, count):
             fix = "return a list of texts, or Utterances.of([word ids of each row])"
-            raise ConfigError("speak gives utterances, one for each row", where=self._agent.name, got=_shown(said), fix=fix)
-        spoken = said.tokens[np.arange(said.tokens.shape[1]) < said.lengths[:, None]]
+            raise ConfigError(
+                "speak gives utterances, one for each row", where=self._agent.name, got=_shown(utterances), fix=fix
+            )
+        spoken = utterances.tokens[np.arange(utterances.tokens.shape[1]) < utterances.lengths[:, None]]
         known = np.issubdtype(spoken.dtype, np.integer) and bool(((spoken >= 0) & (spoken < len(self._view.vocabulary))).all())
         if not known:
             fix = f"give ids from 0 to {len(self._view.vocabulary) - 1}, or texts"
             raise ConfigError("speak gives ids of its vocabulary", where=self._agent.name, got=_shown(spoken), fix=fix)
 
 
-def _is_whole(said: Utterances, count: int) -> bool:
-    """Whether there are tokens (count, L), and of each row from 0 to L that count."""
-    tokens, lengths = said.tokens, said.lengths
+def _is_whole(utterances: Utterances, count: int) -> bool:
+    """Return whether there are tokens (count, L), and lengths (count,) from 0 to L."""
+    tokens, lengths = utterances.tokens, utterances.lengths
     if not (isinstance(tokens, np.ndarray) and isinstance(lengths, np.ndarray) and np.issubdtype(lengths.dtype, np.integer)):
         return False
     if tokens.ndim != 2 or len(tokens) != count or lengths.shape != (count,):
@@ -127,10 +133,13 @@ def _seconds(agent: Any, spec: str) -> float:
 
 
 def called(maker: Callable[..., Any], vocabulary: Vocabulary) -> Any:
-    """What a class or a function makes; it is given the vocabulary by that name, or where something must be given."""
+    """Return the result of a class or function; it gets the vocabulary if it takes one or has a required parameter."""
     parameters = inspect.signature(maker).parameters.values()
     given = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    takes = any(each.kind in given and (each.name == "vocabulary" or each.default is each.empty) for each in parameters)
+    takes = any(
+        parameter.kind in given and (parameter.name == "vocabulary" or parameter.default is parameter.empty)
+        for parameter in parameters
+    )
     return maker(vocabulary) if takes else maker()
 
 
@@ -148,7 +157,7 @@ def _shown(part: object) -> str:
 
 HUMAN = "human"
 BUILT_IN = ("scripted", "scripted-tough", HUMAN)
-"""Agents that compute nothing."""
+"""Agents without a model."""
 
 agents = Registry("agent", "parley.agents")
 agents.register("scripted", "fair-minded scripted bargainer", "parley.envs.negotiation.scripted.bargainers:scripted")
@@ -165,18 +174,17 @@ _trained.register("chat", "chat models that negotiate by text", "parley.policies
 def make_agent(
     spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu", **chat: Any
 ) -> Agent:
-    """The agent that a name stands for.
+    """Return the agent of a name.
 
     Args:
-        spec: a checkpoint or run folder, or a URI of one; a registered name; `path/file.py:Name` (`own_agent.py`); or the
-            address of a chat model.
-        vocabulary: in whose ids an agent reads and speaks that has none of its own; the scripted bargainers' when not given.
+        spec: a checkpoint or run folder, or its URI; a registered name; `path/file.py:Name`; or the address of a chat model.
+        vocabulary: for agents without their own; None for the scripted bargainers' vocabulary.
         temperature: of a model's word distribution.
-        device: that a model computes on.
-        chat: of a chat model, what else `load_negotiator` is given; other agents pass it over.
+        device: of a model.
+        chat: more arguments of `load_negotiator` for a chat model; other agents ignore them.
 
     Raises:
-        ConfigError: nothing is called that, or the file of a user's own makes no agent.
+        ConfigError: the name is unknown, or the user's file makes no agent.
         CheckpointError: the checkpoint is damaged or of another kind.
     """
     if ".py:" not in spec and spec not in agents and not is_chat_model(spec):
@@ -198,14 +206,14 @@ def make_agent(
 
 
 def as_agent(part: object, vocabulary: Vocabulary | None = None) -> Agent:
-    """The agent that Python code hands over: an object, a class or function that makes one, which is called, or a name.
+    """Return the agent of an object, a name, or a class or function that makes one.
 
     Args:
-        part: with `name`, `vocabulary` and `join`; one with `join` alone is played as a file of a user's own is.
-        vocabulary: as in `make_agent`; also given to a class or function that takes one.
+        part: an object with `name`, `vocabulary` and `join`; one with `join` alone is played like a user's own file.
+        vocabulary: as in `make_agent`; also an argument for a class or function that takes one.
 
     Raises:
-        ConfigError: it has no `join`, or nothing is called that.
+        ConfigError: the object has no `join`, or the name is unknown.
         CheckpointError: as `make_agent`.
     """
     if isinstance(part, str):
@@ -221,19 +229,19 @@ def as_agent(part: object, vocabulary: Vocabulary | None = None) -> Agent:
 def _words(vocabulary: Vocabulary | None) -> Vocabulary:
     if vocabulary is not None:
         return vocabulary
-    # Imported here because the bargainers' wording tables are not needed by those who bring their own words.
+    # Imported here, because callers with their own words do not need the bargainers' wording tables.
     from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
 
     return bargainer_vocabulary()
 
 
 def is_chat_model(spec: str) -> bool:
-    """Whether a name stands for a chat model: by the way it begins, or as a user's own.
+    """Return whether a name is a chat model: by its prefix, or as a user's own.
 
-    That is a class that answers and cannot join, or a function of `messages`.
+    A user's own chat model is a class with `answer` or `reply` and no `join`, or a function of `messages`.
 
     Raises:
-        ConfigError: a file of a user's own cannot be imported.
+        ConfigError: a user's file cannot be imported.
     """
     if ".py:" not in spec or spec.startswith(CHAT_MODELS):
         return spec.startswith(CHAT_MODELS)
@@ -243,7 +251,7 @@ def is_chat_model(spec: str) -> bool:
 
 
 def require_same_game(agent: Agent, words: Vocabulary) -> None:
-    """Checks that an agent plays the game that some words are of; raises a `ConfigError` where it does not."""
+    """Raise a `ConfigError` unless an agent plays the game of a vocabulary."""
     if agent.vocabulary.game != words.game:
         got, fix = f"{agent.vocabulary.game!r}, not {words.game!r}", "name one that was trained on a corpus of that game"
         raise ConfigError("the partner plays another game", where=agent.name, got=got, fix=fix)

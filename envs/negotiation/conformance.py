@@ -1,4 +1,4 @@
-"""What negotiation agents and corpora promise (`game.Agent`, `corpora.catalogue.CorpusSource`)."""
+"""Conformance tests of negotiation agents and corpora (`game.Agent`, `corpora.catalogue.CorpusSource`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RULES = Rules(max_turns=8)
 
 
 def make_agent(named: Any) -> Agent:
-    """An agent from a class, a function or an object."""
+    """Make an agent from a class, a function or an object."""
     if takes_messages(named):
         raise TypeError("a function of messages is a chat model")
     return as_agent(named)
@@ -53,15 +53,19 @@ def _says_legal_words(agent: Agent) -> None:
             rows = game.rows_to_speak(side)
             if not rows.size:
                 continue
-            said = session.speak(rows)
-            shapes = (len(said.tokens), len(said.lengths))
+            utterances = session.speak(rows)
+            shapes = (len(utterances.tokens), len(utterances.lengths))
             expect(shapes == (len(rows),) * 2, f"{len(rows)} utterances and lengths, one for each row", shapes)
-            expect(bool((said.lengths >= 1).all()), "each utterance has a word, or its end", f"lengths {said.lengths.tolist()}")
-            spoken = said.tokens[np.arange(said.tokens.shape[1]) < said.lengths[:, None]]
-            # Those of a user's agent are looked at as it speaks; beyond them are the words of texts.
+            expect(
+                bool((utterances.lengths >= 1).all()),
+                "each utterance has a word, or its end",
+                f"lengths {utterances.lengths.tolist()}",
+            )
+            spoken = utterances.tokens[np.arange(utterances.tokens.shape[1]) < utterances.lengths[:, None]]
+            # Ids of a user's agent are checked as it speaks; larger ids are words of its texts.
             known = (spoken >= 0) & ((spoken < len(agent.vocabulary)) | isinstance(agent, OwnAgent))
             expect(bool(known.all()), f"ids of 0 to {len(agent.vocabulary) - 1}", f"id {spoken[~known][:1].tolist()}")
-            game.say(rows, said)
+            game.say(rows, utterances)
     expect(not game.num_illegal.any(), "no <pad>, YOU: or THEM: in an utterance", f"{int(game.num_illegal.sum())} of them")
 
 

@@ -19,7 +19,7 @@ _WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 class Division(Domain):
-    """Deal or No Deal: goods are divided, and what one side does not get the other one does."""
+    """Deal or No Deal: two sides divide items; each item goes to one of them."""
 
     name = DEAL_OR_NO_DEAL
     rule = (
@@ -75,7 +75,7 @@ class Division(Domain):
 
 
 def read_numbers(line: str) -> list[int]:
-    """The whole numbers of a line, with blanks or commas between them; none when anything else stands in it."""
+    """Return the whole numbers of a line, separated by blanks or commas; empty if there is other text."""
     parts = _BETWEEN.split(line)
     return [int(part) for part in parts] if all(map(_WHOLE.fullmatch, parts)) else []
 

@@ -1,4 +1,4 @@
-"""The rules of Deal or No Deal: which scenarios are legal, which selections they have, and how scenarios are drawn.
+"""The rules of Deal or No Deal: legal scenarios, their selections, and random scenarios.
 
 Items 0, 1, 2 are books, hats and balls. A selection is six item tokens, the chooser's three items then the partner's;
 item token ids are fixed: 5 * item + count for counts 0..4, then `<disagree>`, `<no_agreement>`, `<disconnect>`.
@@ -24,13 +24,13 @@ ITEM_TOKENS = (*(f"item{item}={count}" for item in range(NUM_ITEMS) for count in
 DISAGREE_ID, NO_AGREEMENT_ID, DISCONNECT_ID = 15, 16, 17
 ITEM_TOKEN_INDEX = {token: i for i, token in enumerate(ITEM_TOKENS)}
 MAX_SELECTIONS = 38
-"""The most legal selections that any scenario has: (2+1)(2+1)(3+1) allocations and two refusals."""
+"""Most legal selections of a scenario: (2+1)(2+1)(3+1) allocations and two refusals."""
 
 Triple = tuple[int, int, int]
 
 
 def problem(counts: Numbers, values: tuple[Numbers, Numbers]) -> str:
-    """The rule that such a scenario breaks; empty for a legal one."""
+    """Return the rule that a scenario breaks; empty for a legal one."""
     if not all(1 <= count <= MAX_COUNT for count in counts):
         return f"every count is 1..{MAX_COUNT}"
     if not MIN_TOTAL_ITEMS <= sum(counts) <= MAX_TOTAL_ITEMS:
@@ -49,7 +49,7 @@ def problem(counts: Numbers, values: tuple[Numbers, Numbers]) -> str:
 
 @cache
 def selection_table(counts: Numbers) -> np.ndarray:
-    """The legal selections for those counts, in a fixed order.
+    """Return the legal selections for these counts, in a fixed order.
 
     Returns:
         Item token ids (n, 6) int64: every allocation (own three, then the complement), then no agreement, then
@@ -67,7 +67,7 @@ def selection_table(counts: Numbers) -> np.ndarray:
 
 @cache
 def picks_table(counts: Numbers) -> np.ndarray:
-    """The chooser's own items in each legal selection (n, 3) int64; -1 throughout for the two refusals."""
+    """Return the chooser's own items in each legal selection (n, 3) int64; -1 for the two refusals."""
     own = selection_table(counts)[:, :NUM_ITEMS]
     table = np.where(own < DISAGREE_ID, own - 5 * np.arange(NUM_ITEMS), -1)
     table.setflags(write=False)
@@ -75,14 +75,14 @@ def picks_table(counts: Numbers) -> np.ndarray:
 
 
 def complement(counts: Numbers, selection: int) -> int:
-    """Index of the selection in which the other side holds the rest; refusals are their own complement."""
+    """Return the index of the other side's matching selection; refusals match themselves."""
     table = selection_table(counts)
     swapped = np.concatenate([table[selection, NUM_ITEMS:], table[selection, :NUM_ITEMS]])
     return int(np.flatnonzero((table == swapped).all(axis=1))[0])
 
 
 def selection_index(counts: Numbers, own: Sequence[int]) -> int:
-    """Index of the allocation that gives the chooser `own` items.
+    """Return the index of the allocation that gives the chooser `own` items.
 
     Raises:
         ScenarioError: more items are chosen than there are.
@@ -95,7 +95,7 @@ def selection_index(counts: Numbers, own: Sequence[int]) -> int:
 
 @lru_cache(maxsize=1)
 def _legal_scenarios() -> tuple[tuple[Triple, tuple[tuple[Triple, Triple], ...]], ...]:
-    """Every legal scenario, grouped by counts: 28 count vectors, each with all legal pairs of values."""
+    """Return every legal scenario, grouped by counts: 28 count vectors, each with all legal pairs of values."""
     groups = []
     for counts in itertools.product(range(1, MAX_COUNT + 1), repeat=NUM_ITEMS):
         if not MIN_TOTAL_ITEMS <= sum(counts) <= MAX_TOTAL_ITEMS:
@@ -105,14 +105,14 @@ def _legal_scenarios() -> tuple[tuple[Triple, tuple[tuple[Triple, Triple], ...]]
             for values in itertools.product(*(range(TOTAL_VALUE // count + 1) for count in counts))
             if sum(c * v for c, v in zip(counts, values, strict=True)) == TOTAL_VALUE
         ]
-        both = itertools.product(sides, repeat=2)
-        pairs = tuple(pair for pair in both if not problem(counts, pair))  # type: ignore[arg-type]  # typed as variadic
+        candidates = itertools.product(sides, repeat=2)
+        pairs = tuple(pair for pair in candidates if not problem(counts, pair))  # type: ignore[arg-type]  # typed as variadic
         groups.append((counts, pairs))
     return tuple(groups)  # type: ignore[arg-type]  # product() types its tuples as variadic
 
 
 def random_scenario(rng: np.random.Generator) -> Scenario:
-    """A legal scenario: counts uniform over the 28 count vectors of the corpus, then values uniform over the legal pairs."""
+    """Return a legal scenario: uniform over the 28 count vectors, then over the legal pairs of values."""
     groups = _legal_scenarios()
     counts, pairs = groups[rng.integers(len(groups))]
     return Scenario(counts, pairs[rng.integers(len(pairs))])
@@ -120,7 +120,7 @@ def random_scenario(rng: np.random.Generator) -> Scenario:
 
 @lru_cache(maxsize=1)
 def _stacked_selections() -> tuple[np.ndarray, np.ndarray]:
-    """Legal selections of every count vector at index 25 c0 + 5 c1 + c2, padded to 38, and which are legal."""
+    """Return selections of every count vector at index 25 c0 + 5 c1 + c2, padded to 38, and the legal mask."""
     table = np.zeros((125, MAX_SELECTIONS, 2 * NUM_ITEMS), dtype=np.int64)
     legal = np.zeros((125, MAX_SELECTIONS), dtype=bool)
     for counts, _ in _legal_scenarios():
@@ -132,13 +132,13 @@ def _stacked_selections() -> tuple[np.ndarray, np.ndarray]:
 
 
 def legal_selections(counts_n3: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The legal selections of many scenarios at once.
+    """Return the legal selections of many scenarios at once.
 
     Args:
         counts_n3: item counts (n, 3).
 
     Returns:
-        Item token ids (n, 38, 6), in the order of `selection_table` and padded with zeros; which rows are legal (n, 38).
+        Item token ids (n, 38, 6), in the order of `selection_table`, padded with zeros; the mask of legal rows (n, 38).
     """
     table, legal = _stacked_selections()
     index = counts_n3 @ np.array([25, 5, 1])
@@ -147,7 +147,7 @@ def legal_selections(counts_n3: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def selections(counts: Numbers) -> Selections:
-    """What may be chosen where there are so many of each item; the same object each time."""
+    """Return the selections for these counts; the same object each time."""
     own = np.maximum(picks_table(counts), 0)
     other = np.array(counts) - own
     other[-2:] = 0

@@ -1,6 +1,6 @@
-"""What a side last asked for in a dialogue of Deal or No Deal: read from its words, as the scripted bargainers hear them.
+"""The last demand of a side in a dialogue of Deal or No Deal, parsed from its words as by the scripted bargainers.
 
-Words are understood roughly (`scripted/listening.py`), so a demand may be missed, or misread.
+The parser is approximate (`scripted/listening.py`), so a demand may be missed or misread.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from parley.envs.negotiation.scripted.listening import understand
 
 @dataclass(frozen=True)
 class Demand:
-    """What a side would have.
+    """A side's demand.
 
     Args:
         share: its items.
-        turn: the utterance of the dialogue, from 0, in which it last said so or took what was offered.
+        turn: index of the utterance in which it last made the demand or accepted it, from 0.
     """
 
     share: Triple
@@ -28,14 +28,14 @@ class Demand:
 
 
 def last_demand(turns: Sequence[tuple[bool, str]], counts: Triple) -> Demand | None:
-    """The last proposal of one's own, or the other's that one has taken since.
+    """Return a side's last proposal, or the partner's proposal that it has accepted since.
 
     Args:
-        turns: the dialogue so far: whether a turn is one's own, and its words.
+        turns: the dialogue so far: whether a turn is of this side, and its words.
         counts: number of each item in the scenario.
 
     Returns:
-        None where one has neither proposed nor taken anything.
+        The demand; None if the side has neither proposed nor accepted anything.
     """
     talks, demand = Talks(counts), None
     for turn, (mine, text) in enumerate(turns):

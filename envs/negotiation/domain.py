@@ -1,28 +1,19 @@
-"""What a negotiation is about: its items, its points, what may be chosen, which choices fit, and who then earns what.
+"""Domains (games) of negotiations, their scenarios and points, and the vocabularies of negotiations.
 
-The dialogue of every game is the same (`game.py`); all else is a `Domain`, the field's word for it. Both sides see K items: how
-many there are of each, alike for both, and what one is worth to them. A choice hands items to both sides, and a side's points
-are its items times their values. That covers goods that are divided (`dealornodeal/`) and issues of which one
-option is settled for both (`interview/`).
+The dialogue of every game is the same (`game.py`); a `Domain` defines the rest. Both sides see K items: the same counts, and
+their own points for one of each. A selection gives items to both sides, and a side's points are its items times their values.
+This covers items to divide (`dealornodeal.py`) and issues with one option for both sides (`interview/`).
 
-A game of your own is an object of a class like those; a package offers it under the entry point group `parley.games`.
+A game of your own is an object of such a class; a package offers it under the entry point group `parley.games`.
 
-Shapes: n scenarios, K items, m legal selections of one, M = `max_selections`, H = `num_heads`.
+A vocabulary belongs to a game. Ids 0..3 are `<eos>`, `<unk>`, `<selection>`, `<pad>`, as in the published negotiation code; the
+words follow by falling frequency, ties by first occurrence.
 
-Vocabularies of negotiations: four special tokens in front, as in the published negotiation code.
+`SpokenWords` numbers the words of a game whose sides have different vocabularies: first the words of side 0, then those of
+side 1, then any other word that is said. Each side speaks and hears ids of its own vocabulary, and hears `<unk>` for a word
+that it lacks. To say a word that its own vocabulary lacks, a side uses the size of that vocabulary plus the game's id.
 
-Ids 0..3 are `<eos>`, `<unk>`, `<selection>`, `<pad>`; the words follow by falling frequency, ties by first occurrence.
-Words belong to a game (`domain.py`): whoever knows a vocabulary knows what the talk is about.
-
-The words of a game whose sides do not share one closed vocabulary: text, of which each side reads what it knows.
-
-A word has an id of the game: those of side 0's vocabulary first, so that its ids are the game's; then those of side 1's; then
-whatever else is said. Either side speaks and hears in ids of its own vocabulary, and hears `<unk>` for a word that it lacks.
-A word that the speaker's own vocabulary lacks is spoken as the size of that vocabulary plus the game's id.
-
-Shapes: any; ids are int64.
-
-Scenarios of any game, with their points and Pareto optimality. What a game is about is its `Domain`.
+Shapes: n scenarios, K items, m legal selections of one, M = `max_selections`, H = `num_heads`. Ids are int64.
 """
 
 from __future__ import annotations
@@ -53,7 +44,7 @@ if TYPE_CHECKING:
 
 Numbers = tuple[int, ...]
 DISAGREE, NO_AGREEMENT, DISCONNECT = REFUSALS = ("<disagree>", "<no_agreement>", "<disconnect>")
-"""The last tokens of every game. The first is a recorded outcome that nobody chooses, the others end the selections."""
+"""The last tokens of every game. The first is only a recorded outcome; the others are the last two selections."""
 DEAL_OR_NO_DEAL = "dealornodeal"
 
 domains = Registry("game", "parley.games")
@@ -65,20 +56,20 @@ domains.register("interview", "settle four issues of a job", "parley.envs.negoti
 
 @cache
 def domain_of(game: str) -> Domain:
-    """The game of that name.
+    """Return the game of that name.
 
     Raises:
         ConfigError: no game is called that.
     """
-    found: Domain = domains.get(game)
-    return found
+    domain: Domain = domains.get(game)
+    return domain
 
 
 def domain_recorded(counts: Sequence[int], values: tuple[Sequence[int], Sequence[int]]) -> Domain:
-    """The game of a scenario in the rows of a run, which do not name it: the first in whose rules its numbers are legal.
+    """Return the first game in which a scenario of a run's rows is legal; rows do not name their game.
 
     Raises:
-        ScenarioError: they are legal in none.
+        ScenarioError: the scenario is legal in no game.
     """
     numbers = tuple(counts), (tuple(values[0]), tuple(values[1]))
     for domain in map(domain_of, domains):
@@ -90,16 +81,16 @@ def domain_recorded(counts: Sequence[int], values: tuple[Sequence[int], Sequence
 
 @dataclass(frozen=True, eq=False)
 class Selections:
-    """The legal selections of one scenario in a fixed order: every deal, then no agreement, then disconnect.
+    """The legal selections of one scenario in a fixed order: all deals, no agreement, disconnect.
 
     Args:
-        table: tokens (m, H) int64 of each.
-        own: how many of each item the chooser then holds (m, K) int64; 0 for the refusals.
-        other: how many the other side holds (m, K) int64; 0 for the refusals.
-        fits: which selection of the other side says the same (m,) int64; refusals fit themselves.
+        table: tokens (m, H) int64 of each selection.
+        own: the chooser's number of each item (m, K) int64; 0 for the refusals.
+        other: the other side's number of each item (m, K) int64; 0 for the refusals.
+        fits: the matching selection of the other side (m,) int64; refusals match themselves.
 
     Raises:
-        ScenarioError: one is no array of whole numbers.
+        ScenarioError: an array is not of whole numbers.
     """
 
     table: np.ndarray
@@ -119,23 +110,23 @@ class Selections:
 
     @property
     def no_agreement(self) -> int:
-        """The index of that refusal; those below it are deals."""
+        """The index of the refusal "no agreement"; lower indices are deals."""
         return len(self) - 2
 
 
 class Domain(ABC):
-    """A game to negotiate in.
+    """A game of negotiation.
 
     Attributes:
-        name: as registered.
-        rule: what makes a scenario legal, for messages.
+        name: the registered name.
+        rule: the conditions of a legal scenario, for messages.
         items: names of the K items.
-        tokens: what a selection is written in, `REFUSALS` last.
-        num_heads: tokens H of a selection.
-        largest: the largest number that a side sees in a scenario.
-        best: points that the best deal for a side is worth.
+        tokens: the tokens of selections, `REFUSALS` last.
+        num_heads: number of tokens H of a selection.
+        largest: the largest number in a side's context.
+        best: points of the best deal for a side.
         max_selections: the most legal selections M of any scenario.
-        how_to_play: what is done in the game, in sentences for who can read; a language model is told it.
+        how_to_play: the rules in sentences, for people and language models.
     """
 
     name: ClassVar[str]
@@ -153,70 +144,70 @@ class Domain(ABC):
 
     @abstractmethod
     def problem(self, counts: Numbers, values: tuple[Numbers, Numbers]) -> str:
-        """The rule that such a scenario breaks; empty for a legal one."""
+        """Return the rule that a scenario breaks; empty for a legal one."""
 
     @abstractmethod
     def selections(self, counts: Numbers) -> Selections:
-        """What may be chosen where there are so many of each item; the same object each time."""
+        """Return the selections for these counts; the same object each time."""
 
     @abstractmethod
     def legal_selections(self, counts_nK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The legal selections of many scenarios at once.
+        """Return the legal selections of many scenarios at once.
 
         Returns:
-            Tokens (n, M, H), in the order of `selections` and padded; which rows are legal (n, M).
+            Tokens (n, M, H), in the order of `selections`, padded; the mask of legal rows (n, M).
         """
 
     @abstractmethod
     def random_scenario(self, rng: np.random.Generator) -> Scenario:
-        """A legal scenario."""
+        """Return a legal scenario."""
 
     @abstractmethod
     def vocabulary(self) -> Vocabulary:
-        """Every word that the scripted agents of the game can say."""
+        """Return all words that the scripted agents of the game can say."""
 
     @abstractmethod
     def scripted(self, name: str, vocabulary: Vocabulary) -> Agent:
-        """A scripted agent: "scripted", which is fair-minded, or "scripted-tough".
+        """Return a scripted agent: "scripted", which is fair, or "scripted-tough".
 
         Raises:
-            ConfigError: no scripted agent is called that.
-            DataError: the vocabulary lacks words that it needs.
+            ConfigError: the name is unknown.
+            DataError: the vocabulary lacks words that the agent needs.
         """
 
     @abstractmethod
     def question(self, counts: Numbers) -> str:
-        """What may be chosen, in a line for a person, such as "book 0..1, hat 0..2, ball 0..3"."""
+        """Return the possible choices in one line for a person, such as "book 0..1, hat 0..2, ball 0..3"."""
 
     @abstractmethod
     def answer_form(self, counts: Numbers) -> str:
-        """How a person writes a deal, with an example, such as "3 whole numbers, ..., such as 1 2 3"."""
+        """Return the form of a deal for a person, with an example, such as "3 whole numbers, ..., such as 1 2 3"."""
 
     @abstractmethod
     def read_selection(self, counts: Numbers, text: str) -> int | None:
-        """The deal that a person wrote, as an index into the selections; None where it is none."""
+        """Return the index of the deal that a person wrote; None if the text is no deal."""
 
     @abstractmethod
     def describe(self, counts: Numbers, selection: int) -> str:
-        """A deal in words."""
+        """Return a deal in words."""
 
     def acts(self, vocabulary: Vocabulary) -> GameActs:
-        """The dialogue acts of the game, said in a vocabulary (`acts.py`).
+        """Return the dialogue acts of the game in a vocabulary (`acts.py`).
 
         Raises:
             ConfigError: the game has none.
-            DataError: the vocabulary lacks words that acts are said in.
+            DataError: the vocabulary lacks words of the acts.
         """
         what = f"the game {self.name!r} has no dialogue acts"
         raise ConfigError(what, where=type(self).__name__, fix="play it in words or text, or give its class the method acts")
 
     @property
     def disagree_id(self) -> int:
-        """The first of the refusals among the tokens; those below it belong to deals."""
+        """The id of the first refusal; lower ids belong to deals."""
         return len(self.tokens) - len(REFUSALS)
 
     def shares(self, counts_nK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What chooser and other side hold after each selection of many scenarios, (n, M, K) each; 0 past the legal ones."""
+        """Return the items of chooser and other side after each selection, (n, M, K) each; 0 past the legal ones."""
         distinct, which = np.unique(counts_nK, axis=0, return_inverse=True)
         shape = (len(distinct), self.max_selections, len(self.items))
         own, other = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -227,15 +218,15 @@ class Domain(ABC):
 
     @cached_property
     def token_index(self) -> dict[str, int]:
-        """Ids of the tokens."""
+        """The id of each token."""
         return {token: i for i, token in enumerate(self.tokens)}
 
     def refusal_tokens(self, token: str) -> Numbers:
-        """A refusal as it is recorded: its token on every head."""
+        """Return a refusal as recorded: its token on every head."""
         return (self.token_index[token],) * self.num_heads
 
     def held(self, counts: Sequence[int], tokens: Sequence[str]) -> Numbers | None:
-        """How many of each item the chooser of recorded tokens holds; None for a refusal and for what is no selection."""
+        """Return the chooser's number of each item for recorded tokens; None for refusals and other tokens."""
         legal = self.selections(tuple(counts))
         for selection in range(legal.no_agreement):
             if [self.tokens[token] for token in legal.table[selection]] == list(tokens):
@@ -243,7 +234,7 @@ class Domain(ABC):
         return None
 
     def said(self, counts: Numbers, selection: int) -> str:
-        """A selection in words, refusals included."""
+        """Return a selection in words, refusals included."""
         refusal = selection - self.selections(counts).no_agreement
         return self.describe(counts, selection) if refusal < 0 else ("no agreement", "to disconnect")[refusal]
 
@@ -257,10 +248,10 @@ _PIECES = re.compile(r"<\w+>|[\w'-]+|[^\w\s]")
 
 @dataclass(frozen=True)
 class Vocabulary(WordList):
-    """The words of negotiations; `YOU:` and `THEM:` are among them.
+    """The words of negotiations, with `YOU:` and `THEM:`.
 
     Args:
-        game: the name of the game that is talked about.
+        game: the name of the game.
 
     Raises:
         ConfigError: no game is called that.
@@ -282,12 +273,12 @@ class Vocabulary(WordList):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads the JSON that `save` wrote."""
+        """Load the JSON that `save` wrote."""
         stored = json.loads(path.read_text(encoding="utf-8"))
         return cls(tuple(stored["words"]), stored["game"]) if isinstance(stored, dict) else cls(tuple(stored))
 
     def save(self, path: Path) -> None:
-        """Writes the words as a JSON list, as a `WordList`; of another game than Deal or No Deal beside its name."""
+        """Write the words as a JSON list; for other games than Deal or No Deal, with the game's name."""
         super().save(path)
         if self.game != DEAL_OR_NO_DEAL:
             path.write_text(
@@ -296,7 +287,7 @@ class Vocabulary(WordList):
 
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], threshold: int, game: str = DEAL_OR_NO_DEAL) -> Vocabulary:
-        """Keeps the words that occur strictly more than `threshold` times (the published rule, threshold 20)."""
+        """Build a vocabulary of the words that occur more than `threshold` times (published rule: 20)."""
         counts: Counter[str] = Counter()
         for sentence in sentences:
             counts.update(sentence)
@@ -305,19 +296,19 @@ class Vocabulary(WordList):
 
     @property
     def domain(self) -> Domain:
-        """What is talked about."""
+        """The game of the words."""
         return domain_of(self.game)
 
     @cached_property
     def digest(self) -> str:
-        """Twelve hex digits that two equal vocabularies of a game share."""
+        """Twelve hex digits, equal for equal vocabularies of a game."""
         if self.game == DEAL_OR_NO_DEAL:
             return super().digest
         return hashlib.blake2b("\n".join((self.game, *self.words)).encode(), digest_size=6).hexdigest()
 
     @cached_property
     def you_id(self) -> int:
-        """Id of the marker of one's own turns."""
+        """Id of the marker of own turns."""
         return self.index[YOU]
 
     @cached_property
@@ -327,12 +318,12 @@ class Vocabulary(WordList):
 
     @cached_property
     def unspeakable_ids(self) -> tuple[int, ...]:
-        """Ids that no speaker may say: `<unk>`, `<pad>` and the two speaker markers."""
+        """Ids that no speaker may use: `<unk>`, `<pad>` and the two speaker markers."""
         return (UNK_ID, PAD_ID, self.you_id, self.them_id)
 
 
 def split_text(text: str, vocabulary: Vocabulary) -> list[str]:
-    """A text in words as the corpora write them: lower case, punctuation apart unless the vocabulary has it joined."""
+    """Return the words of a text: lower case, punctuation separate unless the vocabulary has it joined."""
     words: list[str] = []
     for piece in well_formed(text).lower().split():
         words += [piece] if piece in vocabulary.index else _PIECES.findall(piece)
@@ -340,7 +331,7 @@ def split_text(text: str, vocabulary: Vocabulary) -> list[str]:
 
 
 class SpokenWords:
-    """Words that grow by what is said, and how each side numbers them.
+    """The words of a game, which grow as new ones are said, and their ids for each side.
 
     Args:
         vocabularies: of side 0 and side 1.
@@ -355,22 +346,22 @@ class SpokenWords:
         self._heard = [np.empty(0, dtype=np.int64)] * 2
 
     def ids(self, words: Iterable[str]) -> np.ndarray:
-        """The game's ids (n,) of words; those that are new join them."""
-        found = []
+        """Return the game's ids (n,) of words, and add new words."""
+        ids = []
         for word in words:
             if word not in self._index:
                 self._index[word] = len(self.words)
                 self.words.append(word)
-            found.append(self._index[word])
-        return np.array(found, dtype=np.int64)
+            ids.append(self._index[word])
+        return np.array(ids, dtype=np.int64)
 
     def spoken(self, side: int, ids: np.ndarray) -> np.ndarray:
-        """The game's ids of what a side says in ids of its own."""
+        """Return the game's ids for a side's own ids."""
         own = self._spoken[side]
         return np.where(ids < len(own), own[np.minimum(ids, len(own) - 1)], ids - len(own))
 
     def heard(self, side: int, ids: np.ndarray) -> np.ndarray:
-        """A side's own ids of what is said in the game's."""
+        """Return a side's own ids for the game's ids."""
         table = self._heard[side]
         if len(table) < len(self.words):
             new = self._vocabularies[side].encode(self.words[len(table) :])
@@ -379,20 +370,20 @@ class SpokenWords:
 
 
 ILLEGAL = "<illegal>"
-"""Stands for a selection out of range in what is written of a dialogue."""
+"""The text of a selection out of range in records of a dialogue."""
 
 
 @dataclass(frozen=True, order=True)
 class Scenario:
-    """One deal to be struck: how many of each item there are and what each side's items are worth.
+    """The counts of the items, and each side's points for one of each.
 
     Args:
-        counts: number of each item; of Deal or No Deal books, hats, balls, each 1..4, 5..7 in total.
-        values: for side 0 and side 1, points per item; of Deal or No Deal each 0..10, and counts times values sum to 10.
+        counts: number of each item; in Deal or No Deal books, hats, balls, each 1..4, 5..7 in total.
+        values: points per item for side 0 and side 1; in Deal or No Deal each 0..10, and counts times values sum to 10.
         game: the name of its `Domain`.
 
     Raises:
-        ConfigError: no game is called that.
+        ConfigError: the game is unknown.
         ScenarioError: a number is not whole, or a rule of the game is broken (message names the rule).
     """
 
@@ -413,30 +404,30 @@ class Scenario:
 
     @property
     def domain(self) -> Domain:
-        """What it is about."""
+        """The game of the scenario."""
         return domain_of(self.game)
 
     @property
     def key(self) -> str:
-        """A short name, equal for equal scenarios of a game: counts, then each side's values."""
+        """A short name, equal for equal scenarios of a game: the counts, then each side's values."""
         return "/".join(",".join(map(str, part)) for part in (self.counts, *self.values))
 
     @property
     def selections(self) -> Selections:
-        """What may be chosen."""
+        """The legal selections."""
         return self.domain.selections(self.counts)
 
     def context(self, side: int) -> Numbers:
-        """The numbers that a side sees: count and own value of each item in turn."""
+        """Return the numbers that a side sees: count and own value of each item, interleaved."""
         return tuple(itertools.chain.from_iterable(zip(self.counts, self.values[side], strict=True)))
 
     def swapped(self) -> Scenario:
-        """The same scenario with the sides exchanged."""
+        """Return the same scenario with the sides exchanged."""
         return Scenario(self.counts, (self.values[1], self.values[0]), self.game)
 
     @classmethod
     def from_contexts(cls, first: Sequence[int], second: Sequence[int], game: str = DEAL_OR_NO_DEAL) -> Scenario:
-        """A scenario from both sides' numbers (count and value of each item in turn).
+        """Build a scenario from both sides' contexts (count and value of each item, interleaved).
 
         Raises:
             ScenarioError: the sides disagree on the counts, or a rule is broken.
@@ -452,22 +443,22 @@ class Scenario:
 
 
 def _whole(numbers: Iterable[Any]) -> Numbers:
-    """Return numbers as Python's whole ones, whoever made them.
+    """Return numbers as Python integers.
 
     Raises:
-        ScenarioError: one is not whole.
+        ScenarioError: a number is not whole.
     """
-    given = tuple(numbers)
-    if not all(isinstance(number, int | float | np.integer | np.floating) and number % 1 == 0 for number in given):
+    values = tuple(numbers)
+    if not all(isinstance(number, int | float | np.integer | np.floating) and number % 1 == 0 for number in values):
         fix = "scale the values up until all are whole: halves by 2"
-        raise ScenarioError("a scenario has whole numbers", got=f"({', '.join(map(str, given))})", fix=fix)
-    return tuple(map(int, given))
+        raise ScenarioError("a scenario has whole numbers", got=f"({', '.join(map(str, values))})", fix=fix)
+    return tuple(map(int, values))
 
 
 def points(scenario: Scenario, selections: tuple[int, int]) -> tuple[bool, tuple[int, int]]:
-    """Whether the sides' selections fit together, and what each side earns (0, 0 if they do not).
+    """Return whether the sides' selections fit together, and each side's points (0, 0 if they do not).
 
-    Refusals and anything that does not add up to the counts are no agreement, as in the published scoring.
+    Refusals and selections that do not sum to the counts are no agreement, as in the published scoring.
     """
     legal, (first, second) = scenario.selections, selections
     if first >= legal.no_agreement or int(legal.fits[first]) != second:
@@ -476,8 +467,8 @@ def points(scenario: Scenario, selections: tuple[int, int]) -> tuple[bool, tuple
 
 
 def is_pareto_optimal(scenario: Scenario, earned: tuple[int, int]) -> bool:
-    """Whether no legal deal is at least as good for both sides and better for one."""
+    """Return whether no legal deal is at least as good for both sides and better for one."""
     first, second = scenario.selections.own @ scenario.values[0], scenario.selections.other @ scenario.values[1]
-    # Refusals earn nothing, so that they are better than no deal.
+    # Refusals earn nothing, so they are never better than a deal.
     better = (first >= earned[0]) & (second >= earned[1]) & ((first > earned[0]) | (second > earned[1]))
     return not better.any()

@@ -1,9 +1,8 @@
-"""`parley/Negotiation-v1`: one side of the negotiation game as a Gymnasium environment, the other side a given agent.
+"""Gymnasium environments of one side of the negotiation game against an agent: `Negotiation-v1`, `NegotiationText-v1`.
 
-The rules are in `game.py`; this is its face for B = 1. The spaces, observations, actions, rewards and outcomes below
-are module functions because the two-sided environment of `engine/core/rllib` shows the same ones to both sides.
-
-`parley/NegotiationText-v1`: one side of the negotiation game in plain text, for people, language models and scripts.
+`game.py` has the rules; an environment is the case B = 1. Spaces, observations, actions, rewards and outcomes are module
+functions, because the two-sided environment of `engine/core/rllib` uses them for both sides. The text environment is for
+people, language models and scripts.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ ActT = TypeVar("ActT")
 
 
 def action_space(vocabulary: Vocabulary, rules: Rules) -> spaces.Dict:
-    """What either side may do: an utterance of token ids padded with `<pad>`, and an index of a selection."""
+    """Return the action space of a side: token ids padded with `<pad>`, and the index of a selection."""
     words = spaces.MultiDiscrete(np.full(rules.max_words, len(vocabulary), dtype=np.int64))
     return spaces.Dict({"utterance": words, "selection": spaces.Discrete(vocabulary.domain.max_selections)})
 
 
 def observation_space(vocabulary: Vocabulary, rules: Rules) -> spaces.Dict:
-    """What either side sees; the keys are explained in `NegotiationEnv`."""
+    """Return the observation space of a side; `NegotiationEnv` explains the keys."""
     domain = vocabulary.domain
     return spaces.Dict(
         {
@@ -53,7 +52,7 @@ def observation_space(vocabulary: Vocabulary, rules: Rules) -> spaces.Dict:
 
 
 def observe(game: NegotiationGame, side: int) -> dict[str, Any]:
-    """That side's observation of the first dialogue, in copies that later moves leave alone."""
+    """Return a side's observation of the first dialogue, as copies."""
     legal = np.zeros(game.domain.max_selections, dtype=np.int8)
     legal[: len(game.scenarios[0].selections)] = 1
     return {
@@ -66,7 +65,7 @@ def observe(game: NegotiationGame, side: int) -> dict[str, Any]:
 
 
 def speak_action(vocabulary: Vocabulary, rules: Rules, words: Sequence[str]) -> dict[str, Any]:
-    """The action that says `words`; end them with `<eos>`, or pass `["<selection>"]` to end the dialogue.
+    """Return the action that says `words`; end them with `<eos>`, or pass `["<selection>"]` to end the talk.
 
     Raises:
         ScenarioError: there are more words than `rules.max_words`.
@@ -79,12 +78,12 @@ def speak_action(vocabulary: Vocabulary, rules: Rules, words: Sequence[str]) -> 
 
 
 def choose_action(rules: Rules, selection: int) -> dict[str, Any]:
-    """The action that chooses the selection of that index."""
+    """Return the action that chooses the selection of that index."""
     return {"utterance": np.full(rules.max_words, PAD_ID, dtype=np.int64), "selection": np.int64(selection)}
 
 
 def act(game: NegotiationGame, side: int, action: Mapping[str, Any], space: spaces.Dict) -> None:
-    """Carries out the action of the side to act in the first dialogue; the phase decides which part of it is read.
+    """Apply the action of the side to act in the first dialogue; the phase decides which part of it counts.
 
     Raises:
         ScenarioError: the action lies outside the action space.
@@ -100,13 +99,13 @@ def act(game: NegotiationGame, side: int, action: Mapping[str, Any], space: spac
 
 
 def side_reward(game: NegotiationGame, side: int, kind: str) -> float:
-    """That side's reward at the end of the first dialogue; 0 before, since nobody has earned points yet."""
+    """Return a side's reward at the end of the first dialogue; 0 before the end."""
     own, other = game.points[0, side], game.points[0, 1 - side]
     return float(own if kind == "points" else own - other)
 
 
 def outcome(game: NegotiationGame) -> dict[str, Any]:
-    """How the first dialogue ended; pairs are by side."""
+    """Return the outcome of the first dialogue; pairs are by side."""
     return {
         "agreed": bool(game.agreed[0]),
         "points": tuple(game.points[0].tolist()),
@@ -117,12 +116,12 @@ def outcome(game: NegotiationGame) -> dict[str, Any]:
 
 
 def draw_scenario(rng: np.random.Generator, scenarios: Sequence[Scenario] | None, domain: Domain) -> Scenario:
-    """One of the scenarios, all alike likely, or any legal one of the game when there is no list."""
+    """Return a random scenario of the list, or any legal one of the game if there is no list."""
     return domain.random_scenario(rng) if scenarios is None else scenarios[int(rng.integers(len(scenarios)))]
 
 
 def check_arguments(owner: str, reward_kind: str, scenarios: Sequence[Scenario] | None) -> None:
-    """Raises a `ConfigError` for an unknown reward or an empty list of scenarios; `owner` is the class at fault."""
+    """Raise a `ConfigError` for an unknown reward or an empty list of scenarios; `owner` is the class."""
     if reward_kind not in REWARDS:
         hint = nearest(str(reward_kind), REWARDS)
         raise ConfigError(f"unknown reward{hint}", where=owner, got=repr(reward_kind), fix=f"one of {', '.join(REWARDS)}")
@@ -131,9 +130,9 @@ def check_arguments(owner: str, reward_kind: str, scenarios: Sequence[Scenario] 
 
 
 class OneSide(TextRenderedEnv[SeenT, ActT]):
-    """One side of the game against a partner; what it sees and how it acts is up to the environment.
+    """One side of the game against a partner; subclasses define observations and actions.
 
-    Args: as `NegotiationEnv` says.
+    Args: as of `NegotiationEnv`.
     """
 
     def __init__(
@@ -163,19 +162,19 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
         self._ended = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[SeenT, dict[str, Any]]:
-        """Starts a dialogue.
+        """Start a dialogue.
 
         Args:
-            seed: starts the generator that all later dialogues draw from.
+            seed: starts the generator of this and all later dialogues.
             options: `{"scenario": Scenario}` sets the scenario.
 
         Raises:
             ConfigError: an unknown option, or one of the wrong type.
         """
         super().reset(seed=seed)
-        given = dict(options or {})
-        scenario = given.pop("scenario", None)
-        if given or not isinstance(scenario, Scenario | None):
+        remaining = dict(options or {})
+        scenario = remaining.pop("scenario", None)
+        if remaining or not isinstance(scenario, Scenario | None):
             raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"scenario": Scenario(...)}')
         dialogue_seed = int(self.np_random.integers(2**63))
         if scenario is None:
@@ -189,13 +188,13 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
         return self._seen(self._game), {}
 
     def step(self, action: ActT) -> tuple[SeenT, float, bool, bool, dict[str, Any]]:
-        """Speaks or chooses, then lets the partner act until it is your turn again.
+        """Speak or choose, and let the partner act until it is this side's turn.
 
         Args:
             action: see the class.
 
         Raises:
-            ScenarioError: there is no dialogue going on, or the action lies outside the action space.
+            ScenarioError: no dialogue is open, or the action lies outside the action space.
         """
         game = self._game
         if game is None or self._ended:
@@ -214,15 +213,15 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
 
     @abstractmethod
     def _spaces(self) -> tuple[spaces.Space[SeenT], spaces.Space[ActT]]:
-        """Observations and actions."""
+        """Return the observation and action spaces."""
 
     @abstractmethod
     def _seen(self, game: NegotiationGame) -> SeenT:
-        """What this side sees."""
+        """Return the observation of this side."""
 
     @abstractmethod
     def _act(self, game: NegotiationGame, action: ActT) -> None:
-        """Carries out this side's action."""
+        """Apply this side's action."""
 
     def _let_partner_act(self) -> None:
         game, side = self._game, 1 - self.side
@@ -382,12 +381,12 @@ class NegotiationTextEnv(OneSide[str, str]):
             game.choose(self.side, _ROW, np.array([self._chosen(game, action.strip().lower())], dtype=np.int64))
 
     def _chosen(self, game: NegotiationGame, text: str) -> int:
-        """An index into the legal selections; one beyond them for a text that names none."""
+        """Return an index into the legal selections; one past the end if the text names none."""
         domain, scenario = game.domain, game.scenarios[0]
         if text == NO_DEAL:
             return scenario.selections.no_agreement
         named = [re.search(rf"([0-9]+) +{re.escape(item)}s?\b", text) for item in domain.items]
-        if any(named):  # in any order; what is not named is left to the partner
-            text = " ".join(found.group(1) if found else "0" for found in named)
+        if any(named):  # in any order; items not named go to the partner
+            text = " ".join(match.group(1) if match else "0" for match in named)
         read = domain.read_selection(scenario.counts, text)
         return len(scenario.selections) if read is None else read

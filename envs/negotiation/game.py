@@ -1,27 +1,25 @@
-"""The negotiation game: the one state machine behind the Gymnasium environment, RLlib training and evaluation.
+"""The negotiation game: the state machine of the Gymnasium environments, RLlib training and evaluation, and its rendering.
 
-It holds B dialogues side by side as arrays; a single environment is the case B = 1. A dialogue is: utterances by
-turns until one of them is exactly `<selection>`, then both sides choose, then points (Lewis et al. 2017, section 2).
+It holds a batch of B dialogues as arrays; a single environment is the case B = 1. In a dialogue, the sides speak in turn until
+an utterance is exactly `<selection>`; then both choose and get points (Lewis et al. 2017, section 2).
 
 Shapes: B dialogues, T = `Rules.max_tokens`, n = number of rows passed, L = width of an utterance array, K items and H tokens
 of a selection (`domain.py`).
 
-Rules and where they come from:
-  * An utterance ends at its first `<eos>` or `<selection>`, or after `max_words` tokens (an `<eos>` of nobody's follows).
+Rules and their sources:
+  * An utterance ends at its first `<eos>` or `<selection>`, or after `max_words` tokens (the game adds an `<eos>`).
   * `<selection>` after other words ends the utterance, not the dialogue (released code of Lewis et al.).
   * `<pad>`, `YOU:` and `THEM:` inside an utterance are dropped and counted: they would let a speaker forge the
-    transcript. An utterance with nothing left is a bare `<eos>`. `<unk>` is kept (people use unknown words).
-  * After `max_turns` utterances, or when fewer than `max_words` + 4 tokens of room are left, `<selection>` is said
-    for the side to move (released attack code: after 20 utterances). Forced words belong to no author.
-  * `complementary`: only side 1 chooses and side 0 is given the complement (Cheng et al. 2019, section 3).
+    transcript. An utterance with no tokens left is a bare `<eos>`. `<unk>` is kept (people use unknown words).
+  * After `max_turns` utterances, or when less than `max_words` + 4 tokens of room remain, the game says `<selection>`
+    for the side to move (released attack code: after 20 utterances). Forced words have no author.
+  * `complementary`: only side 1 chooses and side 0 gets the complement (Cheng et al. 2019, section 3).
     # Paper: agreement prints as 100 %. Ours: a refusal by side 1 counts as no agreement, because nobody earns anything.
 
-A dialogue is text: each side reads and speaks it in ids of its own vocabulary (`spoken.py`). Sides that share one, and say no
-other word, read and write the same arrays.
+Each side reads and speaks in ids of its own vocabulary (`SpokenWords` in `domain.py`). Sides that share a vocabulary, and say
+no other word, read and write the same arrays.
 
-A dialogue as plain text, for people: the scenario, who said what, what was chosen, who earned what.
-
-Pure: the same game gives the same text. Environments, reports and the command line share it.
+`render_dialogue` gives the text of a dialogue for environments, reports and the command line.
 """
 
 from __future__ import annotations
@@ -84,10 +82,10 @@ class NegotiationGame:
 
     Args:
         scenarios: one scenario per dialogue.
-        seeds: one 63-bit seed per dialogue; decides who speaks first and every random draw in it.
-        vocabulary: in whose ids both sides read and speak; or that of side 0 and that of side 1.
+        seeds: one 63-bit seed per dialogue, for the first speaker and all random draws.
+        vocabulary: of both sides, or a pair for side 0 and side 1.
         rules: limits and options.
-        first_speakers: (B,) side 0 or 1 per dialogue; a fair coin from the dialogue's seed when not given.
+        first_speakers: (B,) side 0 or 1 per dialogue; None for a fair coin from the dialogue's seed.
 
     Raises:
         ConfigError: a scenario is of another game than the vocabulary.
@@ -102,13 +100,13 @@ class NegotiationGame:
         first_speakers: Sequence[int] | None = None,
     ) -> None:
         self.scenarios = list(scenarios)
-        # Keys of seed streams carry their type, so a numpy integer would name other streams than the same int.
+        # Keys of seed streams depend on the type, so numpy integers become int.
         self.seeds = [int(seed) for seed in seeds]
         self.vocabularies = vocabulary if isinstance(vocabulary, tuple) else (vocabulary, vocabulary)
         self.vocabulary = self.vocabularies[0]
-        """Of side 0; the game's ids begin with it."""
+        """The vocabulary of side 0; the game's ids begin with it."""
         self.domain: Domain = self.vocabulary.domain
-        """What is negotiated about."""
+        """The game that is played."""
         for words in self.vocabularies:
             require_game(words.game, self.scenarios)
         self.rules = rules or Rules()
@@ -123,20 +121,20 @@ class NegotiationGame:
         self.first_speakers = coins if first_speakers is None else np.array(first_speakers, dtype=np.int64)
         self.contexts = np.array([[s.context(0), s.context(1)] for s in self.scenarios], dtype=np.int64).transpose(1, 0, 2)
         self.tokens = np.full((2, size, width), PAD_ID, dtype=np.int64)
-        """Each side's view of the dialogue (2, B, T) in ids of its own: the same words, `YOU:` and `THEM:` exchanged."""
+        """Each side's view of the dialogue (2, B, T) in its own ids: the same words, with `YOU:` and `THEM:` exchanged."""
         self._spoken: SpokenWords | None = None
-        """The game's words, once there are others than those of one vocabulary that both sides have."""
+        """The game's words; None while both sides use only the words of one shared vocabulary."""
         self._said = self.tokens[0]
-        """From then on side 0's view in the game's ids (B, T)."""
+        """Side 0's view in the game's ids (B, T), once `_spoken` is set."""
         if self.vocabularies[0].digest != self.vocabularies[1].digest:
             self._open()
         self.authors = np.full((size, width), NOBODY, dtype=np.int8)
-        """Who wrote each token (B, T): side 0, side 1, or nobody (markers, forced words, an `<eos>` that the game added)."""
+        """The author of each token (B, T): side 0, side 1, or nobody (markers, forced words, an added `<eos>`)."""
         self.num_tokens = np.zeros(size, dtype=np.int64)
         self.num_turns = np.zeros(size, dtype=np.int64)
         self.phase = np.full(size, SPEAK, dtype=np.int8)
         self.to_move = self.first_speakers.copy()
-        """Whose utterance is next (B,); the side that ended the dialogue once it is no longer `SPEAK`."""
+        """The side to speak next (B,); after `SPEAK`, the side that ended the dialogue."""
         self.forced = np.zeros(size, dtype=bool)
         """Dialogues (B,) in which a limit forced the `<selection>`."""
         self.selections = np.full((size, 2), -1, dtype=np.int64)
@@ -151,21 +149,21 @@ class NegotiationGame:
         return len(self.scenarios)
 
     def rows_to_speak(self, side: int) -> np.ndarray:
-        """Dialogues in which it is that side's turn to speak."""
+        """Return the dialogues in which that side speaks next."""
         return np.flatnonzero((self.phase == SPEAK) & (self.to_move == side))
 
     def rows_to_choose(self, side: int) -> np.ndarray:
-        """Dialogues in which that side has yet to choose."""
+        """Return the dialogues in which that side has to choose."""
         if side == 0 and self.rules.complementary:
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero((self.phase == SELECT) & (self.selections[:, side] < 0))
 
     def view(self, side: int) -> SideView:
-        """What that side may see."""
+        """Return the view of a side."""
         return SideView(self, side)
 
     def say(self, rows: np.ndarray, utterances: Utterances) -> None:
-        """The side to move says its utterance in each of the dialogues `rows` (distinct, all in phase `SPEAK`)."""
+        """Add the utterances of the sides to move in the dialogues `rows` (distinct, all in phase `SPEAK`)."""
         assert (self.phase[rows] == SPEAK).all(), "only open dialogues take utterances"
         if self._spoken is not None:
             utterances = self._in_game_ids(self._spoken, self.to_move[rows], utterances)
@@ -189,12 +187,12 @@ class NegotiationGame:
             self.phase[cut] = SELECT
 
     def choose(self, side: int, rows: np.ndarray, selections: np.ndarray) -> None:
-        """A side chooses; when all that must choose have done so, the dialogue is over and points are set.
+        """Record the selections of a side; after the last one, end the dialogue and set the points.
 
         Args:
             side: 0 or 1; side 0 never chooses under the complementary rule.
             rows: dialogues (n,) in phase `SELECT`.
-            selections: index (n,) into the scenario's legal selections; one out of range counts as no agreement.
+            selections: index (n,) into the scenario's legal selections; an index out of range counts as no agreement.
         """
         assert (self.phase[rows] == SELECT).all(), "only ended dialogues take selections"
         for row, selection in zip(rows.tolist(), selections.tolist(), strict=True):
@@ -211,12 +209,12 @@ class NegotiationGame:
                 self.phase[row] = OVER
 
     def is_pareto(self, row: int) -> bool:
-        """Whether a dialogue's outcome is agreed and Pareto optimal."""
+        """Return whether a dialogue's outcome is agreed and Pareto optimal."""
         first, second = self.points[row].tolist()
         return bool(self.agreed[row]) and is_pareto_optimal(self.scenarios[row], (first, second))
 
     def transcript(self, row: int) -> list[tuple[int, list[str]]]:
-        """The dialogue as (side, words) turns, `<eos>` left out."""
+        """Return the dialogue as (side, words) turns, without `<eos>`."""
         tokens = self.tokens[0] if self._spoken is None else self._said
         ids = tokens[row, : self.num_tokens[row]].tolist()
         words: Sequence[str] = self.vocabulary.words if self._spoken is None else self._spoken.words
@@ -229,7 +227,7 @@ class NegotiationGame:
         return turns
 
     def tokens_in(self, vocabulary: Vocabulary, side: int) -> np.ndarray:
-        """A side's view of the dialogues (B, T) in ids of any vocabulary, such as a judge's."""
+        """Return a side's view of the dialogues (B, T) in ids of any vocabulary, such as a judge's."""
         if vocabulary.digest == self.vocabularies[side].digest:
             return self.tokens[side]
         you, them = vocabulary.you_id, vocabulary.them_id
@@ -237,7 +235,7 @@ class NegotiationGame:
         return read if side == 0 else np.where(read == you, them, np.where(read == them, you, read))
 
     def utterance(self, side: int, words: Sequence[str]) -> list[int]:
-        """Words as a side says them, in ids of its own, closed by `<eos>` unless they end the dialogue."""
+        """Return a side's own ids of words, closed by `<eos>` unless they end the dialogue."""
         own = self.vocabularies[side]
         ids = own.encode(words).tolist()
         if any(word not in own.index for word in words):
@@ -246,13 +244,13 @@ class NegotiationGame:
         return ids if ids == [SELECTION_ID] else [*ids, EOS_ID]
 
     def written(self, side: int, ids: Sequence[int]) -> list[str]:
-        """What an utterance in a side's own ids reads, `<eos>` left out."""
+        """Return the words of an utterance in a side's own ids, without `<eos>`."""
         own = self.vocabularies[side].words
         beyond = self._open().words if any(i >= len(own) for i in ids) else ()
         return [own[i] if i < len(own) else beyond[i - len(own)] for i in ids if i != EOS_ID]
 
     def _open(self) -> SpokenWords:
-        """From now on any word can be said."""
+        """Allow any word from now on, and return the game's words."""
         if self._spoken is None:
             self._spoken = SpokenWords(self.vocabularies)
             self._said = self.tokens[0].copy()
@@ -266,9 +264,9 @@ class NegotiationGame:
         return Utterances(tokens, lengths)
 
     def _legal(self, rows: np.ndarray, utterances: Utterances) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Utterances with illegal tokens dropped and exactly one end, and which of them (n,) the game had to close.
+        """Return utterances without illegal tokens and with one end, and which of them (n,) the game closed.
 
-        The common clean case stays vectorised.
+        The common case without illegal tokens is vectorised.
         """
         tokens, lengths = utterances.tokens[:, : self.rules.max_words], np.minimum(utterances.lengths, self.rules.max_words)
         columns = np.arange(tokens.shape[1])
@@ -285,15 +283,17 @@ class NegotiationGame:
         for i in np.flatnonzero(~clean).tolist():
             words = tokens[i, : lengths[i]].tolist()
             end = next((k for k, word in enumerate(words) if word in (EOS_ID, SELECTION_ID)), None)
-            said = words[: len(words) if end is None else end + 1]
-            kept = [word for word in said if word not in (PAD_ID, self.vocabulary.you_id, self.vocabulary.them_id)]
-            self.num_illegal[rows[i], self.to_move[rows[i]]] += len(said) - len(kept)
+            spoken_words = words[: len(words) if end is None else end + 1]
+            legal_words = [
+                word for word in spoken_words if word not in (PAD_ID, self.vocabulary.you_id, self.vocabulary.them_id)
+            ]
+            self.num_illegal[rows[i], self.to_move[rows[i]]] += len(spoken_words) - len(legal_words)
             closed[i] = end is None
             if end is None:
-                kept = [*kept[: self.rules.max_words], EOS_ID]
+                legal_words = [*legal_words[: self.rules.max_words], EOS_ID]
             tokens[i] = PAD_ID
-            tokens[i, : len(kept)] = kept
-            lengths[i] = len(kept)
+            tokens[i, : len(legal_words)] = legal_words
+            lengths[i] = len(legal_words)
         return tokens, lengths, closed
 
     def _append(
@@ -303,14 +303,14 @@ class NegotiationGame:
         columns = np.arange(tokens.shape[1])
         at_n, at_l = np.nonzero(columns < lengths[:, None])
         positions = start[at_n] + 1 + at_l
-        said = tokens[at_n, at_l]
+        values = tokens[at_n, at_l]
         for side in (0, 1):
             markers = np.where(speakers == side, self.vocabulary.you_id, self.vocabulary.them_id)
-            heard, marked = said, markers
+            heard, marked = values, markers
             if self._spoken is not None:
-                heard, marked = self._spoken.heard(side, said), self._spoken.heard(side, markers)
+                heard, marked = self._spoken.heard(side, values), self._spoken.heard(side, markers)
                 if side == 0:
-                    self._said[rows, start], self._said[rows[at_n], positions] = markers, said
+                    self._said[rows, start], self._said[rows[at_n], positions] = markers, values
             self.tokens[side, rows, start] = marked
             self.tokens[side, rows[at_n], positions] = heard
         self.authors[rows[at_n], positions] = authors[at_n]
@@ -318,7 +318,7 @@ class NegotiationGame:
 
 
 class SideView:
-    """What one side of a batch of dialogues may see: its own context, the dialogue so far, its random draws.
+    """The view of one side on a batch of dialogues: own context, dialogue so far, random draws.
 
     Args:
         game: the dialogues.
@@ -329,52 +329,52 @@ class SideView:
         self._game, self.side = game, side
         self.vocabulary, self.rules, self.domain = game.vocabularies[side], game.rules, game.domain
         self.contexts = game.contexts[side]
-        """(B, 2K) int64: count and own value of each item in turn."""
+        """(B, 2K) int64: count and own value of each item, interleaved."""
         self.tokens = game.tokens[side]
-        """(B, T) int64: the dialogue so far in ids of `vocabulary`, own turns marked `YOU:`; it lacks what is `<unk>`."""
+        """(B, T) int64: the dialogue so far in ids of `vocabulary`, own turns marked `YOU:`; unknown words are `<unk>`."""
         self.num_tokens = game.num_tokens
-        """(B,) int64: how many of `tokens` have been said."""
+        """(B,) int64: number of `tokens` said so far."""
         self.num_turns = game.num_turns
-        """(B,) int64: how many utterances have been said."""
+        """(B,) int64: number of utterances so far."""
         self.uniforms = game.uniforms
-        """(B, T) float64 in [0, 1): the draw that decides the token at each position."""
+        """(B, T) float64 in [0, 1): the random draw for the token at each position."""
 
     def __len__(self) -> int:
         return len(self._game)
 
     def turns(self, row: int) -> list[tuple[bool, str]]:
-        """One dialogue so far as text: whether a turn is one's own, and its words, whatever one's vocabulary."""
+        """Return one dialogue so far as text: whether a turn is of this side, and its words."""
         return [(side == self.side, " ".join(words)) for side, words in self._game.transcript(row)]
 
     def encode(self, text: str) -> list[int]:
-        """A text as an utterance in ids of one's own, its end included; any word can be said."""
+        """Return a text as an utterance in this side's own ids, with its end; any word can be said."""
         return self._game.utterance(self.side, split_text(text, self.vocabulary))
 
     def written(self, ids: Sequence[int]) -> list[str]:
-        """The words of an utterance in ids of one's own, its end left out."""
+        """Return the words of an utterance in this side's own ids, without its end."""
         return self._game.written(self.side, ids)
 
     def generator(self, row: int) -> np.random.Generator:
-        """Random numbers for this side's next move in one dialogue, for agents that need more than one draw a token."""
+        """Return the random generator of this side's next move, for agents that need more than one draw per token."""
         return stream(derive_seed(self._game.seeds[row], "side", self.side), int(self.num_tokens[row]))
 
     def opponent(self) -> SideView:
-        """What the other side may see; only white-box attackers, who read their target's networks, look at it."""
+        """Return the other side's view, for white-box attackers, who read their target's networks."""
         return SideView(self._game, 1 - self.side)
 
     def selections(self, row: int) -> np.ndarray:
-        """The legal selections (m, H) of one dialogue as tokens of the domain, m <= `domain.max_selections`."""
+        """Return the legal selections (m, H) of one dialogue as tokens of the domain."""
         return self._game.scenarios[row].selections.table
 
 
 def require_game(game: str, scenarios: Sequence[Scenario], who: str = "an agent", where: str | None = None) -> None:
-    """Checks that somebody plays the game that scenarios are of.
+    """Raise unless all scenarios are of one game.
 
     Args:
-        game: that is played.
-        scenarios: of one game or of several.
-        who: plays it, for messages.
-        where: what named that agent.
+        game: the required game.
+        scenarios: of one game or several.
+        who: the player, for messages.
+        where: the name of that agent, for messages.
 
     Raises:
         ConfigError: a scenario is of another game.
@@ -389,14 +389,14 @@ def require_game(game: str, scenarios: Sequence[Scenario], who: str = "an agent"
 
 
 def play(game: NegotiationGame, agents: tuple[Agent, Agent]) -> NegotiationGame:
-    """Plays every dialogue of a game to its end.
+    """Play every dialogue of a game to its end.
 
     Args:
         game: fresh or half-played dialogues.
-        agents: who is on side 0 and side 1.
+        agents: of side 0 and side 1.
 
     Returns:
-        The same game, over.
+        The same game, finished.
     """
     return play_sessions(game, [agent.join(game.view(side)) for side, agent in enumerate(agents)])
 
@@ -405,13 +405,13 @@ _HIDDEN = "?"
 
 
 def render_dialogue(game: NegotiationGame, row: int, perspective: int | None = None) -> str:
-    """One dialogue as a person would read it.
+    """Return one dialogue as text for people.
 
     Args:
         game: any state of the game.
-        row: which of its dialogues.
-        perspective: the side (0 or 1) whose eyes to read with: it is "you", and until the dialogue is over the partner's
-            values and both selections stay hidden. None names the sides "side 0" and "side 1" and hides nothing.
+        row: index of the dialogue.
+        perspective: the side (0 or 1) that reads: it is "you", and until the dialogue is over the partner's values and both
+            selections are hidden. None names the sides "side 0" and "side 1" and hides nothing.
 
     Returns:
         Lines of text without a final newline; a table of items first, then the turns, then the outcome if there is one.

@@ -1,7 +1,7 @@
 """Both sides of the negotiation game as a PettingZoo environment in which agents act in turn (AEC).
 
-Spaces, observations and rewards are those of `env.py`; what belongs here is PettingZoo's contract. The library is an
-extra: `pip install --constraint constraints.txt --editable ".[pettingzoo]"`.
+Spaces, observations and rewards come from `env.py`; this file has only PettingZoo's interface. The library is an extra:
+`pip install --constraint constraints.txt --editable ".[pettingzoo]"`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ PLAYERS = ("player_0", "player_1")
 
 
 class NegotiationAEC(AECEnv[str, dict[str, Any], dict[str, Any]]):
-    """Two agents divide items by talking, one utterance or selection a step.
+    """Two agents divide items by talking, one utterance or selection per step.
 
-    The agent to act is `agent_selection`: whoever's turn it is to speak, then side 0 and side 1 to choose, unseen by the other.
-    Both are paid when both have chosen. `infos` are empty until then, and say afterwards how it ended (`env.outcome`).
+    `agent_selection` is the agent to act: the side to speak, and after the talk side 0 and side 1 to choose, unseen by the
+    other. Both get their reward after both have chosen. `infos` are empty until then, and have the outcome afterwards
+    (`env.outcome`).
 
     Args:
-        vocabulary: the words that both share; the scripted bargainers' when not given.
-        scenarios: the list that scenarios are drawn from; None draws from all legal ones.
+        vocabulary: the words of both; None for the scripted bargainers' words.
+        scenarios: the list to draw from; None draws from all legal scenarios.
         reward: "points" or "advantage".
         rules: limits and options of the game.
         render_mode: "ansi" returns text from `render()`; "human" writes it to standard error after every move.
@@ -72,25 +73,25 @@ class NegotiationAEC(AECEnv[str, dict[str, Any], dict[str, Any]]):
         self.vocabulary = vocabulary or bargainer_vocabulary()
         self.scenarios, self.reward, self.rules, self.render_mode = scenarios, reward, rules or Rules(), render_mode
         self.possible_agents = list(PLAYERS)
-        # One object for each agent and all its life: samples are seeded by it.
+        # One object per agent for its whole life, because it seeds samples.
         self.observation_spaces = {agent: observation_space(self.vocabulary, self.rules) for agent in PLAYERS}
         self.action_spaces = {agent: action_space(self.vocabulary, self.rules) for agent in PLAYERS}
         self._rng, _ = seeding.np_random()
         self._game: NegotiationGame | None = None
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        """What an agent sees."""
+        """Return the observation space of an agent."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Dict:
-        """What an agent may do; `speak_action` and `choose_action` of `env.py` write such actions."""
+        """Return the action space of an agent; `speak_action` and `choose_action` of `env.py` write actions."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Starts a dialogue.
+        """Start a dialogue.
 
         Args:
-            seed: starts the generator that this dialogue and all later ones draw from.
+            seed: starts the generator of this dialogue and all later ones.
             options: ignored.
         """
         if seed is not None:
@@ -106,18 +107,18 @@ class NegotiationAEC(AECEnv[str, dict[str, Any], dict[str, Any]]):
         self.agent_selection = self._to_act() or PLAYERS[0]
 
     def observe(self, agent: str) -> dict[str, Any]:
-        """What an agent sees now, from its own perspective.
+        """Return an agent's observation, from its own perspective.
 
         Raises:
-            ScenarioError: there has been no dialogue yet.
+            ScenarioError: no dialogue has begun.
         """
         return observe(self._open(), PLAYERS.index(agent))
 
     def step(self, action: dict[str, Any] | None) -> None:
-        """Carries out the action of `agent_selection`; None once it has ended.
+        """Apply the action of `agent_selection`; None once it has ended.
 
         Raises:
-            ScenarioError: the action lies outside the agent's space, or there is no dialogue.
+            ScenarioError: the action is outside the agent's space, or no dialogue has begun.
         """
         game, agent = self._open(), self.agent_selection
         if self.terminations[agent]:
@@ -136,7 +137,7 @@ class NegotiationAEC(AECEnv[str, dict[str, Any], dict[str, Any]]):
             self.render()
 
     def render(self) -> str | None:
-        """The dialogue so far as text, with nothing hidden."""
+        """Return the dialogue so far as text, with nothing hidden."""
         text = render_dialogue(self._open(), 0)
         if self.render_mode == "ansi":
             return text
@@ -144,7 +145,7 @@ class NegotiationAEC(AECEnv[str, dict[str, Any], dict[str, Any]]):
         return None
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there are no resources to close."""
 
     def _open(self) -> NegotiationGame:
         if self._game is None:

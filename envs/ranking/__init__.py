@@ -1,4 +1,4 @@
-"""Candidates: a context and the replies to choose from, right and wrong, for models that rank. Read `groups.py` first.
+"""Ranking: contexts with right and wrong candidate replies, for models that rank. Read `groups.py` first.
 
 A corpus is opened by its name, by the path of a file of rows, or by the name of a corpus of pairs:
 

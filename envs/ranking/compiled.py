@@ -1,13 +1,13 @@
-"""Compiled corpora of candidates: groups made once into memory-mapped Arrow files, so that every worker reads the same pages.
+"""Compiled corpora of candidates, as memory-mapped Arrow files.
 
-A compiled corpus is a folder as `envs/corpora/arrow.py` keeps them; its key names the versions of compiler and reader, the
-content of the source and every option. Wrong replies are drawn, and candidates shuffled, before they are written.
+A compiled corpus is a folder of `envs/corpora/arrow.py`. Its key contains the versions of compiler and reader, the content of
+the source and all options. Wrong replies are drawn, and candidates shuffled, before the files are written.
 
     train.arrow, ...              words (list of int32), one distinct utterance a row
     train-groups.arrow, ...       number, dialogue (int64), context, candidates (list of int32, rows of utterances)
     train-candidates.arrow, ...   label, kind, attackable (uint8), one candidate a row
     vocabulary.json               every word of all splits
-    facts.json                    the language, the number of lines that were mended, and splits that lack replies to draw
+    facts.json                    the language, the number of repaired lines, and splits with too few replies to draw
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from parley.envs.ranking.groups import CandidateOptions, CandidateSplit, order_o
 from parley.envs.ranking.sources import CandidateSource, CandidateText
 
 COMPILER_VERSION = 2
-"""Grows when the same groups would be compiled differently."""
+"""Grows when the compiler changes."""
 
 Language = Literal["en", "zh"]
 
@@ -48,14 +48,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class CandidateCorpus:
-    """A compiled corpus of candidates, opened.
+    """An open compiled corpus of candidates.
 
     Args:
         name: the corpus' name.
         folder: the compiled files.
-        language: "zh" where most of the different words hold a Chinese character, else "en".
-        num_mended: lines that are read otherwise than they stand.
-        splits: "train", "val" and "test"; one that lacks replies to draw wrong ones from raises DataError when asked for.
+        language: "zh" if most distinct words have a Chinese character, else "en".
+        num_mended: number of repaired lines.
+        splits: "train", "val" and "test"; access to a split with too few replies to draw wrong ones raises DataError.
     """
 
     name: str
@@ -66,7 +66,7 @@ class CandidateCorpus:
 
     @property
     def lacking(self) -> dict[str, str]:
-        """Splits that lack replies to draw wrong ones from, and what is said of each."""
+        """Splits with too few replies to draw wrong ones, each with its error message."""
         return {name: problem[0] for name, problem in self.splits.lacking.items()} if isinstance(self.splits, _Splits) else {}
 
     @property
@@ -78,18 +78,18 @@ class CandidateCorpus:
 def load_candidates(
     name: str, data_root: Path | None = None, *, options: CandidateOptions | None = None, cache: Path | None = None
 ) -> CandidateCorpus:
-    """Opens a corpus of candidates, compiling it first when its content has not been compiled with these options before.
+    """Open a corpus of candidates by name, and compile it with these options first if needed.
 
     Args:
         name: a registered name of candidates or of pairs, a path, or `path/file.py:NAME`; see `find_candidates`.
-        data_root: where the corpora lie; see `parley.envs.corpora.arrow.data_root` for the default.
-        options: which contexts, which wrong replies, in which order.
-        cache: where compiled corpora lie; see `parley.envs.corpora.arrow.cache_root` for the default.
+        data_root: folder of the corpora; None for the default of `parley.envs.corpora.arrow.data_root`.
+        options: of contexts, wrong replies and order.
+        cache: folder of compiled corpora; None for the default of `parley.envs.corpora.arrow.cache_root`.
 
     Raises:
-        ConfigError: no such corpus, or it is Chinese without blanks and jieba is not installed.
+        ConfigError: an unknown corpus, or Chinese without blanks and jieba is not installed.
         DataError: files are missing, a line is broken, there is no group, a split has too few replies to draw wrong ones, or
-            the compiled form cannot be written.
+            the compiled files cannot be written.
     """
     with corpus_named(name, data_root):
         return open_candidates(find_candidates(name), data_root, options=options, cache=cache)
@@ -102,13 +102,13 @@ def open_candidates(
     options: CandidateOptions | None = None,
     cache: Path | None = None,
 ) -> CandidateCorpus:
-    """The same for a corpus in hand instead of a name."""
+    """Open a corpus from its source, and compile it first if needed; arguments as of `load_candidates`."""
     options = options or CandidateOptions()
     root = resolve_data_root(data_root)
     own = json.dumps(asdict(options), sort_keys=True)
     folder = compiled_folder(cache, source.name, "candidates", COMPILER_VERSION, source.name, source.fingerprint(root), own)
     if not is_whole(folder, _FILES):
-        # One turn more says whose contexts are cut.
+        # One more turn shows which contexts are cut.
         text = source.read_groups(root, options.turns + 1).require_whole()
         if nothing := no_group(source, text, root):
             raise nothing
@@ -118,7 +118,7 @@ def open_candidates(
 
 
 def no_group(source: CandidateSource, text: CandidateText, root: Path) -> DataError | None:
-    """The error of a corpus without a group; None where there is one."""
+    """Return the error of a corpus without a group, or None."""
     if any(map(len, text.splits.values())):
         return None
     what, fix = f"the corpus {source.name!r} has no context to rank replies to", "give it more lines, or name another corpus"
@@ -126,31 +126,31 @@ def no_group(source: CandidateSource, text: CandidateText, root: Path) -> DataEr
 
 
 def _report(source: CandidateSource, text: CandidateText) -> None:
-    """Logs what was mended, each kind once with its number and first place, and what is unusually long."""
+    """Log each kind of repair with its number and first line, and unusually long text."""
     first = {error.what: error.where for error in reversed(text.mended)}
     for what, num in Counter(error.what for error in text.mended).items():
         logger.warning("%s: %s: %d times, first at %s", source.name, what, num, first[what])
-    for told in text.long_told():
-        logger.warning("%s", told)
+    for sentence in text.long_told():
+        logger.warning("%s", sentence)
 
 
 def _compile(text: CandidateText, options: CandidateOptions, folder: Path) -> None:
-    said = chain.from_iterable(split.utterances.utterances() for split in text.splits.values())
-    counts = Counter(chain.from_iterable(said))
+    utterances = chain.from_iterable(split.utterances.utterances() for split in text.splits.values())
+    counts = Counter(chain.from_iterable(utterances))
     vocabulary = WordList(tuple(word for word, _ in counts.most_common()))
     read = {name: _cut(split.split(name, vocabulary), options) for name, split in text.splits.items()}
     statistics = reply_statistics(read["train"])
-    whole, lacking = dict[str, CandidateSplit](), dict[str, list[str]]()
+    complete, lacking = dict[str, CandidateSplit](), dict[str, list[str]]()
     for name, split in read.items():
         try:
-            whole[name] = with_negatives(split, options, statistics) if text.splits[name].is_drawn else split
+            complete[name] = with_negatives(split, options, statistics) if text.splits[name].is_drawn else split
         except DataError as error:
-            # Whoever asks for another split does not need this one.
-            whole[name], lacking[name] = split.first_none(), [error.what, str(error.where), str(error.got), str(error.fix)]
+            # Callers may need only the other splits.
+            complete[name], lacking[name] = split.first_none(), [error.what, str(error.where), str(error.got), str(error.fix)]
     facts = {"language": "zh" if is_chinese(counts) else "en", "mended": len(text.mended), "lacking": lacking}
 
     def write(draft: Path) -> None:
-        for split in whole.values():
+        for split in complete.values():
             _write(draft, split if options.file_order else _shuffled(split, options.seed))
         vocabulary.save(draft / _VOCABULARY)
         (draft / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
@@ -159,13 +159,13 @@ def _compile(text: CandidateText, options: CandidateOptions, folder: Path) -> No
 
 
 def _cut(split: CandidateSplit, options: CandidateOptions) -> CandidateSplit:
-    """The contexts that are long enough, each no longer than wanted."""
-    long = split.chosen(np.flatnonzero(split.contexts.lengths >= options.min_turns))
-    lengths = long.contexts.lengths
-    behind = np.repeat(long.contexts.offsets[1:], lengths) - np.arange(len(long.contexts.values))
-    kept = np.concatenate([[0], np.cumsum(np.minimum(lengths, options.turns))])
-    shortened = Ragged(long.contexts.values[behind <= options.turns], kept)
-    return replace(long, contexts=shortened, is_cut=lengths > options.turns)
+    """Return the groups with at least `min_turns` turns, and their contexts cut to `turns`."""
+    long_enough = split.chosen(np.flatnonzero(split.contexts.lengths >= options.min_turns))
+    lengths = long_enough.contexts.lengths
+    turns_to_end = np.repeat(long_enough.contexts.offsets[1:], lengths) - np.arange(len(long_enough.contexts.values))
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, options.turns))])
+    shortened = Ragged(long_enough.contexts.values[turns_to_end <= options.turns], offsets)
+    return replace(long_enough, contexts=shortened, is_cut=lengths > options.turns)
 
 
 def _shuffled(split: CandidateSplit, seed: int) -> CandidateSplit:
@@ -209,7 +209,7 @@ def _open(name: str, folder: Path) -> CandidateCorpus:
 
 
 class _Splits(dict[str, CandidateSplit]):
-    """Splits by their names; those that could not be made say why when they are asked for."""
+    """Splits by name; a split that could not be made raises its error on access."""
 
     lacking: Mapping[str, Sequence[str]]
 

@@ -1,10 +1,10 @@
-"""The corpora of candidates that Parley knows, beside all of pairs: what each is, its licence, its files and their reader.
+"""The registered corpora of candidates, the reader of DailyDialog++, and conformance tests of corpora and proposers.
 
-What corpora of candidates promise (`sources.CandidateSource`), and who proposes words (`edit_game.Proposer`).
+Every corpus of pairs is also a corpus of candidates. A registered corpus has a licence, its files and a reader.
 
-Reader of DailyDialog++ (Sai et al. 2020): contexts with replies that people wrote, right ones and misleading ones.
+DailyDialog++ (Sai et al. 2020): contexts with replies that people wrote, right and misleading ones.
 
-    data_positives.jsonl   7,641 contexts of 5 right replies: training, one group for each, whose wrong replies are drawn
+    data_positives.jsonl   7,641 contexts of 5 right replies: training, one group per reply, whose wrong replies are drawn
     dev.jsonl              1,028 contexts of 5 right, 5 misleading and 5 random replies: validation
     test.jsonl             1,142 of the same: test
 
@@ -69,18 +69,18 @@ def _made(named: Any) -> Any:
 
 def _proposes_words_for_every_place(proposer: Any) -> None:
     """Proposes a list of other words for each word of a reply, empty ones and empty replies included."""
-    for place, reply in enumerate(_REPLIES):
-        found = proposer.propose(_GROUP, place)
-        expect(len(found) == len(reply), f"{len(reply)} lists of words", len(found))
-        for word, others in zip(reply, found, strict=True):
-            told = all(isinstance(other, str) and other for other in others)
-            expect(told and not isinstance(others, str), "lists of words that are not empty", repr(others))
-            expect(word not in others, f"other words than {word!r}", repr(others))
+    for i, reply in enumerate(_REPLIES):
+        proposals = proposer.propose(_GROUP, i)
+        expect(len(proposals) == len(reply), f"{len(reply)} lists of words", len(proposals))
+        for word, alternatives in zip(reply, proposals, strict=True):
+            are_words = all(isinstance(alternative, str) and alternative for alternative in alternatives)
+            expect(are_words and not isinstance(alternatives, str), "lists of words that are not empty", repr(alternatives))
+            expect(word not in alternatives, f"other words than {word!r}", repr(alternatives))
 
 
 def _proposes_the_same_again(proposer: Any) -> None:
     """Proposes the same when it is asked again."""
-    first, second = ([list(map(list, proposer.propose(_GROUP, place))) for place in range(len(_REPLIES))] for _ in range(2))
+    first, second = ([list(map(list, proposer.propose(_GROUP, i))) for i in range(len(_REPLIES))] for _ in range(2))
     same_alone(first, second, "what is proposed for a reply")
 
 
@@ -101,10 +101,10 @@ REPLIES = {
 
 
 def read_dailydialog(folder: Path) -> CandidateText:
-    """Reads the three files.
+    """Read the three files.
 
     Args:
-        folder: that holds them.
+        folder: their folder.
     """
     text = CandidateText()
     for name, file in FILES.items():
@@ -117,21 +117,21 @@ def read_dailydialog(folder: Path) -> CandidateText:
                 text.broken.append(located(error, str(path), number))
                 continue
             if not split.is_drawn:
-                listed = [ListedReply(number, said, kind is CandidateKind.POSITIVE, kind) for said, kind in replies]
+                listed = [ListedReply(number, words, kind is CandidateKind.POSITIVE, kind) for words, kind in replies]
                 text.listed(name, path, number, context, listed)
                 continue
             turns = [split.add(turn) for turn in context]
-            for said, kind in replies:
-                split.group(turns, [Candidate(split.add(said), True, kind)], dialogue=number)
+            for words, kind in replies:
+                split.group(turns, [Candidate(split.add(words), True, kind)], dialogue=number)
     return text
 
 
 def parse_line(line: str, positives_only: bool) -> tuple[list[list[str]], list[tuple[list[str], CandidateKind]]]:
-    """Reads one line.
+    """Parse one line.
 
     Args:
         line: a JSON object.
-        positives_only: whether it lists right replies alone.
+        positives_only: whether the line has only right replies.
 
     Returns:
         The words of each turn, and of each reply with its kind.
@@ -141,24 +141,24 @@ def parse_line(line: str, positives_only: bool) -> tuple[list[list[str]], list[t
     """
     kinds = {name: kind for name, kind in REPLIES.items() if kind is CandidateKind.POSITIVE or not positives_only}
     context, *lists = parse_lists(line, CONTEXT, *kinds)
-    return context, [(said, kind) for kind, listed in zip(kinds.values(), lists, strict=True) for said in listed]
+    return context, [(words, kind) for kind, listed in zip(kinds.values(), lists, strict=True) for words in listed]
 
 
 candidate_corpora = Registry("corpus of candidates", "parley.candidates")
 
 _LOOKED_AT = 100
-"""Lines of a file by which it is told whether they are rows or pairs."""
+"""Number of lines that are tested for rows or pairs."""
 
 
 def find_candidates(name: str) -> CandidateSource:
-    """The corpus of that name.
+    """Return the corpus of that name.
 
     Args:
-        name: a registered name of candidates or of pairs, `path/file.py:NAME` of either, or a path: a file or folder of rows
-            (see `own_candidates`), or of pairs as `parley.envs.corpora.pairs.corpora.find_pairs` knows them.
+        name: a registered name of candidates or pairs, `path/file.py:NAME` of either, or a path: a file or folder of rows
+            (`own_candidates`) or of pairs (`parley.envs.corpora.pairs.corpora.find_pairs`).
 
     Raises:
-        ConfigError: no such corpus, with the nearest name.
+        ConfigError: an unknown corpus (with the nearest name).
     """
     if is_path(name):
         own = own_file(name)
@@ -166,9 +166,9 @@ def find_candidates(name: str) -> CandidateSource:
     if name in pair_corpora:
         return PairCandidates(pairs=find_pairs(name))
     if name in candidate_corpora or ".py:" in name:
-        found = named_source(candidate_corpora, name, "fingerprint")
-        if isinstance(found, CandidateSource):
-            return found
+        source = named_source(candidate_corpora, name, "fingerprint")
+        if isinstance(source, CandidateSource):
+            return source
         return PairCandidates(pairs=named_source(candidate_corpora, name, "read", "vocabulary"))
     known = sorted((*candidate_corpora, *pair_corpora))
     raise ConfigError(
@@ -179,11 +179,10 @@ def find_candidates(name: str) -> CandidateSource:
 
 
 def holds_rows(own: OwnFile) -> bool:
-    """Whether a file, or those of a folder, hold rows and not pairs.
+    """Return whether a file, or the files of a folder, hold rows and not pairs.
 
-    Records are rows if they have labels. A line with a tab speaks for rows if a label, 0 or 1, stands before the tab, else for
-    pairs. As many on both sides are rows, so that a broken line of a short file is named; lines without a tab are broken in
-    either and do not count.
+    Records are rows if they have labels. A line with a tab counts as a row if a label, 0 or 1, is before the tab, else as a
+    pair. A tie means rows, so that a broken line of a short file is reported. Lines without a tab do not count.
     """
     files = [own] if own.path.is_file() else [own.of(path) for path in split_files(own.path).values()]
     if any(file.kind for file in files):
@@ -194,35 +193,35 @@ def holds_rows(own: OwnFile) -> bool:
 
 
 def own_candidates(file: Path | OwnFile) -> FileCandidates:
-    """The corpus of a file or a folder of rows.
+    """Return the corpus of a file or a folder of rows.
 
     Args:
-        file: a folder of `train`, `val` (`valid`, `dev`) and `test`, with a suffix of text or of records or none, of which some
-            may be absent; one such file, for that split alone; or any other file, in which each group belongs to the split that
-            its context names, 90 : 5 : 5 or as its name says.
+        file: a folder of `train`, `val` (`valid`, `dev`) and `test`, with a suffix of text or records or none, of which some
+            may be absent; one such file, for that split alone; or any other file, in which the hash of a group's context gives
+            its split, 90 : 5 : 5 or by the shares in its name.
 
     Raises:
-        ConfigError: two files of the folder are of one split.
+        ConfigError: two files of the folder are for one split.
     """
     own = file if isinstance(file, OwnFile) else OwnFile(file)
     path = own.path
     files: dict[str | None, str] = {split: file.name for split, file in split_files(path).items()}
     if path.is_file():
         files = {split_named(path): path.name}
-    told = next((f", {file.told}" for name in files.values() if (file := own.of(_place(path) / name)).kind), "")
+    format_text = next((f", {file.told}" for name in files.values() if (file := own.of(_folder(path) / name)).kind), "")
     return FileCandidates(
         name=path.stem if path.is_file() else path.resolve().name,
-        summary=f"candidates of your own{told}",
+        summary=f"candidates of your own{format_text}",
         licence="your own",
         obtain="",
         wanted=tuple((escape(name),) for name in files.values()),
         reader=partial(_read_rows, files=files, own=own),
-        place=_place(path),
+        place=_folder(path),
         tools=(cutter_version(), *own.key),
     )
 
 
-def _place(path: Path) -> Path:
+def _folder(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 

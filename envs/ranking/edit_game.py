@@ -1,14 +1,11 @@
-"""Editing a reply until a ranker puts it where it is wanted, a word at a time: the rules of `parley/ResponseRanking-v1`.
+"""The rules of `parley/ResponseRanking-v1`: edit a reply, one word per step, until a ranker gives it the wanted rank.
 
-Many examples are played side by side, so that their drafts share the ranker's batches; an environment is the case of one. The
-ranker and the words that may enter come from the caller. Shapes: P places, W proposals for each, A = P W + 1 actions.
+The goal of an attack is a wrong reply among the best, or the right one not among them (`RankGoal`). Many examples run as one
+batch, so their drafts share the ranker's batches; an environment is a batch of one. The caller gives the ranker and the
+proposer of words. The defaults (`TermOverlap`, `AlikeWords`, `PlainSight`) need no tagger and no model, and serve to try the
+environment; `engine/ranking/attacks/editing.py` has those of attacks.
 
-What an attack on a ranker wants: a wrong reply among the best, or the right one not among them.
-
-What `parley/ResponseRanking-v1` is played with where nothing is handed in: a ranker, words that may enter, what is seen.
-
-They need no tagger and no model, and are there to try the environment out; `engine/ranking/attacks/editing.py` has those of
-attacks.
+Shapes: P places, W proposals for each, A = P W + 1 actions.
 """
 
 from __future__ import annotations
@@ -30,17 +27,17 @@ from parley.envs.ranking.groups import CandidateGroup, Context
 GoalKind = Literal["promote", "demote"]
 Target = Literal["best", "random"]
 TOLERANCE = 1e-5
-"""Scores that differ by less than this share of a group's largest are equal: a network's rounding in a batch does as much."""
+"""Scores are equal if they differ by less than this share of a group's largest, the rounding error of batches."""
 
 
 @dataclass(frozen=True)
 class RankGoal:
-    """Where the edited reply shall stand.
+    """The wanted rank of the edited reply.
 
     Args:
         kind: promote a wrong reply to the top, or demote the right one below it.
-        rank: how many places are the top.
-        target: of several replies that may be edited the one that scores best, or one at random.
+        rank: number of ranks that count as the top.
+        target: which attackable reply to edit: the one with the best score, or a random one.
     """
 
     kind: GoalKind = "promote"
@@ -53,12 +50,12 @@ class RankGoal:
         return f"{self.kind} {whose} {where}, the {'best-scored' if self.target == 'best' else 'drawn'} one"
 
     def choose(self, group: CandidateGroup, scores: np.ndarray, rng: np.random.Generator) -> int | None:
-        """Which candidate is edited; None where no attackable one is of the goal's kind.
+        """Return the index of the candidate to edit; None if no attackable one is of the goal's kind.
 
         Args:
             group: with its labels.
             scores: of the candidates as they are (C,), `comparable` as all below.
-            rng: what draws, if one is drawn.
+            rng: for a random target.
         """
         wanted = self.kind == "demote"
         places = [i for i, label in enumerate(group.labels) if label is wanted and group.attackable[i]]
@@ -67,15 +64,15 @@ class RankGoal:
         return places[int(rng.integers(len(places)))] if self.target == "random" else max(places, key=lambda i: scores[i])
 
     def bar(self, group: CandidateGroup, scores: np.ndarray, place: int) -> float | None:
-        """The score that the edited reply has to pass; None where the top has room for all others.
+        """Return the score that the edited reply has to pass; None if the top has room for all others.
 
-        Others are all candidates to one that is promoted, wrong ones to one that is demoted: a ranker does not err where
-        another right reply is first.
+        The others are all candidates for a promoted reply, and the wrong ones for a demoted reply: another right reply in
+        first place is no error of the ranker.
 
         Args:
             group: with its labels.
-            scores: of the candidates as they are (C,).
-            place: of the edited one.
+            scores: of the unedited candidates (C,).
+            place: index of the edited candidate.
         """
         counts = np.array([self.kind == "promote" or not label for label in group.labels])
         counts[place] = False
@@ -83,12 +80,12 @@ class RankGoal:
         return float(others[self.rank - 1]) if self.rank <= len(others) else None
 
     def margin(self, score: float, bar: float) -> float:
-        """How far a score is on the wanted side of the bar; success is above the tolerance, so that a tie is none."""
+        """Return the distance of a score beyond the bar; above the tolerance is success, so a tie is none."""
         return score - bar if self.kind == "promote" else bar - score
 
 
 def tolerance(scores: np.ndarray) -> float:
-    """The difference up to which scores of a group are equal."""
+    """Return the largest difference at which scores of a group are equal."""
     return TOLERANCE * float(np.abs(scores).max())
 
 
@@ -97,14 +94,14 @@ Scorer = Callable[[Sequence[tuple[Context, Sequence[Utterance]]]], Sequence[np.n
 
 
 class Proposer(Protocol):
-    """Which words may enter a reply."""
+    """Proposes words that may replace those of a reply."""
 
     def propose(self, group: CandidateGroup, place: int) -> Sequence[Sequence[str]]:
-        """For each word of a candidate those that may stand in its place, the best first; they depend on nothing else.
+        """Return the possible replacements of each word of a candidate, best first; they depend only on the arguments.
 
         Args:
             group: context and candidates.
-            place: of the candidate that is edited.
+            place: index of the edited candidate.
         """
 
 
@@ -113,19 +110,19 @@ class EditRules(Configuration):
     """Limits of the game."""
 
     edits: NumItems = 3
-    """Words replaced at most."""
+    """Most words to replace."""
     num_places: NumItems = 16
-    """Words of a reply that may be replaced, from its beginning."""
+    """Only so many first words of a reply may be replaced."""
     num_proposals: NumItems = 8
-    """Words that may stand in the place of one."""
+    """Most proposals for each word."""
 
     def cut(self, proposals: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-        """What is kept of all proposals for a reply."""
+        """Return the proposals for a reply within the limits."""
         return [tuple(words[: self.num_proposals]) for words in proposals[: self.num_places]]
 
     @property
     def stop(self) -> int:
-        """The action that leaves the reply as it is; place p becomes its proposal w by the action p W + w."""
+        """The action that stops; action p W + w puts proposal w at place p."""
         return self.num_places * self.num_proposals
 
 
@@ -135,17 +132,16 @@ class EditedReply:
 
     Args:
         group: context and candidates.
-        place: of the candidate that is edited; None where there is none, or the goal is reached, or out of reach, before any
-            edit.
-        words: of the reply as it is now.
-        proposals: for each place what may stand there.
-        distance: how far the margin was from the goal before any edit, above 0: what margins are measured in.
-        margin: how close the reply is to the goal; above `tolerance`: there.
-        tolerance: difference up to which scores are equal.
+        place: index of the edited candidate; None if there is none, or the goal is reached or out of reach before any edit.
+        words: of the current reply.
+        proposals: the possible words of each place.
+        distance: distance of the margin from the goal before any edit, above 0; the unit of margins.
+        margin: signed distance to the goal; above `tolerance` the goal is reached.
+        tolerance: largest difference at which scores are equal.
         is_over: whether it takes no more edits.
-        reason: why there was nothing to edit.
-        edited: places of the words that were replaced, in their order.
-        num_illegal: actions that were not allowed; each costs an edit and changes nothing.
+        reason: the reason if there was nothing to edit.
+        edited: places of the replaced words, in order of the edits.
+        num_illegal: number of forbidden actions; each costs an edit and changes nothing.
         known: scores of drafts, by their words.
     """
 
@@ -169,12 +165,12 @@ class EditedReply:
 
     @property
     def progress(self) -> float:
-        """How much of the way to the goal is made: 0 before any edit, 1 there, less than 0 farther off than at first."""
+        """Progress to the goal: 0 before any edit, 1 at the goal, negative farther away."""
         return 1.0 if self.succeeded else min(1 + self.margin / self.distance, 1.0)
 
     @property
     def num_queries(self) -> int:
-        """Distinct drafts that were scored; those before any edit are none."""
+        """Number of distinct scored drafts, without the unedited reply."""
         return max(len(self.known) - 1, 0)
 
     @property
@@ -184,11 +180,11 @@ class EditedReply:
 
     @property
     def num_steps(self) -> int:
-        """Actions so far, but for one that stopped."""
+        """Number of actions so far, without stopping."""
         return len(self.edited) + self.num_illegal
 
     def mask(self, rules: EditRules) -> np.ndarray:
-        """Which actions are allowed (A,) int8: words that are as they were, by words that the reply does not hold yet."""
+        """Return which actions are allowed (A,) int8: unedited places, and words that the reply lacks."""
         allowed = np.zeros(rules.stop + 1, dtype=np.int8)
         allowed[rules.stop] = 1
         for place, words in enumerate(() if self.is_over else self.proposals):
@@ -199,19 +195,19 @@ class EditedReply:
         return allowed
 
     def replace(self, action: int, rules: EditRules) -> None:
-        """Makes an edit that is allowed, other than stopping; what it did to the margin is for others to find out."""
+        """Make an allowed edit, without an update of the margin."""
         place, number = divmod(action, rules.num_proposals)
         self.words = replaced(self.words, place, self.proposals[place][number])
         self.edited.append(place)
 
 
 class EditGame:
-    """Examples side by side.
+    """A batch of examples.
 
     Args:
         groups: contexts and candidates.
-        seeds: one for each, at least 0.
-        scorer: asks the ranker.
+        seeds: one per group, at least 0.
+        scorer: calls the ranker.
         proposer: of words.
         rules: limits.
         goal: what is wanted.
@@ -229,7 +225,7 @@ class EditGame:
         self._scorer, self.rules, self.goal = scorer, rules, goal
         scored = scorer([(group.context, group.candidates) for group in groups]) if groups else []
         self.scores = [np.asarray(scores, dtype=np.float64) for scores in scored]
-        """Of the candidates before any edit, by example (C,)."""
+        """Scores of the unedited candidates (C,) of each example."""
         self.replies = [EditedReply(group) for group in groups]
         self._bars = [0.0] * len(groups)
         for row, seed in enumerate(seeds):
@@ -257,20 +253,19 @@ class EditGame:
             reply.is_over, reply.reason = True, "no word may be replaced"
 
     def active(self) -> list[int]:
-        """Rows of the examples that take more edits."""
+        """Return the rows of the examples that take more edits."""
         return [row for row, reply in enumerate(self.replies) if not reply.is_over]
 
     def act(self, rows: Sequence[int], actions: Sequence[int]) -> np.ndarray:
-        """Edits examples, or stops them.
+        """Edit examples, or stop them.
 
         Args:
-            rows: of active examples, each once.
-            actions: one for each.
+            rows: distinct rows of active examples.
+            actions: one per row.
 
         Returns:
-            The reward of each (n,) float64, from -1 to 1: half of what is gained on the way to the goal, as a share of the
-            whole way, and a half where it is reached. So every way there earns 1: were the last step worth 1 by itself, it
-            would pay to put it off.
+            The reward of each (n,) float64, from -1 to 1: half of the gain in progress, and a half at the goal. So every path
+            to the goal earns 1 in all; a reward of 1 for the last step alone would reward delay.
         """
         before = [self.replies[row].progress for row in rows]
         changed: list[int] = []
@@ -295,19 +290,19 @@ class EditGame:
         return rewards
 
     def margins(self, rows: Sequence[int], drafts: Sequence[Sequence[Utterance]]) -> list[np.ndarray]:
-        """How close drafts come to the goal; what was not scored before is a query.
+        """Return the margins of drafts; each draft without a known score is a query.
 
         Args:
             rows: of examples.
-            drafts: of each, any number.
+            drafts: any number per row.
         """
-        wanted = [
+        unscored = [
             [words for words in dict.fromkeys(of) if words not in self.replies[row].known]
             for row, of in zip(rows, drafts, strict=True)
         ]
-        asked = [(self.replies[row], new) for row, new in zip(rows, wanted, strict=True) if new]
-        found = self._scorer([(reply.group.context, new) for reply, new in asked]) if asked else []
-        for (reply, new), scores in zip(asked, found, strict=True):
+        requests = [(self.replies[row], new) for row, new in zip(rows, unscored, strict=True) if new]
+        scores_by_request = self._scorer([(reply.group.context, new) for reply, new in requests]) if requests else []
+        for (reply, new), scores in zip(requests, scores_by_request, strict=True):
             reply.known.update(zip(new, np.asarray(scores).tolist(), strict=True))
         return [
             np.array([self.goal.margin(self.replies[row].known[words], self._bars[row]) for words in of])
@@ -316,20 +311,20 @@ class EditGame:
 
 
 def replaced(words: Utterance, place: int, word: str) -> Utterance:
-    """A reply with another word at a place."""
+    """Return a reply with another word at one place."""
     return (*words[:place], word, *words[place + 1 :])
 
 
 _ENDINGS = ("ing", "ed", "ly", "s")
 _SHORT = 3
-"""Letters up to which a word says nothing by itself."""
+"""Words of up to so many letters have no ending."""
 
 
 class TermOverlap:
-    """Scores a reply by the cosine of its words with the context's, each weighed by how few contexts hold it.
+    """Scores a reply by the cosine of its words and the context's, weighted by inverse context frequency.
 
     Args:
-        contexts: that are counted.
+        contexts: for the frequencies.
     """
 
     def __init__(self, contexts: Sequence[Context]) -> None:
@@ -337,40 +332,43 @@ class TermOverlap:
         self._holding = Counter(chain.from_iterable(set(chain.from_iterable(context)) for context in contexts))
 
     def __call__(self, pairs: Sequence[tuple[Context, Sequence[Utterance]]]) -> list[np.ndarray]:
-        """Scores of the candidates of each context, from 0 to 1."""
-        return [np.array([self._cosine(set(chain.from_iterable(said)), set(reply)) for reply in of]) for said, of in pairs]
+        """Return the scores of the candidates of each context, from 0 to 1."""
+        return [
+            np.array([self._cosine(set(chain.from_iterable(context)), set(reply)) for reply in candidates])
+            for context, candidates in pairs
+        ]
 
-    def _cosine(self, said: set[str], reply: set[str]) -> float:
-        shared, *norms = (self._squares(words) for words in (said & reply, said, reply))
+    def _cosine(self, context: set[str], reply: set[str]) -> float:
+        shared, *norms = (self._squares(words) for words in (context & reply, context, reply))
         return shared / math.sqrt(norms[0] * norms[1]) if shared else 0.0
 
     def _squares(self, words: set[str]) -> float:
-        # Summed exactly, whatever the order of a set.
+        # fsum is exact, so the order of the set does not matter.
         return math.fsum(math.log((1 + self._num) / (1 + self._holding[word])) ** 2 for word in words)
 
 
 class AlikeWords:
-    """Proposes words of the context that end as the word does, those of the newest turn first: a tagger in two lines."""
+    """Proposes words of the context with the same ending, newest turn first; a minimal tagger."""
 
     def propose(self, group: CandidateGroup, place: int) -> list[tuple[str, ...]]:
         """See `parley.envs.ranking.edit_game.Proposer`."""
-        said = [word for turn in reversed(group.context) for word in turn]
-        tags = {word: ending(word) for word in said}
+        context_words = [word for turn in reversed(group.context) for word in turn]
+        tags = {word: ending(word) for word in context_words}
         return [
-            tuple(other for other, tag in tags.items() if tag is not None and tag == ending(word) and other != word)
+            tuple(candidate for candidate, tag in tags.items() if tag is not None and tag == ending(word) and candidate != word)
             for word in group.candidates[place]
         ]
 
 
 def ending(word: str) -> str | None:
-    """What a word ends in, "" for nothing special; None for words that say little: short ones, numbers, marks."""
+    """Return the ending of a word, "" for none; None for short words, numbers and marks."""
     if len(word) <= _SHORT or not word.isalpha():
         return None
     return next((end for end in _ENDINGS if word.endswith(end)), "")
 
 
 class PlainSight:
-    """Shows of each action: where the word stands, how often the context says the new one, the margin, the edits left."""
+    """Features of each action: position, frequency of the new word in the context, margin, edits left."""
 
     size = 4
 
@@ -380,10 +378,10 @@ class PlainSight:
         seen = np.zeros((len(rows), rules.stop + 1, self.size), dtype=np.float32)
         for number, row in enumerate(rows):
             reply = game.replies[row]
-            said = Counter(chain.from_iterable(reply.group.context))
+            counts = Counter(chain.from_iterable(reply.group.context))
             seen[number, :, 2:] = reply.margin / reply.distance, 1 - reply.num_steps / rules.edits
             for place, words in enumerate(reply.proposals):
                 for proposal, word in enumerate(words):
                     action = place * rules.num_proposals + proposal
-                    seen[number, action, :2] = place / rules.num_places, said[word] / said.total()
+                    seen[number, action, :2] = place / rules.num_places, counts[word] / counts.total()
         return seen.clip(-1.0, 1.0)

@@ -1,24 +1,18 @@
-"""The one record of ranking: a dialogue's context, replies to choose from, and which of them are right.
+"""Groups of candidates: a context, replies to choose from, and labels; splits of them, and the draw of wrong replies.
 
-A context's turn is its words; utterance marks inside a turn are dropped. Whoever ranks sees context and candidates only.
+A turn of a context is its words, without utterance marks. A ranker sees only context and candidates. All settings of
+`CandidateOptions` are part of a compiled corpus' key.
 
-How groups of candidates are made of what a corpus holds; every setting is part of a compiled corpus' key.
-
-The replies nearest to a context by BM25 (Robertson & Zaragoza 2009, "The probabilistic relevance framework", section 3.4).
+If a corpus has only right replies, wrong ones are right replies of other dialogues of the same split. A wrong reply never has
+the words of a right reply of its group, or of a group with the same context. The draws of a group depend on the seed and its
+key. Hard ones are the nearest by BM25 (Robertson & Zaragoza 2009, "The probabilistic relevance framework", section 3.4):
 
     score = sum over the distinct words of the context of  idf(word) count (k + 1) / (count + k (1 - b + b length / average))
     idf   = log(1 + (M - df + 0.5) / (df + 0.5)),  k = 1.2, b = 0.75
 
-M, df and the average length are those of the training split's replies, whichever split is searched: no test text is counted.
-
-One split of a compiled corpus of candidates: arrays that any number of processes read, and groups made of them when asked.
+M, df and the average length come from the training split's replies for every split, so no test text is counted.
 
 Shapes: G groups, T turns of all contexts, C candidates of all groups, N distinct utterances.
-
-Wrong replies for contexts of which only the right ones are known: right replies of other dialogues of the same split.
-
-A wrong reply is never equal in words to a right one: neither to one of its group, nor to one of any group of the split with
-the same context. It is of another dialogue than the context. What is drawn for a group follows from the seed and its key.
 """
 
 from __future__ import annotations
@@ -41,23 +35,22 @@ from parley.envs.corpora.pairs.turns import Utterance
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateOptions(Configuration):
-    """Contexts, and the wrong replies that are drawn where a corpus lists none."""
+    """Options of contexts, and of wrong replies that are drawn if a corpus lists none."""
 
     negatives: Literal["random", "hard", "half"] = "random"
-    """Wrong replies: right ones of other dialogues of the split, drawn at random, the nearest to the context by BM25, or
-    half and half."""
+    """Wrong replies, from other dialogues of the split: random, hard (nearest to the context by BM25), or half of each."""
     size: AtLeastTwo = 10
-    """Candidates of a group of validation and test, the right ones included."""
+    """Candidates per group in validation and test, with the right ones."""
     train_size: AtLeastTwo = 2
-    """The same of a group of training."""
+    """Candidates per group in training, with the right ones."""
     turns: PositiveInt = 10
-    """The most turns of a context; those nearest to the reply are kept."""
+    """The most turns of a context; the last ones are kept."""
     min_turns: PositiveInt = 1
-    """Replies that follow fewer turns are left out."""
+    """The fewest turns of a context."""
     seed: NonNegativeInt = 0
-    """Names what is drawn, and the order of candidates."""
+    """Seed of the wrong replies and of the order of candidates."""
     file_order: bool = False
-    """Candidates stay in the order of the files, right ones first where they are drawn, instead of being shuffled."""
+    """Keep the candidates in file order (drawn ones after the right ones), instead of shuffling them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,10 +63,10 @@ Context = tuple[Utterance, ...]
 
 
 class CandidateKind(StrEnum):
-    """Where a candidate comes from."""
+    """The source of a candidate."""
 
     POSITIVE = "positive"
-    """What was said, or what a person wrote as an answer."""
+    """A recorded reply, or one that a person wrote as an answer."""
     RANDOM = "random"
     """A wrong reply drawn at random."""
     HARD = "hard"
@@ -90,10 +83,10 @@ class CandidateGroup:
 
     Args:
         key: unique in its corpus, such as "test-0000123"; sorts in the order of the corpus.
-        context: the turns before, oldest first; at least one, of which some may have no word.
-        candidates: the replies, at least two; a corpus gives each a word or more, an edit may leave none.
+        context: the turns before, oldest first; at least one; some may have no word.
+        candidates: the replies, at least two; in a corpus each has a word, an edit may leave none.
         labels: whether each is a right reply.
-        kinds: where each comes from.
+        kinds: the source of each.
         attackable: whether an attack may change it.
     """
 
@@ -112,39 +105,39 @@ class CandidateGroup:
 
 
 def order_of(key: str, size: int, seed: int) -> tuple[int, ...]:
-    """The order in which the candidates of a group are shown, which its key and the seed name.
+    """Return the random order of a group's candidates, from its key and the seed.
 
-    Published files list the positive first, and a ranker that gives ties to the first looks perfect there.
+    Published files list the positive first, so a ranker that breaks ties by position would look perfect.
 
     Returns:
-        What stands at each place.
+        The index of the candidate at each position.
     """
     return tuple(stream(seed, "order of candidates", key).permutation(size).tolist())
 
 
 SATURATION, LENGTH_SHARE = 1.2, 0.75
-"""k and b."""
+"""k and b of BM25."""
 
 
 class ReplyStatistics:
-    """What is counted in the replies of the training split, each distinct one once.
+    """Word statistics of the distinct replies of the training split.
 
     Args:
         replies: word ids.
-        num_words: of the corpus.
+        num_words: number of words of the corpus.
     """
 
     def __init__(self, replies: Ragged, num_words: int) -> None:
         words, _, _ = _counted(replies)
         holding = np.bincount(words, minlength=num_words)
         self.idf = np.log(1 + (len(replies) - holding + 0.5) / (holding + 0.5)).astype(np.float32)
-        """Of each word of the corpus (V,) float32."""
+        """idf of each word of the corpus (V,) float32."""
         self.average = float(replies.lengths.mean()) if len(replies) else 1.0
-        """Words of a reply."""
+        """Average number of words of a reply."""
 
 
 class ReplyIndex:
-    """Replies that can be searched.
+    """An index of replies for BM25 search.
 
     Args:
         replies: word ids, R rows.
@@ -157,14 +150,14 @@ class ReplyIndex:
         weights = statistics.idf[words] * counts * (SATURATION + 1) / (counts + damping[rows])
         self._num_replies = len(replies)
         self._rows, self._weights = rows, weights
-        # Entries are in the order of words: those of word w stand from the w-th place to the next.
+        # Entries are sorted by word: those of word w begin at the w-th start.
         self._starts = np.searchsorted(words, np.arange(len(statistics.idf) + 1))
 
     def scores(self, words: np.ndarray) -> np.ndarray:
-        """The score of every reply (R,) float64.
+        """Return the score of every reply (R,) float64.
 
         Args:
-            words: ids of a context's words (n,), repeated ones count once.
+            words: ids of a context's words (n,); repeated words count once.
         """
         spans = [slice(self._starts[word], self._starts[word + 1]) for word in np.unique(words)]
         if not spans:
@@ -173,27 +166,27 @@ class ReplyIndex:
         return np.bincount(rows, np.concatenate([self._weights[span] for span in spans]), self._num_replies)
 
     def nearest(self, words: np.ndarray, eligible: np.ndarray, num: int) -> np.ndarray:
-        """The eligible replies that score highest.
+        """Return the eligible replies with the highest scores.
 
         Args:
             words: as for `scores`.
-            eligible: which may be found (R,) bool.
-            num: how many are wanted.
+            eligible: mask of replies to search (R,) bool.
+            num: most replies.
 
         Returns:
-            Their rows, best first, ties by row; at most `num`, for what shares no word with the context is not near.
+            Their rows, best first, ties by row; fewer than `num` if fewer share a word with the context.
         """
         scores = np.where(eligible, self.scores(words), 0.0)
         num = min(num, int((scores > 0).sum()))
         if not num:
             return np.zeros(0, dtype=np.int64)
         least = np.partition(scores, len(scores) - num)[len(scores) - num]
-        found = np.flatnonzero(scores >= least)
-        return found[np.argsort(-scores[found], kind="stable")][:num]
+        hits = np.flatnonzero(scores >= least)
+        return hits[np.argsort(-scores[hits], kind="stable")][:num]
 
 
 def _counted(replies: Ragged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Words, rows and counts of all (word, row) that occur, in the order of words and then rows."""
+    """Return words, rows and counts of all occurring (word, row), sorted by word and row."""
     rows = np.repeat(np.arange(len(replies)), replies.lengths)
     entries, counts = np.unique(replies.values.astype(np.int64) * max(len(replies), 1) + rows, return_counts=True)
     words, rows = np.divmod(entries, max(len(replies), 1))
@@ -201,7 +194,7 @@ def _counted(replies: Ragged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 KINDS = tuple(CandidateKind)
-"""What the places in `CandidateSplit.kinds` stand for."""
+"""The kind of each number in `CandidateSplit.kinds`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,15 +204,15 @@ class CandidateSplit(Sequence[CandidateGroup]):
     Args:
         name: "train", "val" or "test".
         vocabulary: every word of the corpus.
-        utterances: word ids of every utterance; N rows, all different, so that equal indices are equal words.
+        utterances: word ids of the distinct utterances; N rows.
         contexts: utterances of each group's turns, oldest first; G rows.
         candidates: utterances of each group's candidates; G rows, C in all.
         labels: whether each candidate is right (C,) bool.
-        kinds: places in `KINDS` (C,) uint8.
+        kinds: indices into `KINDS` (C,) uint8.
         attackable: whether an attack may change it (C,) bool.
-        numbers: what the keys of groups name them by (G,) int64, ascending.
-        dialogues: the dialogue that each context is of (G,) int64.
-        is_cut: whether more turns came before, which the options leave out (G,) bool.
+        numbers: the numbers in the keys of groups (G,) int64, ascending.
+        dialogues: the dialogue of each context (G,) int64.
+        is_cut: whether the context lost earlier turns (G,) bool.
     """
 
     name: str
@@ -243,8 +236,8 @@ class CandidateSplit(Sequence[CandidateGroup]):
     def __getitem__(self, index: slice) -> Sequence[CandidateGroup]: ...
     def __getitem__(self, index: int | slice) -> CandidateGroup | Sequence[CandidateGroup]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        # Negative numbers count from the end, as everywhere.
+            return [self[i] for i in range(*index.indices(len(self)))]
+        # Negative indices count from the end.
         row = range(len(self))[index]
         its = slice(int(self.candidates.offsets[row]), int(self.candidates.offsets[row + 1]))
         return CandidateGroup(
@@ -257,58 +250,58 @@ class CandidateSplit(Sequence[CandidateGroup]):
         )
 
     def key(self, row: int) -> str:
-        """What names a group, `row` from 0 to G - 1."""
+        """Return the key of a group, `row` from 0 to G - 1."""
         return f"{self.name}-{self.numbers[row]:07d}"
 
     def said(self, utterance: int) -> Utterance:
-        """The words of an utterance, from 0 to N - 1."""
+        """Return the words of an utterance, from 0 to N - 1."""
         return tuple(self.vocabulary.decode(self.utterances[utterance].tolist()))
 
     def first(self, limit: int) -> CandidateSplit:
-        """So many groups at the beginning; all where the limit is 0."""
+        """Return the first `limit` groups; all for 0."""
         return self.chosen(np.arange(limit)) if 0 < limit < len(self) else self
 
     def first_none(self) -> CandidateSplit:
-        """No group, of the same utterances."""
+        """Return the split without groups, with the same utterances."""
         return self.chosen(np.zeros(0, dtype=np.int64))
 
     def chosen(self, rows: np.ndarray) -> CandidateSplit:
-        """Some of the groups, of the same utterances.
+        """Return some of the groups, with the same utterances.
 
         Args:
             rows: (n,) int, ascending.
         """
-        whose = np.repeat(np.arange(len(self)), self.candidates.lengths)
-        kept = np.isin(whose, rows)
+        group_of_candidate = np.repeat(np.arange(len(self)), self.candidates.lengths)
+        is_kept = np.isin(group_of_candidate, rows)
         return replace(
             self,
             contexts=_rows(self.contexts, rows),
             candidates=_rows(self.candidates, rows),
-            labels=self.labels[kept],
-            kinds=self.kinds[kept],
-            attackable=self.attackable[kept],
+            labels=self.labels[is_kept],
+            kinds=self.kinds[is_kept],
+            attackable=self.attackable[is_kept],
             numbers=self.numbers[rows],
             dialogues=self.dialogues[rows],
             is_cut=self.is_cut[rows],
         )
 
     def positives(self) -> np.ndarray:
-        """The right candidates (n, 2) int64: group and utterance of each."""
-        whose = np.repeat(np.arange(len(self)), self.candidates.lengths)
-        return np.stack([whose[self.labels], self.candidates.values[self.labels]], axis=1)
+        """Return the right candidates (n, 2) int64: group and utterance of each."""
+        group_of_candidate = np.repeat(np.arange(len(self)), self.candidates.lengths)
+        return np.stack([group_of_candidate[self.labels], self.candidates.values[self.labels]], axis=1)
 
 
 def _rows(ragged: Ragged, rows: np.ndarray) -> Ragged:
-    kept = np.isin(np.repeat(np.arange(len(ragged)), ragged.lengths), rows)
-    return Ragged(ragged.values[kept], np.concatenate([[0], np.cumsum(ragged.lengths[rows])]))
+    is_kept = np.isin(np.repeat(np.arange(len(ragged)), ragged.lengths), rows)
+    return Ragged(ragged.values[is_kept], np.concatenate([[0], np.cumsum(ragged.lengths[rows])]))
 
 
 _ROUNDS = 8
-"""Draws before it is counted what is left to draw."""
+"""Rounds of rejection sampling before the rest is enumerated."""
 
 
 class ReplyPool:
-    """The right replies of a split, to draw wrong ones from; a reply that was given often is drawn often.
+    """The right replies of a split, as a pool of wrong ones; frequent replies are drawn more often.
 
     Args:
         split: G groups of N distinct utterances.
@@ -323,18 +316,18 @@ class ReplyPool:
         for group, reply in zip(groups.tolist(), self._pool.tolist(), strict=True):
             rights[contexts[group]].add(reply)
         self._rights = [rights[context] for context in contexts]
-        self.distinct, places = np.unique(self._pool, return_index=True)
-        """Utterances of the replies without repetitions (R,) int64, ascending."""
-        self._first_dialogue = self._dialogues[places]
+        self.distinct, first_rows = np.unique(self._pool, return_index=True)
+        """The distinct utterances of the replies (R,) int64, ascending."""
+        self._first_dialogue = self._dialogues[first_rows]
         elsewhere = self._dialogues != self._first_dialogue[np.searchsorted(self.distinct, self._pool)]
         self._is_of_several = np.isin(self.distinct, self._pool[elsewhere])
 
     def fresh(self, groups: Sequence[int] | np.ndarray, seed: int) -> np.ndarray:
-        """One wrong reply at random for each of some groups.
+        """Draw one wrong reply for each of some groups.
 
         Args:
-            groups: their rows (n,); each time that one comes is a draw of its own.
-            seed: names the draws, such as those of an epoch.
+            groups: their rows (n,); a repeated row is drawn anew.
+            seed: of the draws, such as those of an epoch.
 
         Returns:
             Utterances (n,) int64.
@@ -342,49 +335,49 @@ class ReplyPool:
         Raises:
             DataError: there is no other reply.
         """
-        met, found = Counter[int](), list[int]()
+        num_draws, replies = Counter[int](), list[int]()
         for row in map(int, groups):
-            again = [met[row]] if met[row] else []
-            met[row] += 1
-            found += self.random(row, 1, stream(seed, "wrong reply", self._split.key(row), *again))
-        return np.array(found, dtype=np.int64)
+            again = [num_draws[row]] if num_draws[row] else []
+            num_draws[row] += 1
+            replies += self.random(row, 1, stream(seed, "wrong reply", self._split.key(row), *again))
+        return np.array(replies, dtype=np.int64)
 
     def random(self, row: int, num: int, draws: np.random.Generator, taken: Collection[int] = ()) -> list[int]:
-        """Different wrong replies for a group.
+        """Draw different wrong replies for a group.
 
         Args:
             row: the group.
-            num: how many.
-            draws: of this group alone.
+            num: number of replies.
+            draws: the group's own generator.
             taken: utterances that it has already.
 
         Raises:
-            DataError: there are not so many.
+            DataError: there are fewer.
         """
-        found: list[int] = []
+        replies: list[int] = []
         refused = {*self._rights[row], *taken}
         for _ in range(_ROUNDS):
-            if len(found) == num or not len(self._pool):
+            if len(replies) == num or not len(self._pool):
                 break
-            for place in draws.integers(len(self._pool), size=2 * num).tolist():
-                reply = int(self._pool[place])
-                if len(found) < num and reply not in refused and self._dialogues[place] != self._split.dialogues[row]:
-                    found.append(reply)
+            for i in draws.integers(len(self._pool), size=2 * num).tolist():
+                reply = int(self._pool[i])
+                if len(replies) < num and reply not in refused and self._dialogues[i] != self._split.dialogues[row]:
+                    replies.append(reply)
                     refused.add(reply)
-        if len(found) < num:
-            left = self.distinct[self.eligible(row, refused)]
-            if len(left) < num - len(found):
+        if len(replies) < num:
+            remaining = self.distinct[self.eligible(row, refused)]
+            if len(remaining) < num - len(replies):
                 raise DataError(
                     f"the {self._split.name} split has too few replies to draw {num} wrong ones for a context",
                     where=self._split.key(row),
-                    got=f"{len(found) + len(left)} that other dialogues hold, and that differ from the right one",
+                    got=f"{len(replies) + len(remaining)} that other dialogues hold, and that differ from the right one",
                     fix="give it more dialogues, a larger share (FILE#shares=70:15:15) or smaller groups (candidates.size)",
                 )
-            found += draws.permutation(left)[: num - len(found)].tolist()
-        return found
+            replies += draws.permutation(remaining)[: num - len(replies)].tolist()
+        return replies
 
     def eligible(self, row: int, taken: Collection[int] = ()) -> np.ndarray:
-        """Which of the distinct replies are wrong ones for a group (R,) bool.
+        """Return which distinct replies are wrong ones for a group (R,) bool.
 
         Args:
             row: the group.
@@ -397,22 +390,22 @@ class ReplyPool:
 
 
 def reply_statistics(train: CandidateSplit) -> ReplyStatistics:
-    """What BM25 counts in the right replies of the training split."""
+    """Return the BM25 statistics of the right replies of the training split."""
     return ReplyStatistics(_chosen(train.utterances, np.unique(train.positives()[:, 1])), len(train.vocabulary))
 
 
 def with_negatives(split: CandidateSplit, options: CandidateOptions, statistics: ReplyStatistics) -> CandidateSplit:
-    """The groups with wrong replies behind the right ones.
+    """Return the groups with wrong replies after the right ones.
 
     Args:
-        split: of right replies alone.
-        options: how many wrong replies, and which.
+        split: with right replies only.
+        options: number and kind of wrong replies.
         statistics: of the training split, for BM25.
 
     Returns:
-        Groups of `size` candidates (`train_size` in training), or one more than the right ones, where these are as many. Where
-        half are near and they cannot be halved, the odd one is near in half of the groups. Where too few replies share a word
-        with the context, random ones take the places of near ones.
+        Groups of `size` candidates (`train_size` in training), or of one more than the right ones if these are as many. With
+        half hard ones and an odd number, the odd one is hard in half of the groups. If too few replies share a word with the
+        context, random ones replace the missing hard ones.
 
     Raises:
         DataError: there are too few replies.
@@ -431,12 +424,12 @@ def with_negatives(split: CandidateSplit, options: CandidateOptions, statistics:
         near: list[int] = []
         if index is not None:
             wanted = num if options.negatives == "hard" else (num + int(draws.integers(2))) // 2
-            said = np.concatenate([split.utterances[turn] for turn in split.contexts[row]])
-            near = replies.distinct[index.nearest(said, replies.eligible(row), wanted)].tolist()
-        others = replies.random(row, num - len(near), draws, near)
-        values += [*own, *near, *others]
+            context_words = np.concatenate([split.utterances[turn] for turn in split.contexts[row]])
+            near = replies.distinct[index.nearest(context_words, replies.eligible(row), wanted)].tolist()
+        random_replies = replies.random(row, num - len(near), draws, near)
+        values += [*own, *near, *random_replies]
         labels += [*split.labels[its].tolist(), *[False] * num]
-        kinds += [*split.kinds[its].tolist(), *[_HARD] * len(near), *[_RANDOM] * len(others)]
+        kinds += [*split.kinds[its].tolist(), *[_HARD] * len(near), *[_RANDOM] * len(random_replies)]
         attackable += [*split.attackable[its].tolist(), *[True] * num]
         lengths.append(len(own) + num)
     return replace(
@@ -449,9 +442,9 @@ def with_negatives(split: CandidateSplit, options: CandidateOptions, statistics:
 
 
 def _chosen(utterances: Ragged, rows: np.ndarray) -> Ragged:
-    found = [utterances[row] for row in rows.tolist()]
-    values = np.concatenate(found) if found else np.zeros(0)
-    return Ragged(values.astype(np.int32), np.cumsum([0, *map(len, found)]))
+    chosen = [utterances[row] for row in rows.tolist()]
+    values = np.concatenate(chosen) if chosen else np.zeros(0)
+    return Ragged(values.astype(np.int32), np.cumsum([0, *map(len, chosen)]))
 
 
 _HARD, _RANDOM = KINDS.index(CandidateKind.HARD), KINDS.index(CandidateKind.RANDOM)

@@ -1,4 +1,4 @@
-"""`parley/ResponseRanking-v1`: edit a reply until a ranker puts it in the first place. The rules are in `edit_game.py`."""
+"""`parley/ResponseRanking-v1`: edit a reply until a ranker puts it first; `edit_game.py` has the rules."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from parley.envs.ranking.edit_game import AlikeWords, EditGame, EditRules, Plain
 from parley.envs.ranking.groups import CandidateGroup
 
 _DRAWS = 1000
-"""Examples that are drawn before it is clear that none can be edited."""
+"""Most examples that are drawn to find one that can be edited."""
 
 
 class Sight(Protocol):
-    """What is seen of each action."""
+    """The features of each action."""
 
     @property
     def size(self) -> int:
-        """Numbers for an action."""
+        """Number of features of an action."""
 
     def __call__(self, game: EditGame, rows: Sequence[int]) -> np.ndarray:
-        """What is seen of examples (n, A, size) float32, from -1 to 1.
+        """Return the features of examples (n, A, size) float32, from -1 to 1.
 
         Args:
-            game: that they are of; drafts that it scores are queries.
-            rows: of them, none over unless no action is left.
+            game: the game of the examples; drafts that it scores are queries.
+            rows: rows of the examples; none is over unless no action is left.
         """
 
 
@@ -116,19 +116,19 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
         self._game: EditGame | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Starts an example.
+        """Start an example.
 
         Args:
-            seed: starts the generator that all later examples draw from.
+            seed: starts the generator of this and all later examples.
             options: `{"group": CandidateGroup}` sets the example.
 
         Raises:
-            ConfigError: an unknown option, or nothing can be edited in the group, or in any.
+            ConfigError: an unknown option, or no group with a reply to edit.
         """
         super().reset(seed=seed)
-        given = dict(options or {})
-        group = given.pop("group", None)
-        if given or not isinstance(group, CandidateGroup | None):
+        remaining = dict(options or {})
+        group = remaining.pop("group", None)
+        if remaining or not isinstance(group, CandidateGroup | None):
             raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"group": CandidateGroup(...)}')
         for _ in range(1 if group else _DRAWS):
             drawn = group or self.groups[int(self.np_random.integers(len(self.groups)))]
@@ -142,13 +142,13 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
         raise ConfigError("no group has a reply to edit", where="reset of ResponseRankingEnv", got=got, fix=fix)
 
     def step(self, action: np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        """Replaces a word, or stops.
+        """Replace a word, or stop.
 
         Args:
             action: see the class.
 
         Raises:
-            ScenarioError: there is no example going on, or the action lies outside the action space.
+            ScenarioError: no example is open, or the action lies outside the action space.
         """
         game = self._game
         if game is None or game.replies[0].is_over:
@@ -181,20 +181,20 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
 
 
 def render_example(game: EditGame, row: int) -> str:
-    """An example as a person would read it: turns, candidates with scores, the edited reply with marked words."""
+    """Return an example as text: turns, candidates with scores, the edited reply with marked words."""
     reply = game.replies[row]
     lines = [f"- {' '.join(turn)}" for turn in reply.group.context]
-    for place, (words, label) in enumerate(zip(reply.group.candidates, reply.group.labels, strict=True)):
-        mark = ">" if place == reply.place else " "
-        lines.append(f"{mark} {game.scores[row][place]:8.4f}  {'right' if label else 'wrong'}  {' '.join(words)}")
-    said = " ".join(f"[{word}]" if place in reply.edited else word for place, word in enumerate(reply.words))
-    lines.append(f"= {said}")
+    for i, (words, label) in enumerate(zip(reply.group.candidates, reply.group.labels, strict=True)):
+        mark = ">" if i == reply.place else " "
+        lines.append(f"{mark} {game.scores[row][i]:8.4f}  {'right' if label else 'wrong'}  {' '.join(words)}")
+    reply_text = " ".join(f"[{word}]" if i in reply.edited else word for i, word in enumerate(reply.words))
+    lines.append(f"= {reply_text}")
     reached = ", there" if reply.succeeded else ""
     return "\n".join([*lines, f"margin {reply.margin:+.4f}{reached}; edits {reply.num_steps} of {game.rules.edits}"])
 
 
 def _built_in() -> list[CandidateGroup]:
-    # Imported here because compiled corpora are not needed by those who bring groups.
+    # Imported here, because callers with their own groups do not need compiled corpora.
     from parley.envs.ranking.compiled import load_candidates
 
     return list(load_candidates("helpdesk").splits["val"])

@@ -1,30 +1,23 @@
-"""Where candidates come from: files of a published format, or a corpus of pairs. `corpora.py` names those that Parley knows.
+"""Sources of candidates: files of rows, or a corpus of pairs; `corpora.py` registers them.
 
-A corpus of your own is a file of rows "label TAB turn TAB ... TAB response", a folder of them (`envs/ranking/sources.py`), or
-an object like those in `corpora.py`: put `CORPUS = FileCandidates(name="mine", ...)` into a file and name it as
-`path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.candidates`.
+A corpus of your own is a file or folder of rows, or an object: write `CORPUS = FileCandidates(name="mine", ...)` into a file
+and name it `path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.candidates`.
 
-What a reader of candidates hands over: the groups of each split, what was broken and what was mended.
-
-Utterances are kept once each, as numbers of words, so that ten rows of one context cost what one does.
-
-Contexts of a corpus of pairs and what followed them: groups whose wrong replies are still to be drawn.
-
-A context is a chain of turns (`envs/corpora/pairs/contexts.py`), its right reply what follows. A dialogue is what pairs
-connect, as far as the first source of each reply goes; a corpus of single exchanges has one pair a dialogue.
-
-Reader of rows "label TAB turn TAB ... TAB turn TAB response": Ubuntu V1, Douban, E-commerce, and files of your own.
-
-Records of CSV, TSV, JSON, JSON Lines and Parquet are rows where a column holds labels (`envs/corpora/own_files.py`).
-
-Neighbouring rows with one context are a group; groups may have different sizes and several right replies. A label is 1 or 0.
-Text comes in words with blanks between, as these corpora are published; Chinese without blanks is cut by jieba, if most of a
-file is written so. What is read otherwise than it stands is reported line by line (`CandidateText.mended`):
+Rows are lines "label TAB turn TAB ... TAB turn TAB response" (Ubuntu V1, Douban, E-commerce, a user's own files), or records of
+CSV, TSV, JSON, JSON Lines and Parquet with a column of labels (`envs/corpora/own_files.py`). A label is 1 or 0. Neighbouring
+rows with one context are a group, of any size and with any number of right replies. These corpora have blanks between words;
+jieba cuts Chinese without blanks if most of a file is written so. Each repaired line is reported (`CandidateText.mended`):
 
 - an empty turn is left out;
-- a negative with the words of a positive of its group is left out: its two labels contradict each other; so is the group,
-  if fewer than two replies are left, as in training files of one right and one wrong reply;
-- Chinese without blanks in a file that otherwise comes in words is read as it stands, each run of characters as one word.
+- a negative with the words of a positive of its group is left out, because its labels contradict each other; so is the group if
+  fewer than two replies remain, as in training files of one right and one wrong reply;
+- Chinese without blanks in a file of words is not cut: each run of characters is one word.
+
+From pairs, a context is a chain of turns (`envs/corpora/pairs/contexts.py`) and its right reply the next utterance; wrong
+replies are drawn later. Pairs that connect through the first source of each reply are one dialogue; a single exchange is a
+dialogue.
+
+`SplitGroups` keeps each distinct utterance once, so ten rows of one context cost as much memory as one.
 """
 
 from __future__ import annotations
@@ -60,14 +53,14 @@ from parley.envs.corpora.pairs.vocabulary import EOU
 from parley.envs.ranking.groups import KINDS, CandidateKind, CandidateSplit
 
 MAX_WORDS = 10_000
-"""Words of a turn or a reply; a line with more of them is not one utterance."""
+"""Most words of a turn or reply; a longer line is an error."""
 LONG_WORDS, LONG_TURNS = 1_000, 50
-"""Of an utterance, and of a context: what has more is allowed, told of, and read in part; it may be a mistake of the file."""
+"""Longer utterances and contexts are reported and read in part, because they may be errors of the file."""
 _NAMED = 5
 
 
 class Candidate(NamedTuple):
-    """A reply to choose or not."""
+    """A candidate reply."""
 
     utterance: int
     """Its index in the split."""
@@ -79,10 +72,10 @@ class Candidate(NamedTuple):
 
 
 class ListedReply(NamedTuple):
-    """A reply as a file lists it."""
+    """A reply as listed in a file."""
 
     line: int
-    """Of the file, counted from 1."""
+    """Line of the file, counted from 1."""
     words: Sequence[str]
     label: bool
     """Whether it is right."""
@@ -90,12 +83,12 @@ class ListedReply(NamedTuple):
 
 
 class SplitGroups:
-    """One split while it is read: N distinct utterances, T turns of all contexts, C candidates of all groups, G groups."""
+    """One split while it is read: N distinct utterances, T turns, C candidates, G groups."""
 
     def __init__(self) -> None:
         self.utterances = SplitText()
         self.is_drawn = False
-        """Whether wrong replies are to be drawn, because the corpus lists right ones alone."""
+        """Whether wrong replies have to be drawn, because the corpus has only right ones."""
         self._indices: dict[str, int] = {}
         self._contexts, self._context_ends = array("i"), array("q", [0])
         self._candidates, self._candidate_ends = array("i"), array("q", [0])
@@ -103,47 +96,47 @@ class SplitGroups:
         self._numbers, self._dialogues = array("q"), array("q")
 
     def add(self, words: Sequence[str]) -> int:
-        """Takes an utterance of at least one word; returns its index, the same for the same words."""
-        said = " ".join(words)
-        found = self._indices.get(said)
-        if found is None:
-            found = self._indices[said] = self.utterances.add(words)
-        return found
+        """Add an utterance of at least one word, and return its index; equal words have one index."""
+        text = " ".join(words)
+        index = self._indices.get(text)
+        if index is None:
+            index = self._indices[text] = self.utterances.add(words)
+        return index
 
     def group(
         self, context: Sequence[int], candidates: Iterable[Candidate], number: int | None = None, dialogue: int | None = None
     ) -> None:
-        """Takes a group.
+        """Add a group.
 
         Args:
             context: indices of its turns, oldest first; at least one.
-            candidates: at least two; where wrong ones are drawn, the right ones.
-            number: names the group within the split; ascending. Where it stands by default.
-            dialogue: the dialogue that the context is of, from which no wrong reply is drawn; one of its own by default.
+            candidates: at least two; only the right ones if wrong ones are drawn later.
+            number: number of the group in the split, ascending; its position by default.
+            dialogue: the context's dialogue, from which no wrong reply is drawn; its own by default.
         """
         assert context, "a context has a turn"
-        place = len(self)
+        position = len(self)
         self._contexts.extend(context)
         self._context_ends.append(len(self._contexts))
-        for each in candidates:
-            self._candidates.append(each.utterance)
-            self._labels.append(each.label)
-            self._kinds.append(KINDS.index(each.kind))
-            self._attackable.append(each.attackable)
+        for candidate in candidates:
+            self._candidates.append(candidate.utterance)
+            self._labels.append(candidate.label)
+            self._kinds.append(KINDS.index(candidate.kind))
+            self._attackable.append(candidate.attackable)
         self._candidate_ends.append(len(self._candidates))
-        self._numbers.append(place if number is None else number)
-        self._dialogues.append(place if dialogue is None else dialogue)
+        self._numbers.append(position if number is None else number)
+        self._dialogues.append(position if dialogue is None else dialogue)
 
     def __len__(self) -> int:
-        """G."""
+        """Return the number of groups, G."""
         return len(self._numbers)
 
     def num_longer(self, turns: int) -> int:
-        """Groups whose contexts have more turns."""
+        """Return the number of groups whose contexts have more turns."""
         return int((np.diff(self._context_ends) > turns).sum())
 
     def split(self, name: str, vocabulary: WordList) -> CandidateSplit:
-        """What was read, as arrays.
+        """Return the split as arrays.
 
         Args:
             name: "train", "val" or "test".
@@ -166,68 +159,72 @@ class SplitGroups:
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateText(ReadText):
-    """A corpus of candidates read: its good groups, what is wrong with others, what was mended."""
+    """The result of reading a corpus of candidates: its groups, errors and repairs."""
 
     splits: dict[str, SplitGroups] = field(default_factory=lambda: {split: SplitGroups() for split in SPLITS})
-    """What was read of "train", "val" and "test"."""
+    """The groups of "train", "val" and "test"."""
     broken: list[DataError] = field(default_factory=list)
     mended: list[DataError] = field(default_factory=list)
-    """One error per line that is read otherwise than it stands, such as a positive that is listed again as a negative."""
+    """One error per repaired line, such as a positive that is also listed as a negative."""
     long: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    """Lines of what is unusually long, ascending, by file and by what is said of it."""
+    """Lines of unusually long text, ascending, by file and message."""
 
     def listed(
         self, name: str, path: Path, line: int, context: Sequence[Sequence[str]], replies: Sequence[ListedReply]
     ) -> None:
-        """Takes a group as a file lists it, or says what is wrong with it.
+        """Add a group from a file, or record its errors.
 
         Args:
             name: of the split.
             path: of the file.
-            line: where the context stands.
-            context: words of each turn, oldest first; a turn without one is left out.
-            replies: a wrong one with the words of a right one is left out, for its two labels contradict each other; the
-                context too, where this leaves fewer than two.
+            line: line of the context.
+            context: words of each turn, oldest first; a turn without a word is left out.
+            replies: a wrong one with the words of a right one is left out, because its labels contradict each other; so is the
+                context if fewer than two replies remain.
         """
-        said = " / ".join(" ".join(turn) for turn in context)
-        self._limit([("turn", line, turn) for turn in context] + [("reply", each.line, each.words) for each in replies], path)
+        context_text = " / ".join(" ".join(turn) for turn in context)
+        self._limit(
+            [("turn", line, turn) for turn in context] + [("reply", reply.line, reply.words) for reply in replies], path
+        )
         if not any(context):
-            self.broken_line("no turn of the context has a word", path, line, said)
+            self.broken_line("no turn of the context has a word", path, line, context_text)
             return
         if len(context) > LONG_TURNS:
             what = f"contexts of more than {LONG_TURNS} turns, of which the newest are kept (candidates.turns)"
             self._long_line(what, path, line)
         if not all(context):
-            self.mended_line("a turn without a word is left out", path, line, said)
+            self.mended_line("a turn without a word is left out", path, line, context_text)
         rights = {tuple(reply.words) for reply in replies if reply.label}
         split, candidates, contradicting = self.splits[name], list[Candidate](), 0
         for reply in replies:
             words = " ".join(reply.words)
             if not words:
-                self.broken_line("a reply has no word", path, reply.line, said)
+                self.broken_line("a reply has no word", path, reply.line, context_text)
             elif not reply.label and tuple(reply.words) in rights:
                 self.mended_line("a wrong reply with the words of a right one is left out", path, reply.line, words)
                 contradicting += 1
             else:
                 candidates.append(Candidate(split.add(reply.words), reply.label, reply.kind))
         if len(candidates) < 2 <= len(candidates) + contradicting:
-            self.mended_line("a context that has one reply left is left out", path, line, said)
+            self.mended_line("a context that has one reply left is left out", path, line, context_text)
             return
         if len(candidates) < 2:
-            self.broken_line("a context has two replies or more to choose from, and this one has fewer", path, line, said)
+            self.broken_line(
+                "a context has two replies or more to choose from, and this one has fewer", path, line, context_text
+            )
             return
         split.group([split.add(turn) for turn in context if turn], candidates)
 
     def broken_line(self, what: str, path: Path, line: int, got: str) -> None:
-        """Notes what makes a line unreadable."""
+        """Record the error of an unreadable line."""
         self.broken.append(located(broken_rule(what, got), str(path), line, "mend the line, or leave it out"))
 
     def mended_line(self, what: str, path: Path, line: int, got: str) -> None:
-        """Notes what of a line is read otherwise than it stands."""
+        """Record the repair of a line."""
         self.mended.append(DataError(what, where=FileLine(str(path), line), got=broken_rule(what, got).got))
 
-    def _limit(self, said: Sequence[tuple[str, int, Sequence[str]]], path: Path) -> None:
-        for name, line, words in said:
+    def _limit(self, utterances: Sequence[tuple[str, int, Sequence[str]]], path: Path) -> None:
+        for name, line, words in utterances:
             if len(words) > MAX_WORDS:
                 what = f"a {name} has {len(words):,} words, and {MAX_WORDS:,} are the most of an utterance"
                 self.broken_line(what, path, line, " ".join(words[:MAX_WORDS]))
@@ -241,19 +238,19 @@ class CandidateText(ReadText):
             lines.append(line)
 
     def long_told(self) -> tuple[str, ...]:
-        """What is unusually long, in a sentence for each file and kind, with the numbers of the first lines."""
-        told = []
+        """Return a sentence for each file and kind of unusually long text, with the first line numbers."""
+        sentences = []
         for (file, what), lines in sorted(self.long.items()):
             named = ", ".join(map(str, lines[:_NAMED])) + f" and {len(lines) - _NAMED:,} more" * (len(lines) > _NAMED)
-            told.append(f"{file}: {what}: line{'s' * (len(lines) > 1)} {named}")
-        return tuple(told)
+            sentences.append(f"{file}: {what}: line{'s' * (len(lines) > 1)} {named}")
+        return tuple(sentences)
 
 
 def groups_of_pairs(pairs: PairText, turns: int) -> CandidateText:
-    """One group for each pair, of its right reply alone.
+    """Return one group per pair, with only its right reply.
 
     Args:
-        pairs: what was read of the corpus; what is broken in it is broken here.
+        pairs: the corpus of pairs; its errors are errors here.
         turns: the most turns of a context.
     """
     text = CandidateText(broken=pairs.broken)
@@ -264,20 +261,20 @@ def groups_of_pairs(pairs: PairText, turns: int) -> CandidateText:
 
 def _group(pairs: SplitText, split: SplitGroups, turns: int) -> None:
     split.is_drawn = True
-    said = [split.add([word for word in words if word != EOU]) for words in pairs.utterances()]
+    indices = [split.add([word for word in words if word != EOU]) for words in pairs.utterances()]
     graph = PairSplit(Ragged(np.zeros(0, dtype=np.int32), pairs.offsets), pairs.pairs, pairs.links)
     roots = _roots(graph)
     for number, ((_, reply), chain) in enumerate(zip(graph.pairs.tolist(), chains(graph, turns).tolist(), strict=True)):
-        context = [said[turn] for turn in reversed(chain) if turn != NOBODY]
-        split.group(context, [Candidate(said[reply], True, CandidateKind.POSITIVE)], number, int(roots[reply]))
+        context = [indices[turn] for turn in reversed(chain) if turn != NOBODY]
+        split.group(context, [Candidate(indices[reply], True, CandidateKind.POSITIVE)], number, int(roots[reply]))
 
 
 def _roots(graph: PairSplit) -> np.ndarray:
-    """The utterance that begins the dialogue of each (N,) int64."""
+    """Return the first utterance of the dialogue of each utterance (N,) int64."""
     parents = np.arange(len(graph.utterances))
-    # Of several sources of a reply the first holds, as in a chain.
+    # The first of several sources of a reply counts, as in a chain.
     parents[graph.pairs[::-1, 1]] = graph.pairs[::-1, 0]
-    # Each round doubles how far back it is looked, so that a loop in a corpus of one's own ends it too.
+    # Each round doubles the distance to the root, so a loop in a user's corpus ends too.
     for _ in range(len(parents).bit_length()):
         parents = parents[parents]
     return parents
@@ -285,21 +282,21 @@ def _roots(graph: PairSplit) -> np.ndarray:
 
 @runtime_checkable
 class CandidateSource(Source, Protocol):
-    """What the registry holds: a corpus of candidates."""
+    """A corpus of candidates in the registry."""
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """Files that must lie in `folder` and do not."""
+        """Return the required files that are not in `folder`."""
 
     def require_files(self, root: Path) -> None:
-        """Raises a `DataError` that says what to put where, when files are missing."""
+        """Raise a `DataError` that names missing files and their folder."""
 
     def read_groups(self, root: Path, turns: int) -> CandidateText:
-        """The groups, broken lines and missing files included as errors; of contexts at least the last `turns` turns."""
+        """Return the groups with at least the last `turns` turns, and errors of lines and missing files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileCandidates(CorpusFolder):
-    """A corpus of candidates in files of one folder."""
+    """A corpus of candidates in the files of one folder."""
 
     reader: Callable[[Path], CandidateText]
     """Reads the folder."""
@@ -310,20 +307,20 @@ class FileCandidates(CorpusFolder):
     )
 
     def read_groups(self, root: Path, turns: int) -> CandidateText:
-        """Reads the files; nothing is read while some are missing, and each of those is an error."""
+        """Read the files, or return only errors if some are missing."""
         missing = self.missing_files(root)
         return CandidateText(broken=missing) if missing else self.reader(self.folder(root))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairCandidates:
-    """The replies of a corpus of pairs, among others that are drawn for them."""
+    """The replies of a corpus of pairs, with wrong ones that are drawn later."""
 
     pairs: PairSource
-    """Whose name, files and licence these are."""
+    """The pairs, with name, files and licence."""
 
     READER_VERSION: ClassVar[int] = 1
-    """Grows when other groups would be made of the same pairs."""
+    """Grows when the construction of groups changes."""
 
     @property
     def name(self) -> str:
@@ -332,7 +329,7 @@ class PairCandidates:
 
     @property
     def summary(self) -> str:
-        """What they are, and that wrong replies are drawn."""
+        """The summary of the pairs, with a note on drawn replies."""
         return f"{self.pairs.summary}; wrong replies are drawn"
 
     @property
@@ -341,23 +338,23 @@ class PairCandidates:
         return self.pairs.licence
 
     def folder(self, root: Path) -> Path | None:
-        """Where the pairs lie."""
+        """Return the folder of the pairs."""
         return self.pairs.folder(root)
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """Files of pairs."""
+        """Return the missing files of the pairs."""
         return self.pairs.missing(root)
 
     def require_files(self, root: Path) -> None:
-        """As for pairs."""
+        """Raise if files of the pairs are missing."""
         self.pairs.require_files(root)
 
     def fingerprint(self, root: Path) -> str:
-        """Digest of the version of what makes groups, and of the pairs."""
+        """Return a digest of this version and of the pairs."""
         return fingerprint("pairs", self.READER_VERSION, self.pairs.fingerprint(root))
 
     def read_groups(self, root: Path, turns: int) -> CandidateText:
-        """Reads the pairs and follows them back."""
+        """Read the pairs and build their contexts."""
         return groups_of_pairs(self.pairs.read(root), turns)
 
 
@@ -365,10 +362,10 @@ _LABELS = {"0": False, "1": True}
 
 
 class Row(NamedTuple):
-    """One line of a file."""
+    """One row of a file."""
 
     line: int
-    """Counted from 1."""
+    """Line number, from 1."""
     label: bool
     context: tuple[str, ...]
     """Turns, oldest first, as they are written."""
@@ -376,14 +373,14 @@ class Row(NamedTuple):
 
 
 def parse_row(line: str, number: int) -> Row:
-    """Reads one line.
+    """Parse one line.
 
     Args:
         line: of the file.
-        number: which, counted from 1.
+        number: its number, counted from 1.
 
     Raises:
-        DataError: the line is not UTF-8, there are fewer than three fields, or the label is another than 0 and 1.
+        DataError: the line is not UTF-8, has fewer than three fields, or its label is not 0 or 1.
     """
     require_utf8(line)
     fields = line.split("\t")
@@ -396,13 +393,13 @@ def parse_row(line: str, number: int) -> Row:
 
 
 def read_rows(files: Mapping[str | None, Path | OwnFile]) -> CandidateText:
-    """Reads one file for each split, or one for all.
+    """Read one file per split, or one for all.
 
     Args:
-        files: by split; under None the file of which each group belongs to the split that its context names by its shares.
+        files: by split; the groups of a file under None are split by the hash of the context and the file's shares.
 
     Raises:
-        ConfigError: some is Chinese without blanks, and jieba is not installed.
+        ConfigError: a file is Chinese without blanks, and jieba is not installed.
     """
     text = CandidateText()
     for only, file in files.items():
@@ -414,7 +411,7 @@ _APART = "\N{IDEOGRAPHIC FULL STOP}"
 
 
 class _Reader:
-    """Of one file."""
+    """The reader of one file of rows."""
 
     def __init__(self, own: OwnFile, text: CandidateText, only: str | None) -> None:
         self._own, self._path, self._text, self._only = own, own.path, text, only
@@ -422,10 +419,10 @@ class _Reader:
 
     def read(self) -> None:
         rows = self._rows()
-        texts = [each for row in rows for each in (*row.context, row.response)]
-        in_words = [comes_in_words(each) for each in texts]
+        texts = [text for row in rows for text in (*row.context, row.response)]
+        in_words = [comes_in_words(text) for text in texts]
         if {*in_words} == {None}:
-            # Each is too short to tell; all of them together may not be.
+            # Each text is too short to decide; all of them together may suffice.
             in_words = [comes_in_words(_APART.join(texts))]
         if in_words.count(False) > in_words.count(True):
             self._words = cut
@@ -445,7 +442,7 @@ class _Reader:
             except DataError as error:
                 self._text.broken_line(error.what, self._path, number, line)
                 continue
-            # Ten rows hold one context once.
+            # Rows of one context share its object.
             rows.append(row._replace(context=rows[-1].context) if rows and rows[-1].context == row.context else row)
         return rows
 

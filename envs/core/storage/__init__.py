@@ -1,5 +1,5 @@
-"""Storage that every machine reaches, named by URIs: where runs and models may lie besides a folder.
+"""Remote storage at URIs, for runs and models.
 
-Read `places.py` first: names, and where a URI's local copy lies. `files.py` reads and writes whole files, `copies.py` brings
-them here.
+Read `uris.py` first: URIs and the paths of their local copies. `files.py` reads and writes whole files, `copies.py` keeps
+local copies up to date.
 """

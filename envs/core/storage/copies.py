@@ -1,7 +1,7 @@
-"""Local copies of what lies at URIs, made the same as it before they are read: a copy is never right against its URI.
+"""Local copies of files and folders at URIs; a copy is updated from its URI before it is read.
 
-A copied file carries the time at which storage says that the original was put, so size and time tell whether it is still the
-same. Folders of runs have rules of their own (`engine/core/runs/remote_sync.py`).
+A copied file carries the modification time of the original, so size and time show whether it is current. Run folders have
+their own rules (`engine/core/runs/remote_sync.py`).
 """
 
 from __future__ import annotations
@@ -28,28 +28,27 @@ from parley.envs.core.storage.uris import (
 )
 
 CHECKPOINT = "checkpoint"
-"""Folder of a run in which its model lies."""
+"""Folder of a run's model."""
 LOCK = "lock"
-"""File of a run's folder that its writer holds a lock on."""
+"""File in a run's folder that its writer locks."""
 _AT_ONCE = 16
 _handed: dict[str, Path] = {}
-"""Folders of models that another machine's disk holds under these names."""
+"""Local folders of models by the names that they have on the driver."""
 
 
 def hand_over(folders: Mapping[str, Path]) -> None:
-    """Makes names stand for folders in this process (`fetched_model`): in a worker, for copies of the driver's models."""
+    """Register local folders for names of models in this process: in a worker, copies of the driver's models."""
     _handed.update(folders)
 
 
 def fetched_model(name: str | Path) -> Path:
-    """The local folder of what a name stands for as a model: what was handed over, a path itself, of a URI its copy.
+    """Return the local folder of a model: a folder from `hand_over`, the path itself, or the copy of a URI.
 
-    Of a run at a URI its model alone is copied, of any other folder its files. Nothing at the URI is no error: then nothing
-    is in the copy either.
+    From a run at a URI only its model is copied, from any other folder its files. If nothing is at the URI, the copy is empty.
 
     Raises:
         StorageError: the URI cannot be read.
-        ConfigError: a URI that `split_uri` refuses, or a web address, which names no storage.
+        ConfigError: a URI that `split_uri` refuses, or a web address.
     """
     if (handed := _handed.get(str(name))) is not None:
         return handed
@@ -59,7 +58,7 @@ def fetched_model(name: str | Path) -> Path:
     if (served := served_address(name)) and name.partition("://")[0].lower() not in filesystems:
         raise ConfigError("a web address is no place in storage", got=name, fix=f"for a chat model's server: {served}")
     with turn_of(folder):
-        # A process on this machine that writes the run has the newest of it.
+        # If a process of this machine writes the run, its copy is the newest.
         if not is_held(folder) and not is_held(folder.parent):
             inside = entries(join_uri(name, CHECKPOINT))
             make_same(join_uri(name, CHECKPOINT), folder / CHECKPOINT, inside)
@@ -69,7 +68,7 @@ def fetched_model(name: str | Path) -> Path:
 
 
 def fetched_file(name: str) -> Path:
-    """The local file that a name stands for: a path itself, of a URI its copy.
+    """Return the local file of a name: the path itself, or the copy of a URI.
 
     Raises:
         StorageError: nothing is at the URI, or it cannot be read.
@@ -89,15 +88,15 @@ def fetched_file(name: str) -> Path:
 
 
 def make_same(uri: str, folder: Path, there: Mapping[str, StoredEntry]) -> None:
-    """Makes the files of a local folder the same as those at a URI; the folders in it are left alone.
+    """Make the files of a local folder equal to those at a URI; its subfolders stay unchanged.
 
     Args:
         uri: of the folder.
-        folder: its copy; made when there is something to copy.
-        there: its files by name.
+        folder: its local copy; created if there are files.
+        there: the files at the URI, by name.
 
     Raises:
-        StorageError: they cannot be read, or copied to here.
+        StorageError: the files cannot be read or copied.
     """
     for path in folder.glob("*"):
         if path.is_file() and path.name not in there and path.name != LOCK:
@@ -106,15 +105,15 @@ def make_same(uri: str, folder: Path, there: Mapping[str, StoredEntry]) -> None:
 
 
 def fetch(uri: str, folder: Path, wanted: Mapping[str, StoredEntry]) -> None:
-    """Copies files from below a URI, those that are the same here left out.
+    """Copy files from below a URI, except files that are current.
 
     Args:
         uri: of a folder.
         folder: its local copy.
-        wanted: files by path from there.
+        wanted: the files, by path relative to the URI.
 
     Raises:
-        StorageError: one cannot be read, or copied to here.
+        StorageError: a file cannot be read or copied.
     """
     other = [path for path, entry in wanted.items() if not is_same(folder / path, entry)]
     if len(other) < 2:
@@ -127,10 +126,10 @@ def fetch(uri: str, folder: Path, wanted: Mapping[str, StoredEntry]) -> None:
 
 
 def publish(path: Path, uri: str) -> None:
-    """Puts a local file at a URI and notes that the two are the same.
+    """Write a local file to a URI, and mark the local file as its current copy.
 
     Raises:
-        StorageError: it cannot be written.
+        StorageError: the URI cannot be written.
         OSError: the local file cannot be read.
     """
     from pyarrow import memory_map
@@ -144,16 +143,16 @@ def publish(path: Path, uri: str) -> None:
 
 
 def is_same(path: Path, entry: StoredEntry) -> bool:
-    """Whether a local file is the copy of a file at a URI as it is now."""
+    """Return whether a local file is a current copy of a file at a URI."""
     try:
-        found = path.stat()
+        local = path.stat()
     except FileNotFoundError:
         return False
-    return entry.modified_ns is not None and (found.st_size, found.st_mtime_ns) == (entry.size, entry.modified_ns)
+    return entry.modified_ns is not None and (local.st_size, local.st_mtime_ns) == (entry.size, entry.modified_ns)
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process of this machine, this one included, writes the run whose copy a folder is."""
+    """Return whether a process of this machine writes the run of a local copy; this process counts."""
     try:
         descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -168,18 +167,18 @@ def is_held(folder: Path) -> bool:
 
 
 def _fetch(uri: str, path: Path, entry: StoredEntry) -> None:
-    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ASIDE}")
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ASIDE}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        download(uri, aside)
-        _stamp(aside, entry)
-        aside.replace(path)
+        download(uri, partial)
+        _stamp(partial, entry)
+        partial.replace(path)
     except OSError as error:
         got = error.strerror or str(error)
         fix = "make room or mend the disk, or name another cache folder with PARLEY_CACHE"
         raise StorageError("what lies at a URI cannot be copied to here", where=path, got=got, fix=fix) from error
     finally:
-        aside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
 def _stamp(path: Path, entry: StoredEntry) -> None:
@@ -189,7 +188,7 @@ def _stamp(path: Path, entry: StoredEntry) -> None:
 
 @contextmanager
 def turn_of(folder: Path) -> Iterator[None]:
-    """Lets one process of this machine after the other make a folder below the cache, so that many workers copy a model once.
+    """Hold the lock on a folder of the cache, so that of many workers one copies a model.
 
     Raises:
         StorageError: the cache cannot be written.

@@ -1,7 +1,7 @@
-"""Whole files at URIs, through `pyarrow.fs`: read, put, listed, deleted.
+"""Read, write, list and delete whole files at URIs, through `pyarrow.fs`.
 
-A file at a URI is whole or absent. Object stores show an object when all of it is there; elsewhere a file is written aside
-and renamed. Nothing here knows what a run or a model is.
+A file at a URI is complete or absent. Object stores show only complete objects; elsewhere a file is written under a temporary
+name and renamed. This module knows nothing of runs or models.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from parley.envs.core.registry import Registry
 from parley.envs.core.storage.uris import split_uri
 
 filesystems = Registry("kind of storage", "parley.storage")
-"""By the scheme of their URIs, those that pyarrow does not know itself; each is a function from a URI's root to a
-`pyarrow.fs.FileSystem` and the path of that root in it."""
+"""Filesystems by URI scheme, for schemes that pyarrow does not know.
+
+Each is a function from a URI's root to a `pyarrow.fs.FileSystem` and the path of that root in it.
+"""
 
 ASIDE = ".writing"
-"""Where files are renamed, the ending of one that is being written; one that lies around was left by a process that died."""
+"""Suffix of a file that is being written; one that stays was left by a process that died."""
 _CHUNK = 8 << 20
 _RENAMING = ("local", "hdfs")
-"""Kinds of filesystems that show a file while it is written."""
+"""Kinds of filesystems that show incomplete files; there a file is written aside and renamed."""
 _REMEDIES = {
     "no such bucket": "make the bucket, or name another one",
     "nosuchbucket": "make the bucket, or name another one",
@@ -37,7 +39,7 @@ _REMEDIES = {
     "credential": "give this process credentials, such as AWS_PROFILE or GOOGLE_APPLICATION_CREDENTIALS",
     "no space": "make room there",
 }
-"""What helps, by what storage says in its own words."""
+"""Fixes by a part of the storage's error message."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class StoredEntry:
 
     Args:
         size: bytes.
-        modified_ns: when it was put, nanoseconds since 1970; None where storage does not say.
+        modified_ns: modification time in nanoseconds since 1970; None if the storage gives none.
     """
 
     size: int
@@ -54,13 +56,13 @@ class StoredEntry:
 
 
 def read(uri: str) -> bytes | None:
-    """The content of a file; None when there is none.
+    """Return the content of a file, or None if there is none.
 
     Raises:
-        StorageError: it cannot be read.
+        StorageError: the file cannot be read.
     """
-    with _told(uri, "read"):
-        system, path = _at(uri)
+    with _storage_errors(uri, "read"):
+        system, path = _resolve(uri)
         try:
             with system.open_input_stream(path) as stream:
                 content: bytes = stream.read()
@@ -70,18 +72,18 @@ def read(uri: str) -> bytes | None:
 
 
 def download(uri: str, path: Path) -> None:
-    """Copies a file at a URI into a local file, some megabytes at a time.
+    """Copy a file at a URI into a local file, in chunks.
 
     Raises:
-        StorageError: it is not there or cannot be read.
+        StorageError: the file is missing or cannot be read.
         OSError: the local file cannot be written.
     """
-    with _told(uri, "read"):
-        system, inside = _at(uri)
+    with _storage_errors(uri, "read"):
+        system, inside = _resolve(uri)
         source = system.open_input_stream(inside)
     with source, path.open("wb") as file:
         while True:
-            with _told(uri, "read"):
+            with _storage_errors(uri, "read"):
                 chunk = source.read(_CHUNK)
             if not chunk:
                 return
@@ -89,20 +91,20 @@ def download(uri: str, path: Path) -> None:
 
 
 def put(uri: str, content: Any) -> StoredEntry:
-    """Writes a file so that a reader sees all of it, or what was there before.
+    """Write a file atomically: a reader sees the new content or the old.
 
     Args:
         uri: of the file.
         content: bytes, or anything else with a buffer, such as a memory map.
 
     Returns:
-        The file as storage lists it.
+        The entry of the file.
 
     Raises:
-        StorageError: it cannot be written.
+        StorageError: the file cannot be written.
     """
-    with _told(uri, "written"):
-        system, path = _at(uri)
+    with _storage_errors(uri, "written"):
+        system, path = _resolve(uri)
         if system.type_name in _RENAMING:
             aside = f"{path}.{uuid.uuid4().hex}{ASIDE}"
             system.create_dir(path.rpartition("/")[0], recursive=True)
@@ -118,35 +120,35 @@ def put(uri: str, content: Any) -> StoredEntry:
 
 
 def entries(uri: str, recursive: bool = False) -> dict[str, StoredEntry]:
-    """The files below a URI by their paths from there, in the order of these; none when nothing is there.
+    """Return the files below a URI by relative path, sorted; empty if there are none.
 
     Args:
         uri: of a folder.
-        recursive: whether to look into the folders below it.
+        recursive: whether to list subfolders too.
 
     Raises:
-        StorageError: they cannot be listed.
+        StorageError: the folder cannot be listed.
     """
     from pyarrow import fs
 
-    with _told(uri, "listed"):
-        system, path = _at(uri)
+    with _storage_errors(uri, "listed"):
+        system, path = _resolve(uri)
         infos = system.get_file_info(fs.FileSelector(path, recursive=recursive, allow_not_found=True))
-    found = [info for info in infos if info.type == fs.FileType.File and not info.path.endswith(ASIDE)]
+    files = [info for info in infos if info.type == fs.FileType.File and not info.path.endswith(ASIDE)]
     start = len(path.rstrip("/")) + 1
-    return dict(sorted((info.path[start:], _entry(info)) for info in found))
+    return dict(sorted((info.path[start:], _entry(info)) for info in files))
 
 
 def sweep(uri: str) -> None:
-    """Deletes what writers that died left half-written below a URI; only for who alone writes there.
+    """Delete partial files that dead writers left below a URI; call it only where no other process writes.
 
     Raises:
-        StorageError: it cannot be listed or deleted.
+        StorageError: a file cannot be listed or deleted.
     """
     from pyarrow import fs
 
-    with _told(uri, "swept"):
-        system, path = _at(uri)
+    with _storage_errors(uri, "swept"):
+        system, path = _resolve(uri)
         if system.type_name in _RENAMING:
             for info in system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True)):
                 if info.path.endswith(ASIDE):
@@ -154,32 +156,32 @@ def sweep(uri: str) -> None:
 
 
 def delete(uri: str) -> None:
-    """Deletes a file, if there is one.
+    """Delete a file, if there is one.
 
     Raises:
-        StorageError: it cannot be deleted.
+        StorageError: the file cannot be deleted.
     """
-    with _told(uri, "deleted"):
-        system, path = _at(uri)
+    with _storage_errors(uri, "deleted"):
+        system, path = _resolve(uri)
         try:
             system.delete_file(path)
         except FileNotFoundError:
             return
 
 
-def _at(uri: str) -> tuple[Any, str]:
+def _resolve(uri: str) -> tuple[Any, str]:
     root, inside = split_uri(uri)
-    system, base = _opened(root)
+    system, base = _filesystem(root)
     return system, "/".join(filter(None, (base.rstrip("/"), inside))) if base != "/" else f"/{inside}"
 
 
 @lru_cache(maxsize=32)
-def _opened(root: str) -> tuple[Any, str]:
-    """The filesystem of a URI's root, and that root in it; kept, because opening one may ask the network for a region."""
+def _filesystem(root: str) -> tuple[Any, str]:
+    """Return the filesystem and base path of a URI's root; cached, because opening may query the network."""
     scheme = root.partition("://")[0]
     if scheme in filesystems:
-        found: tuple[Any, str] = filesystems.get(scheme)(root)
-        return found
+        custom: tuple[Any, str] = filesystems.get(scheme)(root)
+        return custom
     from pyarrow import fs
 
     opened: tuple[Any, str] = fs.FileSystem.from_uri(f"{root}/" if scheme == "file" else root)
@@ -192,7 +194,7 @@ def _stream(system: Any, path: str, content: Any) -> None:
         if system.type_name == "local":
             stream.flush()
     if system.type_name == "local":
-        # A rename may otherwise survive a power cut that the content does not.
+        # Otherwise a power cut could keep the rename and lose the content.
         sync(path)
 
 
@@ -200,7 +202,7 @@ def _forget(system: Any, path: str) -> None:
     try:
         system.delete_file(path)
     except OSError:
-        # What hindered the writing hinders this; who opens the place for writing next sweeps it up.
+        # The error that stopped the writing may stop this too; `sweep` deletes the file later.
         return
 
 
@@ -209,8 +211,8 @@ def _entry(info: Any) -> StoredEntry:
 
 
 @contextmanager
-def _told(uri: str, verb: str) -> Iterator[None]:
-    """Turns what storage says into what the user can do about it."""
+def _storage_errors(uri: str, verb: str) -> Iterator[None]:
+    """Turn errors of the storage into a `StorageError` with a fix."""
     from pyarrow import ArrowInvalid, ArrowNotImplementedError
 
     try:

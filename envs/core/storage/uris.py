@@ -1,10 +1,9 @@
-"""Names of places: a path of this machine, or a URI such as s3://bucket/runs/search.
+"""URIs such as s3://bucket/runs/search, the paths of their local copies, and file locks.
 
-What lies at a URI is worked with through a local copy below the cache. Where that is follows from the URI alone, and the URI
-from where it is, so code that is handed a path needs no second argument to know what it is a copy of. Another machine has its
-cache elsewhere: what travels, or is kept, is the name (`display_path`) and never the path of a copy.
+Content at a URI is used through a local copy below the cache. The URI determines the path of its copy, and that path the URI.
+Machines have different caches, so rows and messages hold the name (`display_path`), never the path of a copy.
 
-Locks on files, where the file system has them: NFS, Lustre and FUSE may be mounted without.
+Locks need a file system that has them; NFS, Lustre and FUSE may be mounted without.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ def lock(descriptor: int, kind: int) -> bool:
     """Lock an open file until it is closed.
 
     Args:
-        descriptor: of the file.
-        kind: `EXCLUSIVE` or `SHARED`, and `AT_ONCE` to wait for nobody.
+        descriptor: the open file.
+        kind: `EXCLUSIVE` or `SHARED`, with `AT_ONCE` not to wait.
 
     Returns:
-        Whether the file system has locks. Where it has none, a warning says once what that means, and nothing is locked.
+        Whether the file system has locks. If not, the file is not locked, and one warning is logged.
 
     Raises:
-        BlockingIOError: another process holds the file, and this one does not wait.
-        OSError: the file cannot be locked for another reason.
+        BlockingIOError: another process holds the lock, and `AT_ONCE` is set.
+        OSError: another error of the lock.
     """
     try:
         fcntl.flock(descriptor, kind)
@@ -64,50 +63,50 @@ def _warn(error: OSError) -> None:
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
 _MARK = "@"
-"""Begins the folder of an authority, which may be empty."""
+"""Prefix of the folder of an authority, which may be empty."""
 
 HUGGING_FACE = "hf:"
-"""Begins the name of a folder that Hugging Face's `save_pretrained` wrote, where a verb also takes models of Parley's own."""
+"""Prefix of a folder from Hugging Face's `save_pretrained`, in verbs that also take Parley's own models."""
 CHAT_MODELS = (HUGGING_FACE, "gguf:", "openai:")
-"""What the address of a chat model begins with (`policies/chat/addresses.py`), if it is none of a user's own."""
+"""Prefixes of the addresses of chat models (`policies/chat/addresses.py`), except a user's own."""
 
 
 def is_uri(name: str) -> bool:
-    """Whether a name is a URI; anything else is a path, or the name of something built in."""
+    """Return whether a name is a URI, not a path or a built-in name."""
     return "://" in name
 
 
 def served_address(name: str) -> str:
-    """Return how a web address is named as a chat model's server; empty for any other name."""
+    """Return the address of a chat model's server for a web address; empty for any other name."""
     is_web = name.lower().startswith(("http://", "https://"))
     return f"{CHAT_MODELS[2]}{name}{'' if '#' in name else '#MODEL'}" if is_web else ""
 
 
 def split_uri(uri: str) -> tuple[str, str]:
-    """A URI's root, such as "s3://bucket?region=eu-north-1", and the path below it without slashes at its ends.
+    """Return a URI's root, such as "s3://bucket?region=eu-north-1", and the path below it without outer slashes.
 
     Raises:
-        ConfigError: it is no URI, holds a password, or climbs with "..".
+        ConfigError: the text is no URI, holds a password, or contains "..".
     """
-    found = _URI.fullmatch(uri)
-    if found is None and (served := served_address(uri)):
+    match = _URI.fullmatch(uri)
+    if match is None and (served := served_address(uri)):
         raise ConfigError("a web address is no place in storage", got=uri, fix=f"for a chat model's server: {served}")
-    if found is None:
+    if match is None:
         raise ConfigError("this is not the URI of a place", got=uri, fix="such as s3://BUCKET/runs/NAME or file:///FOLDER")
-    authority = found["authority"]
+    authority = match["authority"]
     if ":" in authority.rpartition("@")[0]:
         shown = uri.replace(authority.rpartition("@")[0], "...")
         fix = "leave it out; storage finds its credentials in the environment, such as AWS_PROFILE"
         raise ConfigError("a URI holds a password, and URIs are written into runs and reports", got=shown, fix=fix)
-    parts = [part for part in found["path"].split("/") if part not in ("", ".")]
+    parts = [part for part in match["path"].split("/") if part not in ("", ".")]
     if ".." in parts:
         raise ConfigError("the URI of a place climbs out of a folder", got=uri, fix="name the place without ..")
-    query = f"?{found['query']}" if found["query"] else ""
-    return f"{found['scheme'].lower()}://{authority}{query}", "/".join(parts)
+    query = f"?{match['query']}" if match["query"] else ""
+    return f"{match['scheme'].lower()}://{authority}{query}", "/".join(parts)
 
 
 def join_uri(uri: str, path: str) -> str:
-    """The URI of what lies below a URI; the path has no slash at its ends and may be empty."""
+    """Return the URI of a path below a URI; the path has no outer slashes and may be empty."""
     root, inside = split_uri(uri)
     base, mark, query = root.partition("?")
     below = "/".join(filter(None, (inside, path)))
@@ -115,12 +114,12 @@ def join_uri(uri: str, path: str) -> str:
 
 
 def copies_root() -> Path:
-    """The folder of all local copies."""
+    """Return the folder of all local copies."""
     return Path(os.path.abspath(cache_root())) / "copies"  # noqa: PTH100  # links stay: a copy is known by how it is spelled
 
 
 def local_copy(name: str | Path) -> Path:
-    """Where what a name stands for lies on this machine: a path itself, a URI's copy, which need not be there yet.
+    """Return the local path of a name: the path itself, or that of a URI's copy, which may not exist yet.
 
     Raises:
         ConfigError: a URI that `split_uri` refuses.
@@ -133,7 +132,7 @@ def local_copy(name: str | Path) -> Path:
 
 
 def uri_of(path: Path) -> str | None:
-    """The URI that a path is the local copy of; None for any other path."""
+    """Return the URI of a local copy; None for any other path."""
     root = str(copies_root())
     absolute = os.path.abspath(path)  # noqa: PTH100  # as in `copies_root`
     if not absolute.startswith(root + os.sep):
@@ -145,5 +144,5 @@ def uri_of(path: Path) -> str | None:
 
 
 def display_path(path: Path) -> str:
-    """What to call a path so that any machine finds it: the URI that it is the local copy of, or the path itself."""
+    """Return the machine-independent name of a path: the URI of a local copy, or the path itself."""
     return uri_of(path) or str(path)

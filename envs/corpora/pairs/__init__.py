@@ -1,1 +1,1 @@
-"""Pairs of an utterance and its reply: corpora for sequence-to-sequence dialogue models. Start with `corpora.py`."""
+"""Corpora of pairs (an utterance and its reply) for sequence-to-sequence dialogue models. Start with `corpora.py`."""

@@ -1,28 +1,24 @@
-"""Compiled corpora of pairs: text turned once into memory-mapped Arrow files, so that every worker reads the same pages.
+"""Compiled corpora of pairs as memory-mapped Arrow files, their byte pair encoding, and files of replies to judge.
 
-A compiled corpus is a folder as `envs/corpora/arrow.py` keeps them; its key names the versions of compiler and reader, the
-content of the source and the size of the vocabulary. A form with every word holds those of all splits and no `<unk>` of
-its own: models are fitted to the other, text is recovered from this one.
+A compiled corpus is a folder of `envs/corpora/arrow.py`. Its key contains the versions of compiler and reader, the content of
+the source and the size of the vocabulary. A corpus opened with every word has the words of all splits and no `<unk>`: text is
+recovered from it, and models are fitted to the other form.
 
     train.arrow, val.arrow, test.arrow                     words (list of int32), one utterance a row
     train-pairs.arrow, val-pairs.arrow, test-pairs.arrow   pair (2 int64), rows of source and reply
-    train-links.arrow, val-links.arrow, test-links.arrow   the same of turns of contexts that are no pairs, where there are some
+    train-links.arrow, val-links.arrow, test-links.arrow   the same for turns of contexts that are no pairs, if there are any
     vocabulary.json                                        the most frequent words of the training split, or every word
 
-Byte pair encoding of a corpus: pieces learnt from its training text, and its splits in pieces instead of words.
+Byte pair encoding: Sennrich et al. 2016 (arXiv 1508.07909); Niu & Bansal 2018 take 5,000 merges and get 5,121 pieces. As in the
+released subword-nmt, pairs that occur once are not merged, and no merge crosses the end of a word. Pieces are learnt from the
+words of the training split, each with its count.
+  * # Released: a character that never ends a word in training cannot end one. Ours: each character is a piece alone and a piece
+    at the end of a word, so every word of known characters can be spelt.
+  * The library orders equally frequent pairs by their characters, the same on every machine.
 
-Source: Sennrich et al. 2016 (arXiv 1508.07909); Niu & Bansal 2018 take 5,000 merges and get 5,121 pieces. As in the released
-subword-nmt, pairs that stand in one place only are not merged, and no merge reaches over the end of a word.
-  * # Released: a character that never ends a word in training cannot end one. Ours: each is a piece alone and one at the end
-    of a word, so that every word of known characters can be spelt.
-  * Of pairs that are as frequent the library decides, by the order of characters, the same on every machine.
-
-Text is learnt from the words of a corpus that was opened with every word: each word is spelt once, however often it is said.
-
-Files of sources and replies (`tabbed.py` says how their lines and records are read), as pairs to judge.
-
-The published sample of Li et al. 2017 is read as such pairs too: `opensubtitles_sample:human`, `:machine` and `:random` are its
-three files of replies to the same 768 sources, its splits put together, because they were sorted by length.
+Files of sources and replies (lines and records as in `turns.py`) are read as pairs to judge. In the published sample of Li et
+al. 2017, `opensubtitles_sample:human`, `:machine` and `:random` are three files of replies to the same 768 sources. Its splits
+are joined, because they were sorted by length.
 """
 
 from __future__ import annotations
@@ -51,20 +47,20 @@ from parley.envs.corpora.pairs.turns import BETWEEN_REPLIES, EOT, Utterance, par
 from parley.envs.corpora.pairs.vocabulary import BYTES, END, MARKS, SPECIALS, PairVocabulary
 
 COMPILER_VERSION = 1
-"""Grows when the same source would be compiled differently."""
+"""Grows when the compiler changes."""
 
 EVERY_WORD = "every word"
-"""Stands in the key for the size of a vocabulary without a limit."""
+"""The key's size of a vocabulary without a limit."""
 
 _VOCABULARY = "vocabulary.json"
 _FILES = (*(f"{split}{part}.arrow" for split in SPLITS for part in ("", "-pairs")), _VOCABULARY)
 _LINKS = tuple(f"{split}-links.arrow" for split in SPLITS)
-"""Files of corpora whose contexts have turns that are no pairs."""
+"""Files of links, in corpora whose contexts have turns that are no pairs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """N rows of different lengths, end to end in one read-only array.
+    """N rows of different lengths, concatenated in one read-only array.
 
     Args:
         values: (T,) int32.
@@ -78,11 +74,11 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, i: int) -> np.ndarray:
-        """Row i (length,) int64, i from 0 to N - 1."""
+        """Return row i (length,) int64, i from 0 to N - 1."""
         return self.values[self.offsets[i] : self.offsets[i + 1]].astype(np.int64)
 
     def first(self, num: int) -> Ragged:
-        """The first rows."""
+        """Return the first `num` rows."""
         return Ragged(self.values[: self.offsets[num]], self.offsets[: num + 1])
 
     @cached_property
@@ -96,10 +92,10 @@ class PairSplit:
     """One split of a corpus of pairs; N utterances, P pairs of them.
 
     Args:
-        utterances: word ids of every utterance, uncropped and without specials but `<unk>` and, within a turn of several
-            utterances, `<eou>`; each utterance stands once.
+        utterances: word ids of every utterance, uncropped, each stored once; the only special tokens are `<unk>` and `<eou>`
+            within a turn of several utterances.
         pairs: (P, 2) int64, indices of source and reply in `utterances`.
-        links: (L, 2) int64, indices of utterances and of what followed them where that is no pair but part of contexts.
+        links: (L, 2) int64, indices of utterances and their successors that are no pairs but parts of contexts.
     """
 
     utterances: Ragged
@@ -110,7 +106,7 @@ class PairSplit:
         return len(self.pairs)
 
     def first(self, limit: int) -> PairSplit:
-        """So many pairs at the beginning, and the utterances up to the last of them; all where the limit is 0."""
+        """Return the first `limit` pairs and the utterances up to the last of them; all for 0."""
         if not 0 < limit < len(self):
             return self
         pairs = self.pairs[:limit]
@@ -120,7 +116,7 @@ class PairSplit:
 
 @dataclass(frozen=True, eq=False)
 class PairCorpus:
-    """A compiled corpus of pairs, opened.
+    """An open compiled corpus of pairs.
 
     Args:
         name: the corpus' name.
@@ -135,11 +131,11 @@ class PairCorpus:
     splits: dict[str, PairSplit]
 
     def first(self, limit: int) -> PairCorpus:
-        """The same with so many pairs of each split at most; all of them where the limit is 0."""
+        """Return the corpus with at most `limit` pairs per split; all for 0."""
         return replace(self, splits={name: split.first(limit) for name, split in self.splits.items()})
 
     def whole(self) -> PairCorpus:
-        """The same with all pairs again."""
+        """Return the corpus with all pairs."""
         return _open(self.name, self.folder)
 
 
@@ -151,18 +147,18 @@ def load_pairs(
     every_word: bool = False,
     cache: Path | None = None,
 ) -> PairCorpus:
-    """Opens a corpus of pairs, compiling it first when its content has not been compiled before.
+    """Open a corpus of pairs by name, and compile it first if needed.
 
     Args:
         name: a registered name, a `source<TAB>reply` file or folder (see `envs/corpora/pairs/turns.py`), or
             `path/file.py:NAME`.
-        data_root: where the corpora lie; see `parley.envs.corpora.arrow.data_root` for the default.
-        vocabulary: entries of the vocabulary, specials included; the corpus' own number by default.
-        every_word: whether the vocabulary holds every word of all splits instead, so that text can be recovered.
-        cache: where compiled corpora lie; see `parley.envs.corpora.arrow.cache_root` for the default.
+        data_root: folder of the corpora; None for the default of `parley.envs.corpora.arrow.data_root`.
+        vocabulary: size with special tokens; None for the corpus' own.
+        every_word: use a vocabulary with all words of all splits, so that text can be recovered.
+        cache: folder of compiled corpora; None for the default of `parley.envs.corpora.arrow.cache_root`.
 
     Raises:
-        ConfigError: no such corpus, or a vocabulary without room for a word.
+        ConfigError: an unknown corpus, or a vocabulary without room for a word.
         DataError: files are missing, a line is broken, there is no pair to train on, or the compiled form cannot be written.
     """
     with corpus_named(name, data_root):
@@ -177,7 +173,7 @@ def open_pairs(
     every_word: bool = False,
     cache: Path | None = None,
 ) -> PairCorpus:
-    """The same for a corpus in hand instead of a name."""
+    """Open a corpus from its source, and compile it first if needed; arguments as of `load_pairs`."""
     assert vocabulary is None or not every_word, "a vocabulary of every word has its own size"
     size = source.vocabulary if vocabulary is None else vocabulary
     if size <= len(SPECIALS):
@@ -197,7 +193,7 @@ def open_pairs(
 
 
 def nothing_to_learn(source: PairSource, text: PairText, root: Path) -> DataError | None:
-    """The error of a corpus without a pair to train on; None where there is one."""
+    """Return the error of a corpus without training pairs, or None."""
     if text.splits["train"].num_pairs:
         return None
     what, fix = f"the corpus {source.name!r} has no pair to train on", "give it more lines, or name another corpus"
@@ -205,7 +201,7 @@ def nothing_to_learn(source: PairSource, text: PairText, root: Path) -> DataErro
 
 
 def nothing_to_measure(name: str, num_pairs: Mapping[str, int]) -> DataError | None:
-    """The error of a corpus that lacks a pair to train on, to stop by or to measure on; None where there are some of each."""
+    """Return the error of a corpus with a split that has no pairs, or None."""
     empty = [split for split, num in num_pairs.items() if not num]
     if not empty:
         return None
@@ -236,11 +232,11 @@ def _compile(text: PairText, vocabulary: PairVocabulary, folder: Path) -> None:
 
     def write(draft: Path) -> None:
         for split in SPLITS:
-            found = text.splits[split]
-            words = pa.LargeListArray.from_arrays(pa.array(found.offsets), pa.array(found.encode(vocabulary)))
+            split_text = text.splits[split]
+            words = pa.LargeListArray.from_arrays(pa.array(split_text.offsets), pa.array(split_text.encode(vocabulary)))
             write_batch(draft / f"{split}.arrow", pa.RecordBatch.from_pydict({"words": words}))
             for part in parts:
-                pairs = pa.FixedSizeListArray.from_arrays(pa.array(getattr(found, part).reshape(-1)), 2)
+                pairs = pa.FixedSizeListArray.from_arrays(pa.array(getattr(split_text, part).reshape(-1)), 2)
                 write_batch(draft / f"{split}-{part}.arrow", pa.RecordBatch.from_pydict({"pair": pairs}))
         vocabulary.save(draft / _VOCABULARY)
 
@@ -248,26 +244,26 @@ def _compile(text: PairText, vocabulary: PairVocabulary, folder: Path) -> None:
 
 
 LEARNER_VERSION = 1
-"""Grows when the same text would give other pieces."""
+"""Grows when the learner changes."""
 LEAST = 2
-"""How often a pair stands in the text at least that is merged."""
+"""Fewest occurrences of a merged pair."""
 
 _AT_ONCE = 1000
-"""Times that a word stands in one string of what the learner reads."""
+"""Most repetitions of a word in one string for the learner."""
 
 
 def pieces_of(corpus: PairCorpus, num_merges: int, *, in_bytes: bool = False, cache: Path | None = None) -> PairVocabulary:
-    """The pieces of a corpus, learnt when they have not been learnt before.
+    """Return the pieces of a corpus, and learn them first if needed.
 
     Args:
-        corpus: opened with every word; all of its training split is read, whatever `first` left of it.
-        num_merges: merges at most; fewer where the text has no more.
-        in_bytes: whether characters that the text lacks are spelt in bytes, instead of one `<unk>` each.
-        cache: where what was learnt is kept; see `parley.envs.corpora.arrow.cache_root` for the default.
+        corpus: opened with every word; all of its training split is read, even after `first`.
+        num_merges: most merges; the text may give fewer.
+        in_bytes: spell unknown characters in bytes, not as one `<unk>` each.
+        cache: folder of learnt pieces; None for the default of `parley.envs.corpora.arrow.cache_root`.
 
     Raises:
-        ConfigError: no merge is asked for.
-        DataError: what was learnt cannot be written.
+        ConfigError: `num_merges` is below 1.
+        DataError: the pieces cannot be written.
     """
     if num_merges < 1:
         fix = "give at least 1; 5,000 is what Niu & Bansal 2018 take"
@@ -275,29 +271,28 @@ def pieces_of(corpus: PairCorpus, num_merges: int, *, in_bytes: bool = False, ca
     key = "pieces", LEARNER_VERSION, corpus.folder.name, num_merges, int(in_bytes)
     folder = compiled_folder(cache, corpus.name, *key)
     if not is_whole(folder, (_VOCABULARY,)):
-        found = learn_pieces(word_counts(corpus.whole()), num_merges, in_bytes=in_bytes)
-        publish(folder, lambda draft: found.save(draft / _VOCABULARY))
+        pieces = learn_pieces(word_counts(corpus.whole()), num_merges, in_bytes=in_bytes)
+        publish(folder, lambda draft: pieces.save(draft / _VOCABULARY))
     return PairVocabulary.load(folder / _VOCABULARY)
 
 
 def word_counts(corpus: PairCorpus) -> dict[str, int]:
-    """How often the training split says each of its words."""
+    """Return the count of each word in the training split."""
     words = corpus.vocabulary.words
     counts = np.bincount(corpus.splits["train"].utterances.values, minlength=len(words)).tolist()
     return {word: count for word, count in zip(words, counts, strict=True) if count}
 
 
 def learn_pieces(counts: Mapping[str, int], num_merges: int, *, in_bytes: bool = False) -> PairVocabulary:
-    """Byte pair encoding of words.
+    """Learn a byte pair encoding of words.
 
     Args:
-        counts: how often the text says each; marks among them are left out.
-        num_merges: merges at most, from 0, which leaves single characters.
+        counts: the count of each word; marks are ignored.
+        num_merges: most merges; 0 gives single characters.
         in_bytes: as in `pieces_of`.
 
     Returns:
-        The marks, bytes if they are wanted, characters in their order, each as it is and at the end of a word, and what
-        merges make.
+        The marks, the bytes if `in_bytes`, the sorted characters (each alone and at the end of a word), and the merged pieces.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
@@ -309,7 +304,7 @@ def learn_pieces(counts: Mapping[str, int], num_merges: int, *, in_bytes: bool =
     alphabet = [piece for letter in letters for piece in (letter, letter + END)]
     learner = Tokenizer(BPE(end_of_word_suffix=END))
     learner.pre_tokenizer = WhitespaceSplit()
-    # Named first, characters have numbers that do not depend on the order in which words are met.
+    # As special tokens, characters get ids that do not depend on the order of words.
     trainer = BpeTrainer(
         vocab_size=len(alphabet) + num_merges,
         min_frequency=LEAST,
@@ -318,14 +313,14 @@ def learn_pieces(counts: Mapping[str, int], num_merges: int, *, in_bytes: bool =
         show_progress=False,
     )
     learner.train_from_iterator(_repeated(words), trainer)
-    found = json.loads(learner.to_str())["model"]["merges"]
-    merges = tuple((left, right) for left, right in found)
-    made = dict.fromkeys(left + right for left, right in merges)
-    return PairVocabulary((*MARKS, *(BYTES if in_bytes else ()), *alphabet, *made), merges)
+    learned_merges = json.loads(learner.to_str())["model"]["merges"]
+    merges = tuple((left, right) for left, right in learned_merges)
+    merged = dict.fromkeys(left + right for left, right in merges)
+    return PairVocabulary((*MARKS, *(BYTES if in_bytes else ()), *alphabet, *merged), merges)
 
 
 def _repeated(words: Mapping[str, int]) -> Iterator[str]:
-    """Text in which each word stands as often as it was counted; without words that could be spelt like a mark."""
+    """Yield text that repeats each word by its count, except words that could be spelt like a mark."""
     for word, count in words.items():
         if not ("<" in word and ">" in word) and not any(letter.isspace() for letter in word):
             for start in range(0, count, _AT_ONCE):
@@ -333,12 +328,12 @@ def _repeated(words: Mapping[str, int]) -> Iterator[str]:
 
 
 def spelt(split: PairSplit, words: PairVocabulary, vocabulary: PairVocabulary) -> PairSplit:
-    """A split in the units of another vocabulary; pairs keep their places.
+    """Return a split encoded in another vocabulary; pairs keep their indices.
 
     Args:
-        split: whose utterances are words.
-        words: what their ids stand for.
-        vocabulary: words or pieces; the split itself comes back where they are the same.
+        split: its utterances are ids of `words`.
+        words: the vocabulary of the split.
+        vocabulary: of words or pieces; for the same vocabulary, the split itself is returned.
     """
     if vocabulary is words:
         return split
@@ -357,13 +352,13 @@ SAMPLE_FILES = {"human": "t_given_s", "machine": "decoded", "random": "random"}
 _WORD = re.compile(r"\S+")
 _SPLITS = ("train", "dev", "test")
 _UNKNOWNS = frozenset({"unknown", "<unk>", "[unk]", "<unknown>", "_unk_", "unk"})
-"""How systems write a word that they do not know, lower-cased; "unknown" and "unk" only in capitals."""
+"""Spellings of an unknown word, lower-cased; "unknown" and "unk" count only in capitals."""
 CLOSED_FROM, FEWEST_UNKNOWN = 0.002, 3
-"""Share of `<unk>` in the words of a file, and how many there are at least, from which on its vocabulary is closed."""
+"""Least share and least number of `<unk>` in a file with a closed vocabulary."""
 
 
 class RepliedPair(NamedTuple):
-    """A reply, and what it answers.
+    """A reply and its context.
 
     Args:
         context: turns, oldest first, each its words; the last one is the source.
@@ -375,15 +370,14 @@ class RepliedPair(NamedTuple):
 
 
 def read_replied(file: Path | OwnFile, *, normalise: bool = True) -> list[RepliedPair]:
-    """Read a file.
+    """Read a file of pairs to judge.
 
     Args:
-        file: lines or records as in `tabbed.py`, UTF-8.
-        normalise: whether words are those of the project's tokeniser, lower-cased, unknown words written `<unk>`; otherwise
-            they are what stands between blanks.
+        file: lines or records as in `turns.py`, UTF-8.
+        normalise: use the project's tokeniser, with unknown words as `<unk>`; otherwise split at blanks.
 
     Raises:
-        DataError: the file cannot be read or holds no line, or a line is broken; the message names the first one.
+        DataError: the file cannot be read or is empty, or a line is broken; the message names the first broken line.
     """
     own = file if isinstance(file, OwnFile) else OwnFile(file)
     if own.kind is not None:
@@ -394,10 +388,10 @@ def read_replied(file: Path | OwnFile, *, normalise: bool = True) -> list[Replie
 
 
 def parse_replied(line: str, *, normalise: bool = True) -> list[RepliedPair]:
-    """Reads one line: a pair for each of its replies.
+    """Parse one line into a pair for each of its replies.
 
     Args:
-        line: as in `tabbed.py`.
+        line: as in `turns.py`.
         normalise: as in `read_replied`.
 
     Raises:
@@ -408,14 +402,14 @@ def parse_replied(line: str, *, normalise: bool = True) -> list[RepliedPair]:
 
 
 def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
-    """Reads one side of the published sample, all of its splits.
+    """Read all splits of one side of the published sample.
 
     Args:
         root: the folder of all corpora.
         side: "human", "machine" or "random".
 
     Raises:
-        DataError: no such side, a file is missing, or a line is broken.
+        DataError: the side is unknown, a file is missing, or a line is broken.
     """
     folder = root / SAMPLE
     if side not in SAMPLE_FILES:
@@ -435,23 +429,23 @@ def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
 
 
 def unknown_share(pairs: Sequence[RepliedPair]) -> float:
-    """Share of `<unk>` in the words of a file, sources and replies."""
+    """Return the share of `<unk>` in the words of a file, sources and replies."""
     num_words, num_unknown = _counted(pairs)
     return num_unknown / max(1, num_words)
 
 
 def is_closed(pairs: Sequence[RepliedPair]) -> bool:
-    """Whether a file is of a closed vocabulary and writes `<unk>` for what is not in it; one by chance is no sign of that."""
+    """Return whether a file has a closed vocabulary: enough words are `<unk>`."""
     return unknown_share(pairs) >= CLOSED_FROM and _counted(pairs)[1] >= FEWEST_UNKNOWN
 
 
 def in_one_vocabulary(
     one: Sequence[RepliedPair], other: Sequence[RepliedPair]
 ) -> tuple[Sequence[RepliedPair], Sequence[RepliedPair]]:
-    """Two files with words unknown to one of them unknown to both, so that `<unk>` does not tell who wrote.
+    """Return two files in one vocabulary, so that `<unk>` does not reveal the writer.
 
-    A closed vocabulary is taken to be the words that stand in its file. Where one file has one, words of the other that are not
-    in it become `<unk>`. Where both have one, or none, nothing is changed.
+    The closed vocabulary of a file is its set of words. If one file has a closed vocabulary, other words of the other file
+    become `<unk>`. If both have one, or neither, nothing changes.
     """
     closed = is_closed(one), is_closed(other)
     if closed == (False, True):
@@ -460,12 +454,12 @@ def in_one_vocabulary(
 
 
 def _with_unknowns(line: str) -> str:
-    """A line with unknown words as `<unk>`, however they are written."""
+    """Return a line with every spelling of an unknown word as `<unk>`."""
     return _WORD.sub(lambda word: UNKNOWN if _is_unknown(word[0]) else word[0], line)
 
 
 def _as_written(line: str) -> tuple[list[list[str]], list[list[str]]]:
-    """The words between blanks of each turn and of each reply."""
+    """Return the words between blanks of each turn and each reply."""
     require_utf8(line)
     *columns, last = line.split("\t")
     if not columns:
@@ -482,20 +476,20 @@ def _split_texts(turns: Sequence[str], texts: Sequence[str], shown: str) -> tupl
 
 
 def _counted(pairs: Sequence[RepliedPair]) -> tuple[int, int]:
-    """Words, and how many of them are `<unk>`."""
-    said = [words for pair in pairs for words in (*pair.context, pair.reply)]
-    return sum(map(len, said)), sum(words.count(UNKNOWN) for words in said)
+    """Return the number of words, and of `<unk>` among them."""
+    utterances = [words for pair in pairs for words in (*pair.context, pair.reply)]
+    return sum(map(len, utterances)), sum(words.count(UNKNOWN) for words in utterances)
 
 
 def _all_within(pairs: Sequence[RepliedPair], closed: Sequence[RepliedPair]) -> list[RepliedPair]:
-    """Pairs in the words that stand in a file."""
-    known = frozenset(word for pair in closed for words in (*pair.context, pair.reply) for word in words)
-    return [_within(pair, known) for pair in pairs]
+    """Return pairs with words outside of a file's words as `<unk>`."""
+    vocabulary = frozenset(word for pair in closed for words in (*pair.context, pair.reply) for word in words)
+    return [_within(pair, vocabulary) for pair in pairs]
 
 
-def _within(pair: RepliedPair, known: frozenset[str]) -> RepliedPair:
-    def words(said: Iterable[str]) -> Utterance:
-        return tuple(word if word in known else UNKNOWN for word in said)
+def _within(pair: RepliedPair, vocabulary: frozenset[str]) -> RepliedPair:
+    def words(utterance: Iterable[str]) -> Utterance:
+        return tuple(word if word in vocabulary else UNKNOWN for word in utterance)
 
     return RepliedPair(tuple(map(words, pair.context)), words(pair.reply))
 
@@ -505,13 +499,13 @@ def _is_unknown(word: str) -> bool:
 
 
 def _read(path: Path, lines: Sequence[str], parse: Callable[[str], list[RepliedPair]]) -> list[RepliedPair]:
-    found, broken = [], []
+    pairs, broken = [], []
     for number, line in enumerate(lines, 1):
         try:
-            found += parse(line)
+            pairs += parse(line)
         except DataError as error:
             broken.append(located(error, str(path), number, "mend the line, or leave it out"))
-    return _whole(path, found, broken)
+    return _whole(path, pairs, broken)
 
 
 def _read_records(own: OwnFile, *, normalise: bool) -> list[RepliedPair]:
@@ -534,10 +528,10 @@ def _read_records(own: OwnFile, *, normalise: bool) -> list[RepliedPair]:
 
 
 def _whole(path: Path, pairs: list[RepliedPair], broken: Sequence[DataError]) -> list[RepliedPair]:
-    """Return the pairs of a file that is whole.
+    """Return the pairs of a file without errors.
 
     Raises:
-        DataError: something in it is broken, or it holds nothing.
+        DataError: a line is broken, or the file is empty.
     """
     if broken:
         first = broken[0]

@@ -1,9 +1,8 @@
-"""Contexts of several turns: the pairs of a corpus followed back, as ids for training and as text for evaluation.
+"""Contexts of several turns from the pairs of a corpus, as ids for training and as text for evaluation.
 
-Where pairs link utterances as chains (dialogues that were cut into pairs), the context of a reply is its source, what that
-replied to, and so on; an utterance of the corpus is a turn here. Where an utterance replies to several, the first pair counts.
-A corpus whose contexts hold turns that are no pairs links those beside (`PairSplit.links`).
-In a corpus of single exchanges, and before a pair that a corpus leaves out, a context has one turn.
+If pairs form chains (dialogues cut into pairs), the context of a reply is its source, the source of that, and so on. An
+utterance of the corpus is a turn here. If an utterance replies to several, its first pair counts. `PairSplit.links` has turns
+of contexts that are no pairs. In a corpus of single exchanges, or after a pair that the corpus lacks, a context has one turn.
 
 Shapes: P pairs, N utterances, K turns of context, M turns of all contexts, W words of all contexts.
 """
@@ -22,43 +21,43 @@ from parley.envs.corpora.pairs.turns import EOT, Example, Turn, Utterance, turn_
 from parley.envs.corpora.pairs.vocabulary import EOU_ID, PairVocabulary
 
 NOBODY = -1
-"""Stands where a context has no further turn."""
+"""Index of a turn that does not exist."""
 
 
 def with_eot(vocabulary: PairVocabulary) -> PairVocabulary:
-    """A corpus' vocabulary and, behind it, the word that separates turns: that of a model that reads several.
+    """Return a vocabulary with `<eot>` added at the end, for models that read several turns.
 
-    A vocabulary of pieces has that word already.
+    A vocabulary of pieces already has that word.
     """
     return vocabulary if vocabulary.merges is not None else PairVocabulary((*vocabulary.words, EOT))
 
 
 def chains(split: PairSplit, turns: int) -> np.ndarray:
-    """What each reply follows.
+    """Return the utterances that each reply follows.
 
     Args:
         split: of a corpus of pairs.
         turns: the most turns of a context, K, at least 1.
 
     Returns:
-        Utterances (P, K) int64, the pair's source first; `NOBODY` where the chain has ended.
+        Utterances (P, K) int64, the pair's source first; `NOBODY` after the end of the chain.
     """
     assert turns >= 1, "a reply follows something"
     sources_P, replies_P = split.pairs[:, 0], split.pairs[:, 1]
-    # One place more, at -1, so that nobody replies to nobody.
+    # The extra last element, index -1, keeps NOBODY as its own parent.
     parents = np.full(len(split.utterances) + 1, NOBODY, dtype=np.int64)
     parents[split.links[:, 1]] = split.links[:, 0]
-    # Of several assignments to one place the last holds.
+    # Of several assignments to one index, the last one holds.
     parents[replies_P[::-1]] = sources_P[::-1]
-    found_KP = [sources_P]
-    while len(found_KP) < turns:
-        found_KP.append(parents[found_KP[-1]])
-    return np.stack(found_KP, axis=1)
+    ancestors_KP = [sources_P]
+    while len(ancestors_KP) < turns:
+        ancestors_KP.append(parents[ancestors_KP[-1]])
+    return np.stack(ancestors_KP, axis=1)
 
 
 def afterwards(split: PairSplit) -> np.ndarray:
-    """The utterance that followed the reply of each pair (P,) int64, the first of several; `NOBODY` where there is none."""
-    # As in `chains`: the first pair counts, and the place of nobody stays.
+    """Return the utterance after the reply of each pair (P,) int64, the first of several; `NOBODY` if none."""
+    # As in `chains`: the first pair counts, and the element of NOBODY stays.
     children = np.full(len(split.utterances) + 1, NOBODY, dtype=np.int64)
     for links in (split.links[::-1], split.pairs[::-1]):
         children[links[:, 0]] = links[:, 1]
@@ -66,32 +65,32 @@ def afterwards(split: PairSplit) -> np.ndarray:
 
 
 def contexts(split: PairSplit, turns: int, eot_id: int) -> Ragged:
-    """What the reply of each pair follows, in the order of the pairs, oldest turn first.
+    """Return the context of each reply, in the order of the pairs, oldest turn first.
 
     Args:
         split: of a corpus of pairs.
-        turns: the most turns of a context, at least 1; those nearest to the reply are taken.
-        eot_id: stands between turns.
+        turns: the most turns of a context, at least 1; the last ones are taken.
+        eot_id: id between turns.
     """
     own, chosen_PK = split.utterances, chains(split, turns)[:, ::-1]
-    said_PK = chosen_PK != NOBODY
-    turns_M, is_last_M = chosen_PK[said_PK], np.nonzero(said_PK)[1] == turns - 1
+    exists_PK = chosen_PK != NOBODY
+    turns_M, is_last_M = chosen_PK[exists_PK], np.nonzero(exists_PK)[1] == turns - 1
     lengths_M = own.lengths[turns_M]
-    # A turn takes its words and the mark behind them, which the last of a context has not.
+    # Each turn takes its words and a mark after them, except the last turn of a context.
     taken_M = lengths_M + ~is_last_M
     ends_M = np.cumsum(taken_M)
-    places_W = np.arange(taken_M.sum()) - np.repeat(ends_M - taken_M, taken_M)
-    is_mark_W = places_W == np.repeat(lengths_M, taken_M)
-    read_W = np.minimum(np.repeat(own.offsets[turns_M], taken_M) + places_W, len(own.values) - 1)
+    offsets_W = np.arange(taken_M.sum()) - np.repeat(ends_M - taken_M, taken_M)
+    is_mark_W = offsets_W == np.repeat(lengths_M, taken_M)
+    read_W = np.minimum(np.repeat(own.offsets[turns_M], taken_M) + offsets_W, len(own.values) - 1)
     contexts_W = np.where(is_mark_W, eot_id, own.values[read_W]).astype(np.int32)
     return Ragged(contexts_W, np.concatenate([[0], ends_M[is_last_M]]))
 
 
 def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
-    """The same pairs with their contexts as sources; the arguments are those of `contexts`.
+    """Return the pairs with their contexts as sources; arguments as of `contexts`.
 
     Returns:
-        The contexts of all pairs, and behind them the utterances of `split`; pairs keep their order.
+        The contexts of all pairs, then the utterances of `split`; pairs keep their order.
     """
     own, before = split.utterances, contexts(split, turns, eot_id)
     offsets = np.concatenate([before.offsets, len(before.values) + own.offsets[1:]])
@@ -100,33 +99,35 @@ def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
 
 
 def with_replies(split: PairSplit, least: int, most: int | None = None) -> PairSplit:
-    """The pairs whose replies have so many words, in their order; contexts are found before, for pairs link them.
+    """Return the pairs whose replies have `least` to `most` words; make contexts first, as pairs link them.
 
     Args:
-        split: of a corpus of pairs, or what `windows` made of it.
-        least: words of a reply at least, boundaries of utterances not counted.
-        most: words of a reply at most; None for any number.
+        split: of a corpus of pairs, or from `windows`.
+        least: fewest words of a reply, without `<eou>`.
+        most: most words of a reply; None for no limit.
     """
     return replace(split, pairs=split.pairs[_fits(split, least, most)])
 
 
 def in_train(corpus: PairCorpus, split: str, turns: int) -> np.ndarray:
-    """Whether the context of each pair (P,) of a split is one of the training split, word for word; never of that split itself.
+    """Return whether the context of each pair (P,) occurs in the training split; False for that split itself.
 
     Args:
-        corpus: opened with every word, for in others contexts that differ in rare words are one.
+        corpus: opened with every word; otherwise contexts that differ in rare words are equal.
         split: "train", "val" or "test".
         turns: the most turns of a context, at least 1.
     """
     if split == "train":
         return np.zeros(len(corpus.splits[split]), dtype=bool)
-    known, asked = (_each(contexts(corpus.splits[name], turns, len(corpus.vocabulary))) for name in ("train", split))
-    seen = frozenset(known)
-    return np.fromiter((context in seen for context in asked), dtype=bool)
+    train_contexts, queries = (
+        _row_bytes(contexts(corpus.splits[name], turns, len(corpus.vocabulary))) for name in ("train", split)
+    )
+    seen = frozenset(train_contexts)
+    return np.fromiter((context in seen for context in queries), dtype=bool)
 
 
 def left_out(num_seen: int, num_pairs: int, split: str) -> str:
-    """The sentence about pairs whose contexts stand in the training split; empty where there are none."""
+    """Return the sentence about pairs left out because their contexts are in the training split; empty for none."""
     what = f"{num_seen:,} of {num_pairs:,} {split} pairs"
     return f"{what} are left out, for their contexts stand in the training split." if num_seen else ""
 
@@ -141,36 +142,35 @@ def examples(
     *,
     unseen: bool = False,
 ) -> Sequence[Example]:
-    """The replies of a split and their contexts, as text.
+    """Return the replies of a split with their contexts, as text.
 
     Args:
-        corpus: opened with every word, for the others have `<unk>` in the place of rare ones.
+        corpus: opened with every word; otherwise rare words are `<unk>`.
         split: "train", "val" or "test".
-        turns: the most turns of a context; those nearest to the reply are taken.
-        min_turns: replies that follow fewer turns are left out.
-        min_reply: replies of fewer words are left out.
-        max_reply: replies of more words are left out; None for none.
-        unseen: replies to contexts that stand in the training split are left out.
+        turns: the most turns of a context; the last ones are taken.
+        min_turns: fewest turns before a reply.
+        min_reply: fewest words of a reply.
+        max_reply: most words of a reply; None for no limit.
+        unseen: leave out contexts that occur in the training split.
 
     Returns:
-        One example per pair, in the order of the corpus, made when it is asked for; its key is the pair's number, whatever
-        is left out.
+        One example per pair, in the order of the corpus, built on access; its key has the pair's number in the whole split.
     """
-    found = corpus.splits[split]
-    chains_PK = chains(found, turns)
-    kept = ((chains_PK != NOBODY).sum(1) >= min_turns) & _fits(found, min_reply, max_reply)
+    pairs = corpus.splits[split]
+    chains_PK = chains(pairs, turns)
+    kept = ((chains_PK != NOBODY).sum(1) >= min_turns) & _fits(pairs, min_reply, max_reply)
     rows = np.flatnonzero(kept & ~in_train(corpus, split, turns) if unseen else kept)
     return _Examples(corpus, split, chains_PK, rows)
 
 
-def _each(rows: Ragged) -> Iterator[bytes]:
-    """The ids of each row."""
+def _row_bytes(rows: Ragged) -> Iterator[bytes]:
+    """Yield the ids of each row as bytes."""
     offsets = rows.offsets.tolist()
     return (rows.values[start:end].tobytes() for start, end in pairwise(offsets))
 
 
 def _fits(split: PairSplit, least: int, most: int | None) -> np.ndarray:
-    """Whether the reply of each pair (P,) has so many words."""
+    """Return whether the reply of each pair (P,) has `least` to `most` words."""
     words_before = np.concatenate([[0], np.cumsum(split.utterances.values != EOU_ID)])[split.utterances.offsets]
     lengths_P = np.diff(words_before)[split.pairs[:, 1]]
     fits: np.ndarray = (lengths_P >= least) & (lengths_P <= (lengths_P if most is None else most))
@@ -178,7 +178,7 @@ def _fits(split: PairSplit, least: int, most: int | None) -> np.ndarray:
 
 
 def said(corpus: PairCorpus, split: str) -> Iterator[Utterance]:
-    """The utterances of a split as text, each turn's one by one, in the order of the corpus.
+    """Yield the utterances of a split as text, in the order of the corpus.
 
     Args:
         corpus: opened with every word.
@@ -203,7 +203,7 @@ class _Examples(Sequence[Example]):
     def __getitem__(self, index: slice) -> Sequence[Example]: ...
     def __getitem__(self, index: int | slice) -> Example | Sequence[Example]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+            return [self[i] for i in range(*index.indices(len(self)))]
         row = int(self._rows[index])
         context = tuple(self._turn(turn) for turn in self._chains[row, ::-1] if turn != NOBODY)
         after = None if (turn := self._after[row]) == NOBODY else self._turn(turn)

@@ -1,16 +1,13 @@
-"""The corpora of pairs that Parley knows: what each is, its licence, its files and their reader.
+"""The registered corpora of pairs, their conformance tests, and the two corpora of paraphrases.
 
-What corpora of pairs promise (`sources.PairSource`).
+Each corpus has a licence, its files and a reader. Corpora of paraphrases hold each pair in both directions:
 
-Corpora of paraphrases: pairs of sentences that say the same, each pair in both directions.
+    msr_paraphrases        the Microsoft Research Paraphrase Corpus (Dolan & Brockett 2005): news sentences that people judged
+                           to mean the same (quality 1); other pairs are left out
+    helpdesk_paraphrases   generated: two phrases of the help desk with the same meaning and the same slots
 
-    msr_paraphrases        the Microsoft Research Paraphrase Corpus (Dolan & Brockett 2005): sentences of news that people
-                           judged to mean the same (quality 1); pairs judged otherwise are left out
-    helpdesk_paraphrases   generated: two ways of putting one thing at the help desk, both about the same things
-
-Quotation marks of the news are left out: a network fitted to them quotes whatever it is to paraphrase.
-
-Paraphrases of your own are a `source<TAB>paraphrase` file or folder as any other pairs (`tabbed.py`).
+Quotation marks of the news are removed: a network fitted to them adds quotes to every paraphrase. A user's own paraphrases are
+a `source<TAB>paraphrase` file or folder like any other pairs (`turns.py`).
 """
 
 from __future__ import annotations
@@ -78,7 +75,7 @@ PAIR_CORPUS = Kind(
 
 
 NUM_PAIRS = 2_000
-"""Generated pairs, before the second direction."""
+"""Number of generated pairs, before the second direction."""
 
 _FOLDER = "paraphrase"
 _FILES = {split: f"msrp-{split}.tsv" for split in SPLITS}
@@ -90,7 +87,7 @@ _SLOT = re.compile(r"\{\w+\}")
 
 
 def read_msr(folder: Path) -> PairText:
-    """Reads the three files; a pair of quality 1 stands twice, once in each direction."""
+    """Read the three files; add a pair of quality 1 in both directions."""
     text = PairText()
     for split, name in _FILES.items():
         for number, line in enumerate(read_lines(folder / name)[1:], 2):
@@ -105,13 +102,13 @@ def read_msr(folder: Path) -> PairText:
 
 
 def parse_msr(line: str) -> tuple[list[str], list[str]] | None:
-    """Reads one line: quality, two numbers of sentences, two sentences, with tabs between them.
+    """Parse one line: quality, two sentence numbers, two sentences, separated by tabs.
 
     Returns:
-        The words of both sentences, without quotation marks; None when people judged that they do not mean the same.
+        The words of both sentences, without quotation marks; None if people judged that they differ in meaning.
 
     Raises:
-        DataError: the line is not of that form.
+        DataError: the line has another form.
     """
     require_utf8(line)
     columns = line.split("\t")
@@ -124,10 +121,10 @@ def parse_msr(line: str) -> tuple[list[str], list[str]] | None:
 
 
 def helpdesk_paraphrases(num_pairs: int = NUM_PAIRS, seed: int = 0) -> PairText:
-    """Generates pairs of two ways of putting one thing.
+    """Generate pairs of phrases with the same meaning.
 
     Args:
-        num_pairs: of all splits together, before pairs of "val" and "test" that "train" holds are left out.
+        num_pairs: of all splits together, before pairs of "val" and "test" that are in "train" are left out.
         seed: master seed, at least 0.
 
     Returns:
@@ -135,21 +132,21 @@ def helpdesk_paraphrases(num_pairs: int = NUM_PAIRS, seed: int = 0) -> PairText:
     """
     text = PairText()
     choices = [(topic, pair) for topic in TOPICS for pair in _ways(topic)]
-    made = [_filled(choices, i, seed) for i in range(num_pairs)]
-    known = {frozenset(pair) for i, pair in enumerate(made) if SPLITS_OF_TEN[i % 10] == "train"}
-    for i, pair in enumerate(made):
+    pairs = [_filled(choices, i, seed) for i in range(num_pairs)]
+    train_pairs = {frozenset(pair) for i, pair in enumerate(pairs) if SPLITS_OF_TEN[i % 10] == "train"}
+    for i, pair in enumerate(pairs):
         split = SPLITS_OF_TEN[i % 10]
-        if split == "train" or frozenset(pair) not in known:
-            _link(text.splits[split], *(tokenise(each) for each in pair))
+        if split == "train" or frozenset(pair) not in train_pairs:
+            _link(text.splits[split], *(tokenise(sentence) for sentence in pair))
     return text
 
 
 def _ways(topic: Topic) -> Iterator[tuple[str, str]]:
-    """Pairs of phrases of a topic that differ, put the same thing and have the same slots."""
+    """Yield pairs of different phrases of a topic with the same meaning and the same slots."""
     for problem in topic.problems:
-        # Two answers of a branch lead to one diagnosis without saying the same: each is a group of its own.
-        found = [(phrase,) for branch in problem.branches for phrase in (*branch.answers, *branch.fixes)]
-        for phrases in (problem.says, problem.asks, *found):
+        # Two answers of a branch give one diagnosis but differ in meaning, so each is its own group.
+        single_phrases = [(phrase,) for branch in problem.branches for phrase in (*branch.answers, *branch.fixes)]
+        for phrases in (problem.says, problem.asks, *single_phrases):
             forms = [form for phrase in phrases for form in _forms(phrase)]
             yield from (
                 (first, second)
@@ -160,9 +157,9 @@ def _ways(topic: Topic) -> Iterator[tuple[str, str]]:
 
 
 def _forms(phrase: str) -> Phrases:
-    """The phrase with every choice made in every way."""
+    """Return the phrase with all combinations of its choices."""
     pieces = _CHOICE.split(phrase)
-    # Every other piece is what stood between brackets.
+    # Every second piece stood between brackets.
     ways = product(*(piece.split("|") if number % 2 else (piece,) for number, piece in enumerate(pieces)))
     return tuple("".join(way) for way in ways)
 
@@ -175,9 +172,9 @@ def _filled(choices: list[tuple[Topic, tuple[str, str]]], i: int, seed: int) -> 
 
 
 def _link(split: SplitText, first: list[str], second: list[str]) -> None:
-    one, other = split.add(first), split.add(second)
-    split.link(one, other)
-    split.link(other, one)
+    first_row, second_row = split.add(first), split.add(second)
+    split.link(first_row, second_row)
+    split.link(second_row, first_row)
 
 
 MSR_PARAPHRASES = FilePairs(
@@ -205,14 +202,14 @@ pair_corpora = Registry("pair corpus", "parley.pairs")
 
 
 def find_pairs(name: str) -> PairSource:
-    """The corpus of that name.
+    """Return the corpus of that name.
 
     Args:
-        name: a registered name, `path/file.py:NAME`, or a path as `is_path` knows them, columns included.
+        name: a registered name, `path/file.py:NAME`, or a path in the sense of `is_path`, with columns.
 
     Raises:
-        ConfigError: no such corpus, with the nearest name.
-        DataError: the file cannot be read, or it is not known which of its columns hold what.
+        ConfigError: an unknown corpus (with the nearest name).
+        DataError: the file cannot be read, or its columns are unknown.
     """
     source: PairSource
     if is_path(name):
@@ -227,14 +224,14 @@ def find_pairs(name: str) -> PairSource:
 
 
 def of_your_own(name: str) -> str:
-    """What to name instead of a corpus that is not known: the folder that lies here by that name, or any file or folder."""
+    """Return the fix for an unknown corpus: the local folder of that name, or any file or folder."""
     if Path(name).is_dir():
         return f"or ./{name} for the folder that lies here"
     return "or a file of lines source<TAB>reply, a table with columns (FILE.csv#context=COLUMN,reply=COLUMN), or ./FOLDER"
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is that of a file of pairs, or holds a `/` as that of a folder does (`./mine` for one that lies here)."""
+    """Return whether a name is a file of pairs, or has a `/` as a folder needs (`./mine` for a local one)."""
     if ".py:" in name or name.endswith(".py"):
         return False
     path = own_file(name).path

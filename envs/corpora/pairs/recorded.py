@@ -1,66 +1,57 @@
-"""Reader of the Ubuntu IRC logs with reply links.
+"""Readers of the published corpora of recorded dialogues, as pairs.
 
-Source: Kummerfeld et al. 2019, "A Large-Scale Corpus for Conversation Disentanglement".
+Cornell movie dialogues (Danescu-Niculescu-Mizil & Lee 2011), two parallel files in Windows-1252. Line n of `test.dec` answers
+line n of `test.enc`. The lines do not name their films, so the hash of the source gives the split, 90 : 5 : 5, and no source is
+in two splits. Pairs with a side that has no word are left out.
 
-`train`, `dev` and `test` hold pairs of files: `X.ascii.txt`, the lines of one log, and `X.annotation.txt`, lines "i j -" for
-"line j replies to line i", counted from 0, i <= j; i = j begins a conversation. The lines of the log are
+Switchboard with dialogue acts (Jurafsky et al. 1997), one file per dialogue. `train`, `val` and `test` hold files of lines
+"speaker|text|act". Neighbouring lines of one speaker are a turn, which is one utterance here. Neighbouring turns of a dialogue
+are pairs: 95,329 in train, 1,466 in val, 2,119 in test.
 
-    [HH:MM] <nick> text                 [HH:MM]  * nick action
-    [HH:MM] -nick:#channel- notice      [HH:MM] (nick/#channel) text from elsewhere      === joined, left, renamed
-
-Utterances are the messages and actions of people; notices, `===` lines, bots and what is left without a word are dropped. A
-leading "nick:" or "nick,", of a nick that speaks in the same file, is taken off. Pairs are, between different nicks:
-
-- every annotated reply link whose ends both have words: 36,073 in train, 1,437 in val, 2,554 in test;
-- for lines without annotation (each file begins with a thousand), the nick rule: a message that begins with "nick:" or
-  "nick," replies to the last message of that nick before it: 54,244, 4,092 and 3,441. Where there is an annotation too, the
-  rule agrees with it in about 70 % of the cases.
-
-Reader of the Cornell movie dialogues (Danescu-Niculescu-Mizil & Lee 2011) as two parallel files of lines.
-
-Line n of `test.dec` answers line n of `test.enc`. Films are not told apart, so each pair belongs to the split that the hash of
-its source names, 90 : 5 : 5: no source is in two of them. Pairs of which a side has no word are left out. The published files
-are Windows-1252 text.
-
-Reader of the Switchboard dialogues with dialogue acts (Jurafsky et al. 1997), as text: one file a dialogue.
-
-`train`, `val` and `test` hold files of lines "speaker|text|act". Neighbouring lines of one speaker are a turn, which is the
-utterance here, and neighbouring turns of a dialogue are pairs: 95,329 in train, 1,466 in val, 2,119 in test.
-
-Reader of DailyDialog++ (Sai et al. 2020) as pairs: contexts of several turns, each with five replies that people wrote.
+DailyDialog++ (Sai et al. 2020): contexts of several turns, each with five replies that people wrote.
 
     data_positives.jsonl   7,641 contexts: training
     dev.jsonl              1,028 contexts: validation
     test.jsonl             1,142 contexts: test
 
-A line is a JSON object of "context" (turns, oldest first) and lists of replies. The last turn of a context and each of its
-right replies are a pair; the turns before are no pairs, but links of the context. Wrong replies are for the corpus of
-candidates (`envs/ranking/corpora.py`).
+A line is a JSON object of "context" (turns, oldest first) and lists of replies. The last turn of a context and each correct
+reply are a pair; the turns before it are links. The corpus of candidates uses the wrong replies (`envs/ranking/corpora.py`).
 
-Reader of KdConv (Zhou et al. 2020): Chinese conversations about films, music and travel.
+KdConv (Zhou et al. 2020): Chinese conversations about films, music and travel. Each of the three folders holds JSON lists of
+dialogues, {"name": ..., "messages": [{"message": text, ...}, ...]}. Messages have no blanks and are cut into words by jieba. A
+message is an utterance; neighbouring messages of a dialogue are pairs. If a folder has no `train.json`, its `dev.json` is the
+training split, except every tenth dialogue, which is for validation. The 900 dialogues in `dev.json` and `test.json` have 8,421
+and 8,837 replies with two turns of context or more.
 
-Each of the three folders holds JSON lists of dialogues, {"name": ..., "messages": [{"message": text, ...}, ...]}. Messages come
-without blanks and are cut into words by jieba. A message is an utterance here, neighbouring ones of a dialogue are pairs.
+OpenSubtitles in OPUS (Lison & Tiedemann 2016, "OpenSubtitles2016: Extracting Large Parallel Corpora from Movie and TV
+Subtitles"): files in any folder below `opensubtitles`. `.txt` and `.en` (Moses) hold one utterance per line, `.xml` holds
+sentences `<s>`, with or without words `<w>`; each may be compressed (`.gz`). Files called README or LICENSE are skipped.
+Speakers are unknown, so neighbouring lines are pairs, as in He & Glass 2018.
 
-Where a folder has no `train.json`, its `dev.json` serves for training, but for every tenth dialogue, which validates. Of the
-900 dialogues in the `dev.json` and `test.json`, with two turns of context or more: 8,421 and 8,837 replies.
+    at least 20 files   each is a film; the hash of its path gives the split, 90 : 5 : 5
+    fewer               each holds many films and is cut into blocks of 1,000 lines (files of less than 20,000 lines into blocks
+                        of a twentieth, at least 50 lines); of every 20 blocks 18 are training, one validation, one test
 
-Readers of OpenSubtitles: the text and XML files of OPUS, and a published sample that is coded in word numbers.
+No pair or context crosses the border of a block; a film that does is in both.
 
-OPUS (Lison & Tiedemann 2016, "OpenSubtitles2016: Extracting Large Parallel Corpora from Movie and TV Subtitles"): files in any
-folder below `opensubtitles`. `.txt` and `.en` (Moses) hold one utterance a line; `.xml` holds sentences `<s>`, with or without
-words `<w>`; each may be compressed (`.gz`); a file called README or LICENSE is none of them. Speakers are not known, so
-neighbouring lines are pairs, as in He & Glass 2018.
+The OpenSubtitles sample of Li et al. 2017 ("Adversarial Learning for Neural Dialogue Generation"): files `t_given_s_SPLIT.txt`
+of lines "source|target". Words are numbers, counted from 1, in the dictionary `movie_25000`; its first word stands for every
+unknown word.
 
-    at least 20 files   each is a film, and belongs to the split that its path's hash names, 90 : 5 : 5
-    fewer               each is many films in a row, and is cut into blocks of 1,000 lines, files of less than 20,000 lines into
-                        blocks of a twentieth, none of less than 50; of every 20 blocks 18 are training, the next validation,
-                        the last test
+Ubuntu IRC logs with reply links (Kummerfeld et al. 2019, "A Large-Scale Corpus for Conversation Disentanglement"). `train`,
+`dev` and `test` hold pairs of files: `X.ascii.txt`, the lines of one log, and `X.annotation.txt`, lines "i j -" for "line j
+replies to line i", counted from 0, i <= j; i = j begins a conversation. The lines of the log are
 
-No pair, and so no context, crosses from one block to the next; a film that lies across their border is in both.
+    [HH:MM] <nick> text                 [HH:MM]  * nick action
+    [HH:MM] -nick:#channel- notice      [HH:MM] (nick/#channel) text from elsewhere      === joined, left, renamed
 
-The sample of Li et al. 2017 ("Adversarial Learning for Neural Dialogue Generation"): `t_given_s_SPLIT.txt` of lines
-"source|target" of word numbers, counted from 1 in `movie_25000`, whose first word stands for every unknown one.
+Utterances are the messages and actions of people. Notices, `===` lines, bots and messages without a word are dropped. A leading
+"nick:" or "nick," of a nick in the same file is removed. Pairs are, between different nicks:
+
+- every annotated reply link whose ends both have words: 36,073 in train, 1,437 in val, 2,554 in test;
+- for lines without annotation (each file begins with a thousand), the nick rule: a message that begins with "nick:" or
+  "nick," replies to the last message of that nick before it: 54,244, 4,092 and 3,441. On annotated lines the rule agrees with
+  the annotation in about 70 % of the cases.
 """
 
 from __future__ import annotations
@@ -85,7 +76,7 @@ SOURCES, REPLIES = "test.enc", "test.dec"
 
 
 def read_cornell(folder: Path) -> PairText:
-    """Reads both files; where they differ in length, nothing is read, for nobody knows what answers what."""
+    """Read both files; if they differ in length, read no pairs, because lines cannot be matched."""
     text, paths = PairText(), [folder / SOURCES, folder / REPLIES]
     sources, replies = map(read_lines, paths)
     if len(sources) != len(replies):
@@ -108,7 +99,7 @@ def read_cornell(folder: Path) -> PairText:
 
 
 def read_switchboard(folder: Path) -> PairText:
-    """Reads every dialogue below the folder.
+    """Read every dialogue below the folder.
 
     Args:
         folder: holds `train`, `val` and `test`.
@@ -123,10 +114,10 @@ def read_switchboard(folder: Path) -> PairText:
 
 
 def parse_line(line: str) -> tuple[str, list[str]]:
-    """Reads one line.
+    """Parse one line of Switchboard.
 
     Returns:
-        Its speaker, A or B, and its words, of which there may be none.
+        The speaker, A or B, and the words, which may be empty.
 
     Raises:
         DataError: the line is not "A|text|act" or "B|text|act".
@@ -159,7 +150,7 @@ CONTEXT, POSITIVE = "context", "positive_responses"
 
 
 def read_dailydialog_pairs(folder: Path) -> PairText:
-    """Reads the right replies of the three files."""
+    """Read the correct replies of the three files."""
     text = PairText()
     for name, file in FILES.items():
         split, path = text.splits[name], folder / file
@@ -177,14 +168,14 @@ def read_dailydialog_pairs(folder: Path) -> PairText:
 
 
 def parse_lists(line: str, *names: str) -> list[list[list[str]]]:
-    """Reads lists of texts of one line.
+    """Parse lists of texts from one line.
 
     Args:
         line: a JSON object.
-        names: of the lists.
+        names: names of the lists.
 
     Returns:
-        Of each list the words of its texts.
+        The words of each text of each list.
 
     Raises:
         DataError: the line has another form, lacks a list, or holds a text without a word.
@@ -199,22 +190,22 @@ def parse_lists(line: str, *names: str) -> list[list[list[str]]]:
 
 def _texts(record: Any, name: str) -> list[list[str]]:
     listed = record.get(name) if isinstance(record, dict) else None
-    if not isinstance(listed, list) or not listed or not all(isinstance(each, str) for each in listed):
+    if not isinstance(listed, list) or not listed or not all(isinstance(text, str) for text in listed):
         raise broken_rule(f'a line has a list of texts as "{name}"', json.dumps(record, ensure_ascii=False))
-    said = [tokenise(each) for each in listed]
-    if not all(said):
+    words_by_text = [tokenise(text) for text in listed]
+    if not all(words_by_text):
         raise broken_rule(f'each text of "{name}" has a word', json.dumps(listed, ensure_ascii=False))
-    return said
+    return words_by_text
 
 
 DOMAINS = ("film", "music", "travel")
 TRAIN, DEV, TEST = "train.json", "dev.json", "test.json"
 _HELD_OUT = 10
-"""Of so many dialogues of a `dev.json` that serves for training, one validates."""
+"""One dialogue in so many is for validation, if `dev.json` is the training split."""
 
 
 def read_kdconv(folder: Path) -> PairText:
-    """Reads every dialogue below the folder.
+    """Read every dialogue below the folder.
 
     Args:
         folder: holds `film`, `music` and `travel`.
@@ -225,15 +216,15 @@ def read_kdconv(folder: Path) -> PairText:
     text = PairText()
     for domain in (folder / name for name in DOMAINS):
         trained = (domain / TRAIN).is_file()
-        _read(domain / TEST, text, "test")
-        _read(domain / DEV, text, "val" if trained else None)
+        _read_kdconv_file(domain / TEST, text, "test")
+        _read_kdconv_file(domain / DEV, text, "val" if trained else None)
         if trained:
-            _read(domain / TRAIN, text, "train")
+            _read_kdconv_file(domain / TRAIN, text, "train")
     return text
 
 
 def parse_dialogue(record: Any) -> list[list[str]]:
-    """The words of each message of a dialogue.
+    """Return the words of each message of a dialogue.
 
     Raises:
         DataError: the record has another form, or a message has no word.
@@ -245,56 +236,56 @@ def parse_dialogue(record: Any) -> list[list[str]]:
 
 
 def _words(message: Any) -> list[str]:
-    said = message.get("message") if isinstance(message, dict) else None
-    words = cut(said) if isinstance(said, str) else []
+    text = message.get("message") if isinstance(message, dict) else None
+    words = cut(text) if isinstance(text, str) else []
     if not words:
         raise broken_rule('a message has a "message" of a word or more', json.dumps(message, ensure_ascii=False))
     return words
 
 
-def _read(path: Path, text: PairText, only: str | None) -> None:
-    """Reads a file into one split, or each dialogue into that of training or validation which its words name."""
+def _read_kdconv_file(path: Path, text: PairText, only: str | None) -> None:
+    """Read a file into the split `only`, or each dialogue into training or validation by its hash."""
     for line, record in _records(path, text.broken):
         try:
-            said = parse_dialogue(record)
+            utterances = parse_dialogue(record)
         except DataError as error:
             text.broken.append(located(error, str(path), line))
             continue
-        held_out = stable_hash("validation", *(" ".join(words) for words in said)) % _HELD_OUT == 0
+        held_out = stable_hash("validation", *(" ".join(words) for words in utterances)) % _HELD_OUT == 0
         split = text.splits[only or ("val" if held_out else "train")]
-        for source, reply in pairwise([split.add(words) for words in said]):
+        for source, reply in pairwise([split.add(words) for words in utterances]):
             split.link(source, reply)
 
 
 def _records(path: Path, broken: list[DataError]) -> Iterator[tuple[int, Any]]:
-    """The entries of a JSON list, and the lines that they begin in."""
+    """Yield the entries of a JSON list, each with its first line."""
     content = read_file(path).decode("utf-8", errors="surrogateescape")
-    decoder, place, line, separator = json.JSONDecoder(), 0, 1, "["
+    decoder, position, line, separator = json.JSONDecoder(), 0, 1, "["
     try:
         require_utf8(content)
         while True:
-            start = _next(content, place)
-            line, place = line + content.count("\n", place, start), start
-            if content[place : place + 1] != separator:
+            start = _next(content, position)
+            line, position = line + content.count("\n", position, start), start
+            if content[position : position + 1] != separator:
                 break
-            start = _next(content, place + 1)
-            line, place = line + content.count("\n", place, start), start
-            record, end = decoder.raw_decode(content, place)
+            start = _next(content, position + 1)
+            line, position = line + content.count("\n", position, start), start
+            record, end = decoder.raw_decode(content, position)
             yield line, record
-            line, place, separator = line + content.count("\n", place, end), end, ","
-        if separator == "[" or content[place:].strip() != "]":
-            raise broken_rule("the file is one JSON list", content[place : place + 80])
+            line, position, separator = line + content.count("\n", position, end), end, ","
+        if separator == "[" or content[position:].strip() != "]":
+            raise broken_rule("the file is one JSON list", content[position : position + 80])
     except json.JSONDecodeError as error:
         broken.append(located(broken_rule("the file is one JSON list", error.msg), str(path), error.lineno))
     except DataError as error:
         broken.append(located(error, str(path), line))
 
 
-def _next(content: str, place: int) -> int:
-    """Where blanks end."""
-    while content[place : place + 1].isspace():
-        place += 1
-    return place
+def _next(content: str, position: int) -> int:
+    """Return the first position after blanks."""
+    while content[position : position + 1].isspace():
+        position += 1
+    return position
 
 
 KDCONV = FilePairs(
@@ -311,17 +302,17 @@ KDCONV = FilePairs(
 
 SUFFIXES = (".txt", ".txt.gz", ".en", ".en.gz", ".xml", ".xml.gz")
 NO_FILMS = ("readme", "license", "licence")
-"""What files are called that lie beside the films and are none."""
+"""Prefixes of files beside the films that are no films."""
 FEWEST_FILMS = 20
-"""Files from which on each is a film."""
+"""Fewest files that count as one film each."""
 BLOCK, SHORTEST_BLOCK, BLOCKS = 1000, 50, 20
-"""Lines of a block of a file of many films, most and least, and the blocks after which its splits start anew."""
+"""Most and fewest lines of a block of a file of many films, and the number of blocks per cycle of splits."""
 DICTIONARY = "movie_25000"
 SAMPLES = {"train": "t_given_s_train.txt", "val": "t_given_s_dev.txt", "test": "t_given_s_test.txt"}
 
 
 def read_opus(folder: Path) -> PairText:
-    """Reads every film below the folder; lines without a word are left out."""
+    """Read every film below the folder, without lines that have no word."""
     text, films = PairText(), _films(folder)
     for path in films:
         try:
@@ -329,14 +320,14 @@ def read_opus(folder: Path) -> PairText:
         except DataError as error:
             text.broken.append(error)
             continue
-        whole = [(split_of(path.relative_to(folder).as_posix()), range(len(lines)))]
-        for name, places in whole if len(films) >= FEWEST_FILMS else _blocks(len(lines)):
-            _read_subtitles(path, lines, places, text.splits[name], text.broken)
+        one_block = [(split_of(path.relative_to(folder).as_posix()), range(len(lines)))]
+        for name, block in one_block if len(films) >= FEWEST_FILMS else _blocks(len(lines)):
+            _read_subtitles(path, lines, block, text.splits[name], text.broken)
     return text
 
 
 def read_sample(folder: Path) -> PairText:
-    """Reads the sample; the words are those of the dictionary, as they are."""
+    """Read the sample, with the words of the dictionary unchanged."""
     text = PairText()
     words = read_lines(folder / DICTIONARY)
     words[0] = UNKNOWN
@@ -353,10 +344,10 @@ def read_sample(folder: Path) -> PairText:
 
 
 def parse_coded(line: str, words: list[str]) -> tuple[list[str], list[str]]:
-    """Reads one line of the sample.
+    """Parse one line of the sample.
 
     Args:
-        line: "source|target", each of word numbers with spaces between them.
+        line: "source|target", each a sequence of word numbers separated by spaces.
         words: the dictionary.
 
     Returns:
@@ -375,27 +366,27 @@ def parse_coded(line: str, words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _read_subtitles(path: Path, lines: Sequence[str], places: range, split: SplitText, broken: list[DataError]) -> None:
-    """Adds some lines of a file to a split, each paired with the next."""
+    """Add some lines of a file to a split, and pair each with the next."""
     rows = []
-    for place in places:
+    for i in places:
         try:
-            require_utf8(lines[place])
+            require_utf8(lines[i])
         except DataError as error:
-            broken.append(located(error, str(path), place + 1))
+            broken.append(located(error, str(path), i + 1))
             continue
         # Subtitles put a dash before each of two speakers on one screen.
-        if words := tokenise(lines[place].lstrip("-\N{EN DASH}\N{EM DASH} ")):
+        if words := tokenise(lines[i].lstrip("-\N{EN DASH}\N{EM DASH} ")):
             rows.append(split.add(words))
     for source, reply in pairwise(rows):
         split.link(source, reply)
 
 
 def _blocks(num_lines: int) -> Iterator[tuple[str, range]]:
-    """The blocks of a file of many films: the split and the lines of each."""
+    """Yield the blocks of a file of many films: the split and the lines of each."""
     size = min(BLOCK, max(SHORTEST_BLOCK, -(-num_lines // BLOCKS)))
     for number, start in enumerate(range(0, num_lines, size)):
-        place = number % BLOCKS
-        yield SPLITS[max(0, place - (BLOCKS - len(SPLITS)))], range(start, min(start + size, num_lines))
+        position = number % BLOCKS
+        yield SPLITS[max(0, position - (BLOCKS - len(SPLITS)))], range(start, min(start + size, num_lines))
 
 
 def _films(folder: Path) -> list[Path]:
@@ -438,7 +429,7 @@ _ADDRESSED = re.compile(r"([^\s:,]+)[:,]")
 
 
 class ChannelMessage(NamedTuple):
-    """What a person says."""
+    """A message of a person."""
 
     nick: str
     """In lower case, as IRC compares them."""
@@ -446,7 +437,7 @@ class ChannelMessage(NamedTuple):
 
 
 def read_ubuntu(folder: Path) -> PairText:
-    """Reads every log below the folder.
+    """Read every log below the folder.
 
     Args:
         folder: holds `train`, `dev` and `test`.
@@ -459,26 +450,26 @@ def read_ubuntu(folder: Path) -> PairText:
 
 
 def parse_message(line: str) -> ChannelMessage | None:
-    """Reads one line of a log.
+    """Parse one line of a log.
 
     Returns:
-        The message, or none for a system line or a bot's.
+        The message, or None for a line of the system or a bot.
 
     Raises:
         DataError: the line has none of the five forms.
     """
     require_utf8(line)
-    found = _MESSAGE.fullmatch(line)
-    if found is None:
+    match = _MESSAGE.fullmatch(line)
+    if match is None:
         if _SYSTEM.match(line):
             return None
         raise broken_rule("a line of a log is a message, an action, a notice, text from elsewhere or ===", line)
-    nick = (found[1] or found[2]).lower()
-    return None if _BOT.fullmatch(nick) else ChannelMessage(nick, found[3].strip())
+    nick = (match[1] or match[2]).lower()
+    return None if _BOT.fullmatch(nick) else ChannelMessage(nick, match[3].strip())
 
 
 def parse_link(line: str, num_lines: int) -> tuple[int, int]:
-    """Reads one line of an annotation.
+    """Parse one line of an annotation.
 
     Args:
         line: "i j -".
@@ -488,7 +479,7 @@ def parse_link(line: str, num_lines: int) -> tuple[int, int]:
         The earlier and the later line, counted from 0.
 
     Raises:
-        DataError: the line has another form, names a line that the log lacks, or says that a line replies to a later one.
+        DataError: the line has another form, names a line that the log lacks, or links a line to a later one.
     """
     fields = line.split()
     if len(fields) != 3 or fields[2] != "-" or not all(re.fullmatch("[0-9]+", field) for field in fields[:2]):
@@ -502,7 +493,7 @@ def parse_link(line: str, num_lines: int) -> tuple[int, int]:
 
 
 def read_messages(path: Path, broken: list[DataError]) -> list[ChannelMessage | None]:
-    """The lines of a log; none for a system line, a bot's, and a broken one.
+    """Return the messages of a log; None for lines of the system or a bot, and broken lines.
 
     Args:
         path: of the log.
@@ -519,12 +510,12 @@ def read_messages(path: Path, broken: list[DataError]) -> list[ChannelMessage | 
 
 
 def read_links(log: Path, num_lines: int, broken: list[DataError]) -> list[tuple[int, int]]:
-    """The annotation of a log: earlier and later line of each link, counted from 0.
+    """Return the reply links of a log: earlier and later line, counted from 0.
 
     Args:
-        log: path of the log, beside which the annotation lies.
+        log: path of the log; the annotation lies beside it.
         num_lines: lines of the log.
-        broken: takes the error of each broken line, or of a missing file.
+        broken: receives the error of each broken line, or of a missing file.
     """
     path = log.with_name(log.name.removesuffix(LOG) + LINKS)
     if not path.is_file():
@@ -540,7 +531,7 @@ def read_links(log: Path, num_lines: int, broken: list[DataError]) -> list[tuple
 
 
 def without_address(text: str, nicks: set[str]) -> str:
-    """A message without a leading "nick:" or "nick," of one of the nicks (in lower case)."""
+    """Return a message without a leading "nick:" or "nick," of one of the nicks, given in lower case."""
     addressed = _ADDRESSED.match(text)
     return text[addressed.end() :] if addressed and addressed[1].lower() in nicks else text
 
@@ -550,7 +541,7 @@ def _read_log(path: Path, split: SplitText, broken: list[DataError]) -> None:
     links = read_links(path, len(messages), broken)
     links += _addressed(messages, annotated={reply for _, reply in links})
     nicks = {message.nick for message in messages if message is not None}
-    # Line number to index of its utterance, for the lines that have one.
+    # Line number -> index of its utterance.
     utterances: dict[int, int] = {}
     for number, message in enumerate(messages):
         if message is not None and (words := tokenise(without_address(message.text, nicks))):
@@ -561,7 +552,7 @@ def _read_log(path: Path, split: SplitText, broken: list[DataError]) -> None:
 
 
 def _addressed(messages: Sequence[ChannelMessage | None], annotated: set[int]) -> Iterator[tuple[int, int]]:
-    """The pairs of the nick rule, lines of source and reply."""
+    """Yield the pairs of the nick rule: lines of source and reply."""
     last: dict[str, int] = {}
     for number, message in enumerate(messages):
         if message is None:

@@ -1,35 +1,25 @@
-"""One small tokeniser for utterances of people: lower-cased words and punctuation marks.
+"""The tokeniser of utterances, the text of pairs that readers return, and the base classes of corpora of pairs.
 
     Don't you see https://a.example/x?   do n't you see <url> ?
     I'm in /etc/apt, with 10.04...       i 'm in <path> , with 10.04 ...
 
 - Addresses, also bare ones in com, org and net, become `<url>`, absolute and home paths `<path>`; these and `<unk>` stay.
 - A contraction is cut before "n't", "'s", "'m", "'d", "'re", "'ve", "'ll"; other apostrophes and hyphens within a word stay.
-- Numbers keep their inner points, commas and colons; two or more full stops become "..."; smileys stay whole; every other
-  mark stands alone.
-- What looks the same is the same word: text is read in Unicode's form NFC, whether an accent came with its letter or behind it,
-  and without characters that show nothing (zero-width spaces and joiners, soft hyphens, marks of direction). An accent or vowel
-  sign that no letter holds belongs to the word that it stands in.
+- Numbers keep their inner points, commas and colons. Two or more full stops become "...". Smileys stay whole. Every other
+  mark is a token.
+- Text is normalised to Unicode's form NFC, without invisible characters (zero-width spaces and joiners, soft hyphens, marks of
+  direction), so words that look equal are equal. A combining accent or vowel sign belongs to the word around it.
 
-The rules depend on nothing but the text, and tokens joined by spaces give the same tokens again. No token reaches over a space,
-and what is beyond one decides nothing, so that a text may be read piece by piece.
+The rules depend on the text alone. Tokens joined by spaces give the same tokens again. No token spans a space, and no rule
+looks beyond one, so a text may be read in pieces. `turns.py` writes tokens as text (`detokenise`).
 
-Not here: how tokens are written as text again (`written.py`).
+jieba cuts Chinese text without blanks into words; the optional extra `chinese` installs it. Chinese text that already has
+blanks needs no jieba: `tokenise` takes each run of Chinese characters as one word.
 
-English words that say little by themselves, and which words are content.
+`SplitText` keeps utterances as word numbers, so five million of them fit into memory while they are read.
 
-Chinese text as words: what is written without blanks is cut by jieba, which the optional extra `chinese` installs.
-
-Text that comes in words needs nothing but blanks: `tokenise` takes each run of Chinese characters as one word.
-
-What a reader of pairs hands over: the utterances and pairs of each split, and what was broken.
-
-Utterances are kept as numbers of words, so that five million of them fit into memory while they are read.
-
-Where pairs come from: files of a published format, or a generator. `corpora.py` names those that Parley knows.
-
-A corpus of your own is an object like those there: put `CORPUS = FilePairs(name="mine", ...)` into a file and name it as
-`path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.pairs`.
+For a corpus of your own, write `CORPUS = FilePairs(name="mine", ...)` into a file and name it `path/file.py:CORPUS`, or let an
+installed package offer it under the entry point group `parley.pairs`.
 """
 
 from __future__ import annotations
@@ -62,11 +52,11 @@ where why how all any both each few more most other some such no nor not only ow
 now n't 's 'm 're 've 'll 'd ca wo sha
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Function words of English, contractions cut as our tokeniser cuts them."""
+"""English function words, with contractions cut as by the tokeniser."""
 
 
 def is_content(word: str) -> bool:
-    """Whether a word is neither a stop word, nor a mark such as `<unk>`, nor punctuation."""
+    """Return whether a word is no stop word, mark such as `<unk>`, or punctuation."""
     return word not in STOP_WORDS and not word.startswith("<") and any(letter.isalnum() for letter in word)
 
 
@@ -98,7 +88,7 @@ _SHOWS_NOTHING = re.compile(
 
 
 class _Shapes(dict[int, int]):
-    """Characters as `_TOKEN` reads them: what stands on or beside a letter (accents, vowel signs) as a letter."""
+    """A translation table that maps combining characters (accents, vowel signs) to a letter, for `_TOKEN`."""
 
     def __missing__(self, code: int) -> int:
         self[code] = ord("_") if category(chr(code)).startswith("M") else code
@@ -109,39 +99,39 @@ _SHAPES = _Shapes()
 
 
 def normalised(text: str) -> str:
-    """The text as its tokens have it: lower-cased, in form NFC, with straight apostrophes, without what shows nothing."""
+    """Return the text in lower case and form NFC, with straight apostrophes and without invisible characters."""
     if text.isascii():
         return text.lower()
     return normalize("NFC", _SHOWS_NOTHING.sub("", text).lower()).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
 
 
 def tokenise(text: str) -> list[str]:
-    """The words and punctuation marks of a text, lower-cased."""
+    """Return the words and punctuation marks of a text, lower-cased."""
     read = normalised(text)
     return [_token(match, read) for match in _TOKEN.finditer(_shape(read))]
 
 
 def tokenise_where(text: str) -> list[tuple[str, int, int]]:
-    """The tokens of `tokenise`, and where in the text as it came each begins and ends."""
+    """Return the tokens of `tokenise`, each with its start and end in the original text."""
     read = normalised(text)
-    found = list(_TOKEN.finditer(_shape(read)))
-    where = origins(text)
-    return [(_token(match, read), where[match.start()], where[match.end()]) for match in found]
+    matches = list(_TOKEN.finditer(_shape(read)))
+    origin = origins(text)
+    return [(_token(match, read), origin[match.start()], origin[match.end()]) for match in matches]
 
 
 def origins(text: str) -> Sequence[int]:
-    """For each place of the normalised text, its end included, where in the text what stands there begins; ascending.
+    """Return the start in the original text for each position of the normalised text and for its end, ascending.
 
-    Letters are taken with the accents behind them, which Unicode's form NFC may put together.
+    A letter and the accents after it count as one character, because Unicode's form NFC may combine them.
     """
     if text.isascii():
         return range(len(text) + 1)
-    starts = [i for i, each in enumerate(text) if not (i and _hangs(each))]
+    starts = [i for i, character in enumerate(text) if not (i and _combines(character))]
     ends = [*starts[1:], len(text)]
     lengths = [len(normalised(text[start:end])) for start, end in zip(starts, ends, strict=True)]
     begins = [min(start + i, end) for start, end, size in zip(starts, ends, lengths, strict=True) for i in range(size)]
     length = len(normalised(text))
-    # Pieces are as long as the whole; were they not, a place is some letters off and no letter is lost.
+    # Normalised pieces are as long as the normalised text; otherwise positions would shift, but none be lost.
     return [*begins[:length], *[len(text)] * (length + 1 - len(begins[:length]))]
 
 
@@ -153,8 +143,8 @@ def _token(match: re.Match[str], read: str) -> str:
     return _MARKS.get(match.lastgroup or "") or read[match.start() : match.end()]
 
 
-def _hangs(character: str) -> bool:
-    """Whether a character may change what the one before it becomes: accents, Hangul's inner letters, what shows nothing."""
+def _combines(character: str) -> bool:
+    """Return whether a character may change the one before: accents, inner Hangul letters, invisible characters."""
     return (
         _SHAPES[ord(character)] != ord(character)
         or "\u1160" <= character <= "\u11ff"
@@ -168,13 +158,13 @@ _HAN = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"
 _HAN_CHARACTER = re.compile(_HAN)
 _BLANK_BETWEEN = re.compile(rf"(?<={_HAN})\s+(?={_HAN})")
 _DECIDES = 8
-"""Chinese characters of a text by which it can be told whether it comes in words."""
+"""Fewest Chinese characters of a text that decide whether it comes in words."""
 _CHARACTERS_PER_BLANK = 8
-"""Text in words has a blank between neighbouring characters after two of them on average, text as it is written none."""
+"""Text in words has a blank after two characters on average, ordinary Chinese text has none."""
 
 
 def cut(text: str) -> list[str]:
-    """The words and punctuation marks of a text in which some or all is Chinese without blanks.
+    """Return the words and punctuation marks of a text with Chinese that has no blanks.
 
     Raises:
         ConfigError: jieba is not installed.
@@ -187,7 +177,7 @@ def cut(text: str) -> list[str]:
 
 @cache
 def cutter() -> Any:
-    """The tokeniser of jieba with its own dictionary, loaded once.
+    """Return the tokeniser of jieba with its own dictionary; loaded once.
 
     Raises:
         ConfigError: jieba is not installed.
@@ -199,15 +189,15 @@ def cutter() -> Any:
             "Chinese text without blanks is cut into words by the package jieba, which is not installed",
             fix=f"{how_to_install(EXTRA)}; or put blanks between the words",
         ) from None
-    made = jieba.Tokenizer()
-    # As its `initialize` does, but for the copy of the dictionary that it would read from a folder that all users write to.
-    made.FREQ, made.total = made.gen_pfdict(made.get_dict_file())
-    made.initialized = True
-    return made
+    tokeniser = jieba.Tokenizer()
+    # As jieba's `initialize`, without its cached dictionary, which lies in a folder that all users can write to.
+    tokeniser.FREQ, tokeniser.total = tokeniser.gen_pfdict(tokeniser.get_dict_file())
+    tokeniser.initialized = True
+    return tokeniser
 
 
 def cutter_version() -> str:
-    """What the cut words depend on: the installed version of jieba, or that there is none."""
+    """Return the installed version of jieba, which the words depend on, or that there is none."""
     try:
         return f"{_PACKAGE} {version(_PACKAGE)}"
     except PackageNotFoundError:
@@ -215,7 +205,7 @@ def cutter_version() -> str:
 
 
 def comes_in_words(text: str) -> bool | None:
-    """Whether Chinese text has blanks between its words; None where too little of it is Chinese to tell."""
+    """Return whether Chinese text has blanks between words; None if the text has too little Chinese to decide."""
     if text.isascii():
         return None
     num = len(_HAN_CHARACTER.findall(text))
@@ -223,7 +213,7 @@ def comes_in_words(text: str) -> bool | None:
 
 
 def is_chinese(words: Iterable[str]) -> bool:
-    """Whether more of the words hold a Chinese character than a letter of another script alone."""
+    """Return whether more words have a Chinese character than only letters of another script."""
     num_chinese = num_others = 0
     for word in words:
         if _HAN_CHARACTER.search(word):
@@ -234,7 +224,7 @@ def is_chinese(words: Iterable[str]) -> bool:
 
 
 class SplitText:
-    """One split while it is read: N utterances, P pairs of them, L links that are no pairs."""
+    """One split while it is read: N utterances, P pairs, L links that are no pairs."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -243,34 +233,34 @@ class SplitText:
         self._pairs, self._links = array("q"), array("q")
 
     def add(self, words: Sequence[str]) -> int:
-        """Takes an utterance of at least one word; returns its index."""
+        """Add an utterance of at least one word, and return its index."""
         assert words, "an utterance has words"
         self._values.extend(self._numbers.setdefault(word, len(self._numbers)) for word in words)
         self._offsets.append(len(self._values))
         return self.num_utterances - 1
 
     def link(self, source: int, reply: int) -> None:
-        """Makes a pair of two utterances, named by their indices."""
+        """Make a pair of two utterances, given by their indices."""
         self._pairs.extend((source, reply))
 
     def follow(self, turns: Sequence[int]) -> None:
-        """Says of each of these utterances, named by their indices, that it followed the one before, without making pairs."""
+        """Link each of these utterances, given by their indices, to the one before, without making pairs."""
         for earlier, later in pairwise(turns):
             self._links.extend((earlier, later))
 
     @property
     def num_utterances(self) -> int:
-        """N."""
+        """Number of utterances, N."""
         return len(self._offsets) - 1
 
     @property
     def num_pairs(self) -> int:
-        """P."""
+        """Number of pairs, P."""
         return len(self._pairs) // 2
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where each utterance begins in the encoded words, and the end of the last: (N + 1,) int64."""
+        """The start of each utterance in the encoded words, and the end of the last: (N + 1,) int64."""
         return np.array(self._offsets, dtype=np.int64)
 
     @property
@@ -280,66 +270,66 @@ class SplitText:
 
     @property
     def links(self) -> np.ndarray:
-        """Indices of utterances and of what followed them beside the pairs (L, 2) int64."""
+        """Indices (L, 2) int64 of utterances and their successors that are no pairs."""
         return np.array(self._links, dtype=np.int64).reshape(-1, 2)
 
     def utterances(self) -> Iterator[list[str]]:
-        """The words of each utterance in turn."""
+        """Yield the words of each utterance."""
         words = list(self._numbers)
         for start, end in zip(self._offsets, self._offsets[1:], strict=False):
             yield [words[number] for number in self._values[start:end]]
 
     def encode(self, vocabulary: WordList) -> np.ndarray:
-        """The ids of the words of all utterances, end to end: (T,) int32."""
+        """Return the word ids of all utterances, concatenated: (T,) int32."""
         return vocabulary.encode(self._numbers)[np.array(self._values, dtype=np.int64)].astype(np.int32)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairText(ReadText):
-    """A corpus of pairs read: its good lines and what is wrong with the others."""
+    """The result of reading a corpus of pairs: its splits, and an error for each broken line."""
 
     splits: dict[str, SplitText] = field(default_factory=lambda: {split: SplitText() for split in SPLITS})
-    """What was read of "train", "val" and "test"."""
+    """The text of "train", "val" and "test"."""
     broken: list[DataError] = field(default_factory=list)
 
 
 def split_of(key: str, shares: tuple[int, int, int] = (90, 5, 5)) -> str:
-    """Return the split that something belongs to by its name or content alone.
+    """Return the split of an item by a hash of its name or content.
 
     Args:
         key: the name or content.
         shares: of train, val and test.
     """
     train, val, test = (share // gcd(*shares) for share in shares)
-    place = stable_hash("split", key) % (train + val + test)
-    return SPLITS[(place >= train) + (place >= train + val)]
+    position = stable_hash("split", key) % (train + val + test)
+    return SPLITS[(position >= train) + (position >= train + val)]
 
 
 READER_VERSION = 2
-"""Grows when the same files would be read differently; compiled corpora are keyed by it."""
+"""Grows when the reader changes; part of the key of compiled corpora."""
 
 
 @runtime_checkable
 class PairSource(Source, Protocol):
-    """What the registry holds: a corpus of pairs."""
+    """A corpus of pairs in the registry."""
 
     @property
     def vocabulary(self) -> int:
         """Entries of the vocabulary, specials included."""
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """Files that must lie in `folder` and do not."""
+        """Return the required files that are not in `folder`."""
 
     def require_files(self, root: Path) -> None:
-        """Raises a `DataError` that says what to put where, when files are missing."""
+        """Raise a `DataError` that names missing files and their folder."""
 
     def read(self, root: Path) -> PairText:
-        """The text, broken lines and missing files included as errors."""
+        """Return the text, with errors for broken lines and missing files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilePairs(CorpusFolder):
-    """A corpus of pairs in files of one folder."""
+    """A corpus of pairs in the files of one folder."""
 
     vocabulary: int
     """Entries of the vocabulary, specials included."""
@@ -352,37 +342,37 @@ class FilePairs(CorpusFolder):
     )
 
     def read(self, root: Path) -> PairText:
-        """Reads the files; nothing is read while some are missing, and each of those is an error."""
+        """Read the files, or return only errors if some are missing."""
         missing = self.missing_files(root)
         return PairText(broken=missing) if missing else self.reader(self.folder(root))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedPairs(Described):
-    """A corpus that Parley writes itself, so that everything runs on a fresh machine offline."""
+    """A corpus that Parley generates, so that everything runs offline on a new machine."""
 
     vocabulary: int
     """Entries of the vocabulary, specials included."""
     generator: Callable[[], PairText]
-    """Writes the text, the same at every call."""
+    """Generates the text, the same at every call."""
     sources: tuple[Path, ...]
     """Python files that the generated text depends on."""
 
     def folder(self, root: Path) -> None:
-        """None: there are no files."""
+        """Return None: there are no files."""
 
     def missing(self, root: Path) -> tuple[str, ...]:
-        """Nothing."""
+        """Return no files."""
         return ()
 
     def require_files(self, root: Path) -> None:
-        """Nothing is needed."""
+        """Do nothing: no files are required."""
 
     def fingerprint(self, root: Path) -> str:
-        """Digest of the reader's version and the generator's source."""
-        # The source stands for a version number that somebody would have to remember to raise.
+        """Return a digest of the reader's version and the generator's source."""
+        # The digest of the source replaces a version number that is easily forgotten.
         return fingerprint("generated", READER_VERSION, *map(content_digest, self.sources))
 
     def read(self, root: Path) -> PairText:
-        """Generates the text."""
+        """Generate the text."""
         return self.generator()

@@ -1,44 +1,39 @@
-"""Dialogue as turns: what perturbations change and response models read.
+"""Dialogue as turns: parsing and writing them as text, conversations of Ubuntu IRC, and the reader of a user's own pairs.
 
-An utterance is a tuple of words, a turn the utterances that one person says in a row, and a dialogue's context its last turns,
-the oldest first. As a line of text, utterances of a turn are separated by `<eou>` and turns by `<eot>`; the published forms
-`__eou__` and `__eot__`, which end utterances and turns there, are read as well.
+An utterance is a tuple of words. A turn is the utterances that one person says in a row. The context of a reply is the turns
+before it, oldest first. As text, `<eou>` separates utterances of a turn and `<eot>` separates turns; the published forms
+`__eou__` and `__eot__`, which end utterances and turns, are read as well.
 
-Tokens written as people write them: the way back from `tokens.py`.
+`detokenise` reverses `tokens.py`, except for blanks and capitals, which tokens do not hold
+(`engine/perturb/strategies/texts.py` keeps those of a text). A clitic joins its word, a closing mark the word before, an
+opening mark the word after; quotation marks open and close in turn. A blank stays where the joined text would give other
+tokens.
 
     do n't you see ( here ) , " it works " ?     don't you see (here), "it works"?
 
-A contraction's second half stands at its word, a closing mark at the word before it, an opening one at the word behind it;
-quotation marks open and close in turn. Where that would read as other tokens the blank stays. What a text's own blanks and
-capitals were the tokens do not say: who has the text keeps them (`engine/perturb/strategies/texts.py`).
+Conversations of Ubuntu IRC: Kummerfeld et al. 2019, "A Large-Scale Corpus for Conversation Disentanglement" (format in
+`recorded.py`). Lines that reply links connect, in any direction, form a conversation. Neighbouring messages of one nick are a
+turn, which is one utterance of the corpus, with `<eou>` between messages; neighbouring turns are pairs.
 
-Reader of the conversations in the Ubuntu IRC logs with reply links (`envs/corpora/pairs/recorded.py` has the format).
-
-Source: Kummerfeld et al. 2019, "A Large-Scale Corpus for Conversation Disentanglement": a conversation is what reply links
-connect. Here an utterance of the corpus is a turn, as `envs/corpora/pairs/turns.py` writes it: neighbouring messages of one
-nick, with `<eou>` between them; pairs are neighbouring turns, so that a reply's context is found by following them back
-(`envs/corpora/pairs/contexts.py`).
-
-- Lines are connected by links in any direction, system lines and bots among them; these are then left out, and so is what has
-  no word once a leading "nick:" or "nick," of a nick of the file is taken off.
-- A conversation has at least three turns, and so two speakers. Of train, val and test:
+- System lines and bots connect lines and are then left out, like messages that have no word without a leading "nick:" or
+  "nick," of a nick of the file.
+- A conversation has at least three turns, so two speakers. In train, val and test:
       conversations                                3,628     151     251
       replies with one turn of context or more    32,898   1,311   2,490
       replies with two turns or more              29,270   1,160   2,239
-  (One conversation and eleven replies of train more, if messages without a word stayed.)
-- Lines that nobody annotated are in no conversation.
+  (With messages without a word, train would have one conversation and eleven replies more.)
+- Lines without annotation are in no conversation.
 
-Reader of your own pairs: files of lines "source<TAB>reply", or of records with columns, named by their path.
+A user's own pairs are lines, or records with columns (CSV, TSV, JSON, JSON Lines, Parquet; `envs/corpora/own_files.py`), in
+which a context may be a list of turns and a reply a list of replies:
 
     source <TAB> reply                        one turn before the reply
-    turn <TAB> ... <TAB> source <TAB> reply   several, the oldest first; `<eot>` between turns does as well
+    turn <TAB> ... <TAB> source <TAB> reply   several turns, oldest first; `<eot>` between turns works too
     source <TAB> reply ||| reply              several replies, each a pair with the same source
 
-CSV, TSV, JSON, JSON Lines and Parquet are read by their columns (`envs/corpora/own_files.py`); a context may be a list of turns
-there, and a reply a list of replies. `path/file` is one file, of which each line belongs to the split that the hash of its
-source names, 90 : 5 : 5 or as its name says, so that no source is in two of them. `path/folder` holds a file each for `train`,
-`val` and `test`. A context that repeats the end of the line before, its reply included, is made of the same utterances, as in
-a dialogue that was cut into pairs. `parley reply` writes such files.
+In one file, the hash of a line's source gives its split, 90 : 5 : 5 or by the shares in the name, so no source is in two
+splits. A folder has a file each for `train`, `val` and `test`. If a context repeats the end of the line before, with its reply,
+the utterances are shared, as in a dialogue that was cut into pairs. `parley reply` writes such files.
 """
 
 from __future__ import annotations
@@ -62,50 +57,50 @@ from parley.envs.corpora.pairs.tokens import FilePairs, PairText, normalised, or
 from parley.envs.corpora.pairs.vocabulary import EOU
 
 CLITICS = frozenset({"n't", "'s", "'m", "'d", "'re", "'ve", "'ll"})
-"""Second halves of contractions."""
+"""Clitics: second halves of contractions."""
 CLOSING = frozenset({".", ",", ";", ":", "?", "!", "...", ")", "]", "}", "%"})
-"""Marks at the end of what they belong to."""
+"""Marks that join the word before them."""
 OPENING = frozenset({"(", "[", "{", "#"})
-"""Marks at its beginning."""
+"""Marks that join the word after them."""
 QUOTES = frozenset({'"', "`"})
 """Marks that open and close."""
 _NUM_TEXTS = 1 << 16
 
 
 def detokenise(tokens: Sequence[str]) -> str:
-    """A text of tokens."""
+    """Return the text of tokens."""
     return "".join(piece for pair in written(tokens) for piece in pair).lstrip(" ")
 
 
 def written(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What stands before each token, a blank or nothing, and what the token is written as."""
+    """Yield the blank or nothing before each token, and the token as written."""
     is_open: dict[str, bool] = {}
     run: list[str] = []
     holds = False
-    for place, token in enumerate(tokens):
+    for i, token in enumerate(tokens):
         glued = holds or token in CLOSING or token in CLITICS
         holds = token in OPENING
         if token in QUOTES:
             is_open[token] = not is_open.get(token, False)
             holds, glued = is_open[token], glued or not is_open[token]
-        token = first_half(token, tokens[place + 1] if place + 1 < len(tokens) else "")
-        run = [*run, token] if place and glued and reads("".join(run) + token) == [*run, token] else [token]
-        yield " " if place and len(run) == 1 else "", token
+        token = first_half(token, tokens[i + 1] if i + 1 < len(tokens) else "")
+        run = [*run, token] if i and glued and reads("".join(run) + token) == [*run, token] else [token]
+        yield " " if i and len(run) == 1 else "", token
 
 
 def first_half(token: str, following: str) -> str:
-    """What a token is written as before another one: "can" loses a letter in "can't"."""
+    """Return a token as written before another: "can" loses a letter in "can't"."""
     return "ca" if (token, following) == ("can", "n't") else token
 
 
 @lru_cache(_NUM_TEXTS)
 def reads(text: str) -> list[str]:
-    """The tokens that a text of no blank is read as; not to be changed by whoever gets them."""
+    """Return the tokens of a text without blanks; callers must not change the list."""
     return tokenise(text)
 
 
 EOT = vocabulary.EOT
-"""Separates turns, see there."""
+"""Separates turns; see `vocabulary.py`."""
 
 Utterance = tuple[str, ...]
 Turn = tuple[Utterance, ...]
@@ -117,13 +112,13 @@ _TURN_END = re.compile(r"<eot>|__eot__")
 
 @dataclass(frozen=True)
 class Example:
-    """One thing said in a recorded dialogue, and what came before it.
+    """A reply of a recorded dialogue, with the turns around it.
 
     Args:
         key: unique in its corpus, such as "test-000123"; sorts in the order of the corpus.
         context: the turns before, oldest first; at least one.
         reply: the turn that followed.
-        after: the turn that followed the reply, the first of several; None where the corpus has none.
+        after: the first turn that followed the reply; None if the corpus has none.
     """
 
     key: str
@@ -133,34 +128,34 @@ class Example:
 
 
 def parse_turns(line: str) -> Turns:
-    """Reads a line of text.
+    """Parse a line of text into turns.
 
     Args:
-        line: turns and utterances with their marks; marks at the very end of a turn or of the line end what is before them.
+        line: turns and utterances with their marks; a mark at the end of a turn or line ends the part before it.
 
     Returns:
-        The turns; an utterance or a turn without a word stays, as an empty one, so that boundaries keep their places.
+        The turns. Utterances and turns without a word stay, as empty ones.
     """
-    # Marks are found in what tokens are made of, so that no token is one.
+    # Marks are matched in the normalised text, so no token contains one.
     turns = [_UTTERANCE_END.split(turn) for turn in _without_end(_TURN_END.split(normalised(line)))]
     return tuple(tuple(tuple(tokenise(utterance)) for utterance in _without_end(turn)) for turn in turns)
 
 
 def tokens_where(line: str) -> list[tuple[str, int, int]] | None:
-    """The words of a line of text, and where in it each begins and ends; marks are between them. None: it holds no mark."""
+    """Return the words of a line with marks, each with its start and end; None if the line has no mark."""
     read = normalised(line)
     if not (_TURN_END.search(read) or _UTTERANCE_END.search(read)):
         return None
-    found, where = [], origins(line)
+    tokens, where = [], origins(line)
     for turn in _between(_TURN_END, read, 0, len(read)):
         for start, end in _between(_UTTERANCE_END, read, *turn):
             first = where[start]
-            found += [(token, first + i, first + j) for token, i, j in tokenise_where(line[first : where[end]])]
-    return found
+            tokens += [(token, first + i, first + j) for token, i, j in tokenise_where(line[first : where[end]])]
+    return tokens
 
 
 def turn_words(turn: Turn) -> list[str]:
-    """The words of a turn, `<eou>` between its utterances."""
+    """Return the words of a turn, `<eou>` between its utterances."""
     words: list[str] = []
     for number, utterance in enumerate(turn):
         if number:
@@ -170,7 +165,7 @@ def turn_words(turn: Turn) -> list[str]:
 
 
 def context_words(turns: Sequence[Turn]) -> list[str]:
-    """The words of several turns, `<eot>` between them."""
+    """Return the words of several turns, `<eot>` between them."""
     words: list[str] = []
     for number, turn in enumerate(turns):
         if number:
@@ -180,7 +175,7 @@ def context_words(turns: Sequence[Turn]) -> list[str]:
 
 
 def turn_of(words: Sequence[str]) -> Turn:
-    """The turn that `turn_words` wrote."""
+    """Return the turn that `turn_words` wrote."""
     utterances: list[list[str]] = [[]]
     for word in words:
         if word == EOU:
@@ -191,27 +186,27 @@ def turn_of(words: Sequence[str]) -> Turn:
 
 
 def format_turns(turns: Turns) -> str:
-    """The line of text that `parse_turns` reads back, words joined by blanks."""
+    """Return the line of text that `parse_turns` reads, words joined by blanks."""
     return " ".join(context_words(turns))
 
 
 def _between(mark: re.Pattern[str], text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """What stretches of a part of a text marks leave."""
+    """Return the spans of a part of a text between marks."""
     marks = list(mark.finditer(text, start, end))
-    return list(zip([start, *(each.end() for each in marks)], [*(each.start() for each in marks), end], strict=True))
+    return list(zip([start, *(match.end() for match in marks)], [*(match.start() for match in marks), end], strict=True))
 
 
 def _without_end(pieces: list[str]) -> list[str]:
-    """Published lines end every piece with its mark, so that nothing stands behind the last one."""
+    """Drop an empty last piece: published lines end every piece with a mark."""
     return pieces[:-1] if len(pieces) > 1 and not pieces[-1].strip() else pieces
 
 
 MIN_TURNS = 3
-"""Of a conversation; its neighbouring turns are of different speakers."""
+"""Fewest turns of a conversation; neighbouring turns are of different speakers."""
 
 
 def read_conversations(folder: Path) -> PairText:
-    """Reads every log below the folder.
+    """Read every log below the folder.
 
     Args:
         folder: holds `train`, `dev` and `test`.
@@ -227,13 +222,13 @@ def read_conversations(folder: Path) -> PairText:
 
 
 def components(links: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The lines that links connect.
+    """Return the connected components of lines.
 
     Args:
-        links: pairs of lines; one with itself is a line of its own.
+        links: pairs of lines; a pair of a line with itself adds the line.
 
     Returns:
-        The lines of each component in order, components in the order of their first lines.
+        The sorted lines of each component, components in order of their first lines.
     """
     parents: dict[int, int] = {}
 
@@ -244,12 +239,12 @@ def components(links: Sequence[tuple[int, int]]) -> list[list[int]]:
         return line
 
     for first, second in links:
-        one, other = sorted((root(first), root(second)))
-        parents[other] = one
-    found: dict[int, list[int]] = {}
+        first_root, second_root = sorted((root(first), root(second)))
+        parents[second_root] = first_root
+    lines_by_root: dict[int, list[int]] = {}
     for line in sorted(parents):
-        found.setdefault(root(line), []).append(line)
-    return list(found.values())
+        lines_by_root.setdefault(root(line), []).append(line)
+    return list(lines_by_root.values())
 
 
 def _conversations(log: Path, broken: list[DataError]) -> Iterator[list[Turn]]:
@@ -257,8 +252,10 @@ def _conversations(log: Path, broken: list[DataError]) -> Iterator[list[Turn]]:
     nicks = {message.nick for message in messages if message is not None}
     for lines in components(read_links(log, len(messages), broken)):
         spoken = [message for line in lines if (message := messages[line])]
-        said = [(message.nick, tuple(tokenise(without_address(message.text, nicks)))) for message in spoken]
-        turns = [tuple(words for _, words in group) for _, group in groupby(filter(itemgetter(1), said), key=itemgetter(0))]
+        utterances = [(message.nick, tuple(tokenise(without_address(message.text, nicks)))) for message in spoken]
+        turns = [
+            tuple(words for _, words in group) for _, group in groupby(filter(itemgetter(1), utterances), key=itemgetter(0))
+        ]
         if len(turns) >= MIN_TURNS:
             yield turns
 
@@ -267,15 +264,15 @@ SUFFIX = ".tsv"
 VOCABULARY = 30_000
 BETWEEN_REPLIES = "|||"
 MAX_WORDS = 10_000
-"""Words of a side; a line with more of them is not one utterance."""
+"""Most words of a source or reply; a longer line is an error."""
 
 
-Said = list[list[str]]
-"""Utterances as words."""
+WordLists = list[list[str]]
+"""Utterances as lists of words."""
 
 
 class TabbedPairs(FilePairs):
-    """A corpus of lines or records as above."""
+    """A corpus of a user's lines or records."""
 
     READER_VERSION: ClassVar[int] = FilePairs.READER_VERSION + 2
 
@@ -284,11 +281,11 @@ def tabbed_pairs(file: Path | OwnFile) -> TabbedPairs:
     """Return the corpus of a file or a folder of files.
 
     Args:
-        file: a file, or a folder; what is not there is a file where its name has a suffix.
+        file: a file or a folder; a missing path is a file if its name has a suffix.
 
     Raises:
         ConfigError: two files of the folder are for one split.
-        DataError: the file cannot be read, or it is not known which columns hold what.
+        DataError: the file cannot be read, or its columns are unknown.
     """
     own = file if isinstance(file, OwnFile) else OwnFile(file)
     path = own.path
@@ -296,12 +293,12 @@ def tabbed_pairs(file: Path | OwnFile) -> TabbedPairs:
     files = {} if is_file else {split: path / f"{split}{SUFFIX}" for split in SPLITS} | split_files(path)
     names = [path.name] if is_file else [file.name for file in files.values()]
     there = [own.of(file) for file in (files.values() or [path]) if file.is_file()]
-    told = next((f", {file.told}" for file in there if file.kind), "")
+    format_text = next((f", {file.told}" for file in there if file.kind), "")
     if is_file and own.shares != EVEN_SHARES:
-        told += f", {':'.join(map(str, own.shares))} to train, val and test"
+        format_text += f", {':'.join(map(str, own.shares))} to train, val and test"
     return TabbedPairs(
         name=path.stem if is_file else path.resolve().name,
-        summary=f"pairs of your own{told}",
+        summary=f"pairs of your own{format_text}",
         licence="your own",
         obtain="",
         vocabulary=VOCABULARY,
@@ -313,10 +310,10 @@ def tabbed_pairs(file: Path | OwnFile) -> TabbedPairs:
 
 
 def parse_line(line: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Reads one line.
+    """Parse a line of a user's pairs.
 
     Returns:
-        The words of each turn of the context, oldest first, and of each reply; `<eou>` stands between utterances of a turn.
+        The words of each turn of the context, oldest first, and of each reply; `<eou>` separates utterances of a turn.
 
     Raises:
         DataError: no tab, or a turn or a reply without a word or with too many.
@@ -331,7 +328,7 @@ def parse_line(line: str) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def parse_texts(context: Sequence[str], replies: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
-    """Read the texts of a record as `parse_line` reads those of a line.
+    """Parse the texts of a record as `parse_line` parses a line.
 
     Raises:
         DataError: a turn or a reply has no word, or too many.
@@ -363,8 +360,8 @@ def _read_three(folder: Path, own: OwnFile, files: dict[str, Path]) -> PairText:
 
 
 def _read(own: OwnFile, text: PairText, only: str | None) -> None:
-    """Read a file into one split, or each line into that of its source's hash."""
-    last, utterances, rows = "", Said(), list[int]()
+    """Read a file into the split `only`, or each line into the split of its source's hash."""
+    last, utterances, rows = "", WordLists(), list[int]()
     for entry in _lines(own, text.broken) if own.kind is None else _records(own, text.broken):
         if entry is None:
             utterances, rows = [], []
@@ -383,8 +380,8 @@ def _read(own: OwnFile, text: PairText, only: str | None) -> None:
         last, utterances, rows = name, [*context, replies[0]], [*context_rows, answers[0]]
 
 
-def _lines(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[Said, Said] | None]:
-    """Read lines in turn; None comes in the place of a broken one."""
+def _lines(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[WordLists, WordLists] | None]:
+    """Yield the parsed lines; None for each broken one."""
     if other := looks_like_csv(own.path):
         broken.append(other)
         return
@@ -396,8 +393,8 @@ def _lines(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[Said, Said] 
             yield None
 
 
-def _records(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[Said, Said] | None]:
-    """Read records in turn; None comes in the place of a broken one."""
+def _records(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[WordLists, WordLists] | None]:
+    """Yield the parsed records; None for each broken one."""
     for exchange in own.exchanges(broken):
         if exchange is None:
             yield None

@@ -1,27 +1,26 @@
-"""Vocabularies of utterances and replies: words, or pieces that spell words.
+"""Vocabularies of words or pieces for models of pairs, and the corpus `ptb_characters`.
 
-Ids 0..4 are `<pad>`, `<s>`, `</s>`, `<eou>`, `<unk>`, as in the code that He & Glass (2018) released later. Of a vocabulary of
-words the words follow by falling frequency, ties by first occurrence; a word that is not among them is `<unk>`.
+Ids 0..4 are `<pad>`, `<s>`, `</s>`, `<eou>`, `<unk>`, as in the code that He & Glass (2018) released later. In a vocabulary of
+words, the words follow by falling frequency, ties by first occurrence; any other word is `<unk>`.
 
 A vocabulary of pieces spells every word (byte pair encoding, Sennrich et al. 2016, arXiv 1508.07909). A piece that ends a word
-ends in a blank, which no word holds, so that pieces joined are words again. `MARKS` are pieces of their own and are never
-split. What is learnt from text is in `subwords.py`.
+ends in a blank, which no word holds, so joined pieces are words again. `MARKS` are pieces and are never split. `compiled.py`
+learns pieces from text.
   * # Released (subword-nmt): the end of a word is written "</w>". Ours: a blank, because a text may hold "</w>".
 
-Who reads a vocabulary asks in words: `encode`, `decode`, `spell`, `in`. What a word costs in units is nobody else's business.
+Callers use words: `encode`, `decode`, `spell`, `in`. The units of a word are internal.
 
-Words spelled out: from the characters of a word to those of the next (He & Glass 2018, appendix B).
+`ptb_characters` (He & Glass 2018, appendix B) maps the characters of a word to those of the next word. It is small enough to
+try every input: V = 33, the five special tokens, 26 letters, and the apostrophe and full stop of words like "n't" and "u.s."
+The text is the sample of the Penn Treebank that NLTK distributes, one parsed file per article.
 
-The corpus on which every input can be tried: V = 33, the five special tokens, 26 letters, and the apostrophe and full stop of
-words like "n't" and "u.s." The text is the sample of the Penn Treebank that NLTK distributes, one parsed file an article.
-
-    source   the characters of a word, in half of the pairs with one of them replaced by another letter
-    reply    the characters of the word after it
+    source   the characters of a word; in half of the pairs one of them is replaced by another letter
+    reply    the characters of the next word
 
 Departures:
-  * # Paper: the task's pairs are not described beyond that. Ours: the next word, because a perplexity of 2.8 a character
-    fits no task in which the reply is known from the source; both words in one sentence.
-  * Tokens with anything else in them (numbers, punctuation, hyphens) are left out, and with them the pairs they are part of.
+  * # Paper: describes the pairs no further. Ours: the next word of the same sentence, because a perplexity of 2.8 per
+    character fits no task in which the source determines the reply.
+  * Tokens with other characters (numbers, punctuation, hyphens) are left out, and so are their pairs.
 """
 
 from __future__ import annotations
@@ -52,9 +51,9 @@ if TYPE_CHECKING:
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 FLIPPED = 0.5
-"""Share of sources with a character replaced."""
+"""Share of sources with a replaced character."""
 TREEBANK = "treebank"
-"""What NLTK calls the sample."""
+"""NLTK's name of the sample."""
 
 _PARSED = Path("corpora", TREEBANK, "combined")
 _WORD = re.compile(r"[a-z'.]*[a-z][a-z'.]*")
@@ -66,18 +65,18 @@ _FILES_PER_ROUND, _VALIDATION, _TEST = 20, 9, 19
 
 @dataclass(frozen=True, kw_only=True)
 class TreebankCharacters(FilePairs):
-    """Words of the Penn Treebank sample, spelled out; the files lie where NLTK looks for them."""
+    """Words of the Penn Treebank sample as characters; the files lie in NLTK's folders."""
 
     def folder(self, root: Path) -> Path:
-        """The parsed files in the first of NLTK's folders that holds them, else where they belong."""
-        places = [folder / _PARSED for folder in nltk_folders()]
-        return next((place for place in places if place.is_dir()), places[0])
+        """Return the first of NLTK's folders with the parsed files, else the first folder."""
+        folders = [folder / _PARSED for folder in nltk_folders()]
+        return next((folder for folder in folders if folder.is_dir()), folders[0])
 
     def require_files(self, root: Path) -> None:
-        """Checks that NLTK's sample is there.
+        """Raise if NLTK's sample is missing.
 
         Raises:
-            DataError: it is not; the message says how to get it.
+            DataError: the sample is missing; the message says how to get it.
         """
         if self.missing(root):
             raise DataError(
@@ -89,15 +88,15 @@ class TreebankCharacters(FilePairs):
 
 
 def nltk_folders() -> list[Path]:
-    """Where NLTK looks for its data, in its order: `NLTK_DATA`, the user's folder, those of this Python and of the system."""
+    """Return NLTK's data folders in its order: `NLTK_DATA`, the user's, this Python's and the system's."""
     named = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
     here = Path(sys.prefix)
     shared = [Path("/usr/share"), Path("/usr/local/share"), Path("/usr/lib"), Path("/usr/local/lib")]
-    return [*named, *(place / "nltk_data" for place in (Path.home(), here, here / "share", here / "lib", *shared))]
+    return [*named, *(folder / "nltk_data" for folder in (Path.home(), here, here / "share", here / "lib", *shared))]
 
 
 def read_treebank(folder: Path) -> PairText:
-    """Reads every parsed file of the folder; each twentieth is for validation, another for the test."""
+    """Read every parsed file of the folder; of twenty files, one is for validation and one for the test."""
     text = PairText()
     for number, path in enumerate(sorted(folder.glob("*.mrg"))):
         split = {_VALIDATION: "val", _TEST: "test"}.get(number % _FILES_PER_ROUND, "train")
@@ -113,10 +112,10 @@ def read_treebank(folder: Path) -> PairText:
 
 
 def parse_trees(content: str, source: str) -> list[list[str]]:
-    """The words of each tree, lower-cased, without the empty categories of the annotation.
+    """Return the words of each tree, lower-cased, without the annotation's empty categories.
 
     Args:
-        content: bracketed trees, one after another.
+        content: a sequence of bracketed trees.
         source: the file, for messages.
 
     Raises:
@@ -147,10 +146,10 @@ def parse_trees(content: str, source: str) -> list[list[str]]:
 
 
 def flip(word: str, generator: np.random.Generator) -> str:
-    """The word with one of its characters replaced by another letter."""
-    place = int(generator.integers(len(word)))
-    others = LETTERS.replace(word[place], "")
-    return word[:place] + others[int(generator.integers(len(others)))] + word[place + 1 :]
+    """Return the word with one character replaced by another letter."""
+    i = int(generator.integers(len(word)))
+    others = LETTERS.replace(word[i], "")
+    return word[:i] + others[int(generator.integers(len(others)))] + word[i + 1 :]
 
 
 def _add(split: SplitText, words: list[str], generator: np.random.Generator) -> None:
@@ -178,25 +177,25 @@ PAD, BOS, EOS, EOU, UNK = "<pad>", "<s>", "</s>", "<eou>", "<unk>"
 SPECIALS = (PAD, BOS, EOS, EOU, UNK)
 PAD_ID, BOS_ID, EOS_ID, EOU_ID, UNK_ID = range(5)
 EOT = "<eot>"
-"""Separates turns; an ordinary word of the vocabularies of models that read several."""
+"""Separates turns; a word in vocabularies of models that read several turns."""
 MARKS = (*SPECIALS, EOT, URL, PATH)
-"""With these every vocabulary of pieces begins."""
+"""The first entries of every vocabulary of pieces."""
 END = " "
-"""Behind the pieces that end a word."""
+"""The last character of pieces that end a word."""
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-"""Pieces that spell characters which the training text lacks, one byte of UTF-8 each."""
+"""Pieces for the bytes of UTF-8; they spell characters that the training text lacks."""
 
 
 @dataclass(frozen=True)
 class PairVocabulary(WordList):
-    """The units that a model of pairs reads and says.
+    """The units (words or pieces) that a model of pairs reads and writes.
 
     Args:
-        words: every unit, index = id; the special tokens first.
-        merges: pairs of pieces that are put together, the most frequent first; None where the units are words.
+        words: all units, index = id; the special tokens first.
+        merges: pairs of pieces to merge, the most frequent first; None if the units are words.
 
     Raises:
-        DataError: of pieces, the marks are not in front, or a merge has parts or a result that are no pieces.
+        DataError: for pieces, the marks are not first, or a part or the result of a merge is not a piece.
     """
 
     merges: tuple[tuple[str, str], ...] | None = None
@@ -211,15 +210,15 @@ class PairVocabulary(WordList):
         fix = "train the model again, or copy its vocabulary again"
         if self.words[: len(MARKS)] != MARKS:
             raise DataError(f"a vocabulary of pieces must start with {', '.join(MARKS)}", got=self.words[: len(MARKS)], fix=fix)
-        known = set(self.words)
+        pieces = set(self.words)
         for number, (left, right) in enumerate(self.merges, 1):
-            if not {left, right, left + right} <= known:
+            if not {left, right, left + right} <= pieces:
                 what = "a merge names pieces that the vocabulary lacks"
                 raise DataError(what, where=f"merge {number}", got=(left, right), fix=fix)
 
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], size: int | None) -> PairVocabulary:
-        """Keeps the most frequent words, until the list has `size` entries with the specials; every word for None."""
+        """Build a vocabulary of the most frequent words, with `size` entries in all; None keeps every word."""
         counts: Counter[str] = Counter()
         for sentence in sentences:
             counts.update(sentence)
@@ -228,11 +227,11 @@ class PairVocabulary(WordList):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads what `save` wrote.
+        """Load a file that `save` wrote.
 
         Raises:
-            DataError: pieces and merges do not belong together.
-            ValueError: it is no JSON, as of a file cut short.
+            DataError: pieces and merges do not fit together.
+            ValueError: the file is not JSON, such as a truncated file.
         """
         stored = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(stored, list):
@@ -240,7 +239,7 @@ class PairVocabulary(WordList):
         return cls(tuple(stored["pieces"]), tuple((left, right) for left, right in stored["merges"]))
 
     def save(self, path: Path) -> None:
-        """Writes words as a JSON list, one entry per id; pieces as `{"pieces": ..., "merges": ...}`."""
+        """Write words as a JSON list, one entry per id; pieces as `{"pieces": ..., "merges": ...}`."""
         if self.merges is None:
             super().save(path)
         else:
@@ -250,41 +249,41 @@ class PairVocabulary(WordList):
 
     @cached_property
     def digest(self) -> str:
-        """Twelve hex digits that two equal vocabularies share."""
+        """Twelve hex digits, equal for equal vocabularies."""
         return super().digest if self.merges is None else WordList((*self.words, *map("\t".join, self.merges))).digest
 
     @property
     def title(self) -> str:
-        """Such as "10,000 words", "5,144 pieces of words"."""
+        """A short description, such as "10,000 words" or "5,144 pieces of words"."""
         return f"{len(self):,} {'words' if self.merges is None else 'pieces of words'}"
 
     def __contains__(self, word: object) -> bool:
-        """Whether a word can be said as it is; marks are no words."""
+        """Return whether a word can be written without `<unk>`; marks are no words."""
         if not isinstance(word, str) or word in _MARKS:
             return False
         return word in self.index if self.merges is None else UNK_ID not in self._spelling(word)
 
     def encode(self, words: Iterable[str]) -> np.ndarray:
-        """Ids (n,) int64 of the units of all words, end to end; an unknown word, of pieces a character, becomes `<unk>`."""
+        """Return the unit ids (n,) int64 of all words; unknown words, or unknown characters of pieces, are `<unk>`."""
         if self.merges is None:
             return super().encode(words)
         return np.array([unit for word in words for unit in self._spelling(word)], dtype=np.int64)
 
     def spell(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The units of each word: ids (n,) int64 end to end, and where each word's begin, with the end of all, int64."""
+        """Return the concatenated unit ids (n,) int64, and the start of each word with the end of all, int64."""
         if self.merges is None:
             return super().encode(words), np.arange(len(words) + 1)
         return self.encode(words), np.cumsum([0, *(len(self._spelling(word)) for word in words)], dtype=np.int64)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words that units spell; of pieces, a word that breaks off before a mark or at the end is one too."""
+        """Return the words of units; a word of pieces may lack its end before a mark or at the end."""
         if self.merges is None:
             return super().decode(ids)
         words, begun = self.parted(ids)
         return [*words, begun] if begun else words
 
     def parted(self, ids: Iterable[int]) -> tuple[list[str], str]:
-        """The words that units have ended, and the letters of the one that is under way."""
+        """Return the words that units completed, and the letters of an unfinished one."""
         if self.merges is None:
             return super().decode(ids), ""
         words: list[str] = []
@@ -302,33 +301,35 @@ class PairVocabulary(WordList):
 
     @cached_property
     def ends(self) -> np.ndarray:
-        """Whether each unit (V,) is the last of a word, or a mark; bool."""
+        """A mask of units (V,) that end a word or are marks; bool."""
         if self.merges is None:
             return np.ones(len(self), dtype=bool)
         return np.array([piece is None or piece.endswith(_END) for piece in self._spelled])
 
     @cached_property
     def num_characters(self) -> np.ndarray:
-        """Characters that each unit (V,) says, the blank or mark behind a word as one; of `<unk>` that alone; int64."""
+        """Characters of each unit (V,) int64, with one for the blank or mark after a word; `<unk>` has one."""
         if self.merges is None:
             return np.array(list(map(_length, self.words)))
-        both = zip(self.words, self._spelled, strict=True)
-        # The first byte of a character counts for all of it.
-        return np.array([_length(word) if each is None else sum(byte >> 6 != 0b10 for byte in each) for word, each in both])
+        entries = zip(self.words, self._spelled, strict=True)
+        # Only the first byte of a character counts.
+        return np.array(
+            [_length(word) if piece is None else sum(byte >> 6 != 0b10 for byte in piece) for word, piece in entries]
+        )
 
     def __getstate__(self) -> dict[str, object]:
-        # What was spelled is not worth its way to another process.
+        # The cache of spellings is not sent to other processes.
         return {"words": self.words, "merges": self.merges}
 
     def _spelling(self, word: str) -> tuple[int, ...]:
-        found = self._spellings.get(word)
-        if found is None:
-            found = self._spellings[word] = tuple(token.id for token in self._encoder.tokenize(word)) if word else ()
-        return found
+        spelling = self._spellings.get(word)
+        if spelling is None:
+            spelling = self._spellings[word] = tuple(token.id for token in self._encoder.tokenize(word)) if word else ()
+        return spelling
 
     @cached_property
     def _spellings(self) -> dict[str, tuple[int, ...]]:
-        """The words that were spelled so far: text repeats few words."""
+        """A cache of spellings: text repeats few words."""
         return {mark: (number,) for number, mark in enumerate(MARKS)}
 
     @cached_property
@@ -345,7 +346,7 @@ class PairVocabulary(WordList):
 
     @cached_property
     def _spelled(self) -> list[bytes | None]:
-        """What each piece says, as UTF-8; None for a mark."""
+        """The UTF-8 bytes of each piece; None for a mark."""
         codes = {code: bytes([number]) for number, code in enumerate(BYTES)} if BYTES[0] in self.index else {}
         pieces = self.words[len(MARKS) :]
         return [*[None] * len(MARKS), *(codes.get(piece, piece.encode()) for piece in pieces)]
@@ -360,5 +361,5 @@ def _length(word: str) -> int:
 
 
 def _letters(spelled: bytes) -> str:
-    """What bytes spell, without blanks, what is no UTF-8 replaced."""
+    """Return the text of bytes without blanks, with invalid UTF-8 replaced."""
     return "".join(spelled.decode(errors="replace").split())

@@ -1,1 +1,1 @@
-"""Scripted players of MutualFriends and the chats between them; written for the project."""
+"""Scripted players of MutualFriends, and chats between them; written for the project."""

@@ -1,27 +1,21 @@
-"""A scripted player of MutualFriends: greets, tells or asks about one or two entities, answers, selects when it is sure.
+"""The scripted player of MutualFriends, its phrases, its chats, and the built-in schema of friends.
 
-After the released rule-based bot (He et al. 2017): entities and friends have weights; what the partner mentions makes
-friends with it more likely (+1), entities of the same friend (+2) and of the same column (+0.5) worth mentioning, and what is
-denied less so; what one has mentioned oneself is not repeated (-10). The wordings are our own (`phrases.py`).
+`FriendsBot` greets, informs or asks about one or two entities, answers, and selects when it is sure. It follows the released
+rule-based bot (He et al. 2017): entities and friends have weights. A mention by the partner makes friends with the entity more
+likely (+1), and entities of the same friend (+2) and of the same column (+0.5) more worth mentioning; a denial does the
+opposite. Own mentions are not repeated (-10). The phrases are our own; braces are slots: {n} a number, {friends} "friend" or
+"friends", {clause} and {does} an entity in a clause, {x} an entity alone.
 
 Departures:
   * # Released: "no" counts against every entity of the utterance. Ours: only against friends that have all of them, so that
-    "no friends from A who like B" does not rule out those from A who like something else, and what is denied is certain.
-  * # Released: a negative answer always repeats the entity. Ours: it may be "no" alone; the listener remembers what it asked.
+    "no friends from A who like B" does not rule out those from A who like something else, and denials are certain.
+  * # Released: a negative answer always repeats the entity. Ours: it may be "no" alone; the listener remembers its question.
 
-What the scripted players say: wordings of each act, written for the project. `bots.py` picks among them.
+`scripted_chats` makes chats between two such players. Chat i depends only on the schema, the seed and i.
 
-Words in braces are filled in: {n} a number, {friends} "friend" or "friends", {clause} and {does} an entity in a clause, {x} an
-entity as it is.
-
-How scripted players word what they mean: a template filled in with entities, numbers and clauses.
-
-Corpora of chats between two scripted players. Chat i depends on the schema, the seed and i alone.
-
-The schema that comes with Parley: attributes of friends with values made up for the project, and how people misspell them.
-
-Many values share words, as real ones do: two schools of one town, two firms of one family. `friends_forms` are spellings that a
-linker has to know: parts of a name that no other value shares, plurals, and slips of two letters.
+The schema's values were made up for the project. Many share words, as real ones do: two schools of one town, two firms of one
+family. `friends_forms` are spellings that a linker has to know: parts of a name that no other value shares, plurals, and swaps
+of two letters.
 """
 
 from __future__ import annotations
@@ -58,12 +52,12 @@ Phrase = tuple[str, ...]
 
 
 class Wordings(NamedTuple):
-    """What stands before entities of one category.
+    """The words before entities of one category.
 
     Args:
-        one: of one friend.
-        many: of several; as many as `one`.
-        nouns: what follows "friend" without a verb.
+        one: for one friend.
+        many: for several friends; as many as in `one`.
+        nouns: words after "friend" without a verb.
     """
 
     one: tuple[Phrase, ...]
@@ -114,9 +108,9 @@ NO = _cut(
 )
 BARE_NO = _cut("no", "nope", "none , sorry", "no , none", "not a single one , no")
 NEGATIONS = frozenset({"no", "nope", "none", "nobody", "don't", "zero", "not"})
-"""Words by which an utterance denies what it mentions."""
+"""Words of a denial."""
 QUESTION_STARTS = frozenset({"do", "does", "what", "any", "anyone"})
-"""First words of a question, whether or not a question mark follows."""
+"""First words of a question, with or without a question mark."""
 
 OF_TYPE = {
     "name": Wordings(_cut("is named", "is called"), _cut("are named", "are called"), _cut("named", "called")),
@@ -144,31 +138,31 @@ OF_TYPE = {
     "loc_pref": Wordings(_cut("prefers", "likes being"), _cut("prefer", "like being"), _cut("for")),
 }
 ANY_TYPE = Wordings(_cut("has", "is for"), _cut("have", "are for"), _cut("with"))
-"""For categories of somebody's own."""
+"""For categories of a user's own schema."""
 WHO = ("who", "that")
 _NUMBERS = {number: _cut(f"{number}", word) for number, word in enumerate(("one", "two", "three", "four", "five", "six"), 1)}
-"""Small numbers, in figures and in words."""
+"""Small numbers, in digits and in words."""
 _ALL, _MANY, _SOME = _cut("all", "all"), _cut("many", "most"), _cut("some", "a few")
 
 
 def all_words() -> frozenset[str]:
-    """Every word that scripted players say, entities apart."""
+    """Return all words of scripted players, without entities."""
     acts = (*GREETINGS, *INFORMS, *ASKS, *YES, *NO, *BARE_NO)
     numbers = (number for forms in (*_NUMBERS.values(), _ALL, _MANY, _SOME) for number in forms)
-    others = (*numbers, WHO, ("friend", "friends", "and"))
+    other_phrases = (*numbers, WHO, ("friend", "friends", "and"))
     clauses = (clause for wordings in (*OF_TYPE.values(), ANY_TYPE) for clauses in wordings for clause in clauses)
-    words = {word for phrase in (*acts, *others, *clauses) for word in phrase}
+    words = {word for phrase in (*acts, *other_phrases, *clauses) for word in phrase}
     return frozenset(word for word in words if not word.startswith("{"))
 
 
 @cache
 def clauses(kind: str, is_one: bool, has_verb: bool) -> list[tuple[Phrase, bool]]:
-    """What may stand before an entity, and whether one of `WHO` stands before that.
+    """Return the clauses that may stand before an entity, and whether one of `WHO` precedes each.
 
     Args:
         kind: the entity's category.
-        is_one: whether it is said of one friend.
-        has_verb: whether there must be a verb, and what it is said of stands there already.
+        is_one: whether the clause is about one friend.
+        has_verb: whether the clause needs a verb, after its subject.
     """
     wordings = OF_TYPE.get(kind, ANY_TYPE)
     spoken = wordings.one if is_one else wordings.many
@@ -180,17 +174,17 @@ def clauses(kind: str, is_one: bool, has_verb: bool) -> list[tuple[Phrase, bool]
 
 
 def is_question(words: Sequence[str]) -> bool:
-    """Whether an utterance asks something."""
+    """Return whether an utterance is a question."""
     return bool(words) and (words[-1] == "?" or words[0] in QUESTION_STARTS)
 
 
 def number_words(count: int, total: int, spelt: int) -> Phrase:
-    """How many friends out of a table: "all", a small number, "many" beyond two thirds, else "some".
+    """Return a count of friends in words: "all", a small number, "many" beyond two thirds, else "some".
 
     Args:
         count: at least 1.
         total: friends of the table.
-        spelt: 0 for figures, 1 for words.
+        spelt: 0 for digits, 1 for words.
     """
     if count == total and total > 1:
         chosen = _ALL
@@ -202,21 +196,21 @@ def number_words(count: int, total: int, spelt: int) -> Phrase:
 
 
 SPELT_OTHERWISE = 0.3
-"""How often an entity is not said by its name."""
+"""Probability that an entity is not called by its name."""
 
 
 def worded(
     template: Phrase, entities: Sequence[Entity], count: int, total: int, spelt: int, linker: EntityLinker, draw: Draw
 ) -> tuple[Token, ...]:
-    """A template of `py`, filled in.
+    """Return a template with its slots filled in.
 
     Args:
-        template: words, and what is to be filled in.
-        entities: what it is about.
-        count: friends that have them, at least 1.
+        template: words and slots.
+        entities: the entities to name.
+        count: number of friends with the entities, at least 1.
         total: friends of the table.
-        spelt: 0 for numbers in figures, 1 for words.
-        linker: how entities are spelt.
+        spelt: 0 for numbers in digits, 1 for words.
+        linker: gives the spellings of entities.
         draw: random numbers of the act.
     """
     before, slot, after = _counted(template, count, total, spelt)
@@ -237,87 +231,87 @@ def worded(
 
 @cache
 def _counted(template: Phrase, count: int, total: int, spelt: int) -> tuple[Phrase, str, Phrase]:
-    """What stands before the entities, how these are filled in, and what stands behind."""
-    counted = {"{n}": number_words(count, total, spelt), "{friends}": ("friend" if count == 1 else "friends",)}
-    words = [each for word in template for each in counted.get(word, (word,))]
+    """Return the words before the entities, their slot, and the words after them."""
+    filling = {"{n}": number_words(count, total, spelt), "{friends}": ("friend" if count == 1 else "friends",)}
+    words = [text for word in template for text in filling.get(word, (word,))]
     (at,) = (i for i, word in enumerate(words) if word.startswith("{"))
     return tuple(words[:at]), words[at], tuple(words[at + 1 :])
 
 
 NUM_DRAWS = 20
-"""Random numbers of one act."""
+"""Number of random numbers per act."""
 NUM_ACTS = 12
-"""Acts that random numbers are drawn for at once; most chats are over by then."""
+"""Number of acts whose random numbers are drawn at once; most chats have fewer."""
 TALKATIVE = 0.3
-"""How often a bot that is sure goes on talking instead of selecting (released: 0.7)."""
+"""Probability that a bot that is sure talks instead of selecting (released: 0.7)."""
 SURE = 2.0
-"""Above this weight a friend may be selected (released: 1, which one mention of any of its values reaches)."""
+"""A friend may be selected above this weight (released: 1, reached by one mention of a value)."""
 BARE = 0.3
-"""How often a negative answer names no entity."""
+"""Probability that a negative answer names no entity."""
 _HEARD, _DENIED = 1.0, -10.0
 _FACTORS = math.exp(_HEARD), math.exp(2.0), math.exp(0.5)
-"""By what shares grow of an entity that is heard, of those of the same friends, and of those of the same column."""
+"""Factors of a mention for the shares of the entity, entities of the same friends, and of the same column."""
 _FACTORS_DENIED = math.exp(_DENIED), math.exp(-1.0), math.exp(1.0)
-"""The same where it is denied."""
+"""The same factors for a denial."""
 _LESS = _FACTORS_DENIED[0]
-"""The first also for what one has said oneself."""
+"""The first factor, also for own mentions."""
 
 
 @cache
 def _first_shares(total: int) -> list[float]:
-    """By how many of the friends have an entity."""
+    """Return the initial share of an entity by its number of friends."""
     return [math.exp(count / total) for count in range(total + 1)]
 
 
 @lru_cache(1 << 13)
 def _friends_in(mask: int) -> list[int]:
-    """The friends that a mask of bits names."""
+    """Return the indices of the set bits of a mask of friends."""
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
 
 @dataclass(slots=True)
 class _Mind:
-    """What a bot knows and wants in one chat. Different entities of its table are numbered in order."""
+    """The state of a bot in one chat; the distinct entities of its table are numbered in order."""
 
     entities: list[Entity]
     numbers: dict[Entity, int]
     masks: list[int]
-    """The friends that have each entity, a bit for each."""
+    """The friends with each entity, as a bit mask."""
     columns: list[range]
-    """The entities of the column that each stands in; of the first where it stands in several."""
+    """The entities of the first column of each entity."""
     shares: list[float]
-    """How much each entity is worth mentioning: the exponential of its weight."""
+    """The probability share of a mention of each entity: the exponential of its weight."""
     item_weights: list[float]
-    """How likely each friend is the common one."""
+    """The weight of each friend as the common one."""
     spelt: int
     uniforms: memoryview[float]
-    """Random numbers of this act and others; one more of the first decided how numbers are spelt."""
+    """Random numbers of several acts; an extra one of the first block decided the spelling of numbers."""
     at: int = 0
-    """Where those of the next act begin."""
+    """Start of the random numbers of the next act."""
     parts: int = 1
-    """How often random numbers were drawn."""
+    """Number of blocks of random numbers drawn."""
     greeted: bool = False
     matched: int | None = None
     """The common friend, once it is known."""
     asked_by_partner: tuple[Entity, ...] = ()
     asked: tuple[Entity, ...] = ()
-    """What it has asked itself and has not been answered."""
+    """The entities of its own open question."""
 
     def having(self, entities: Iterable[Entity]) -> int:
-        """A mask of the friends with all of the entities, of which there is at least one."""
-        found = -1
+        """Return the mask of friends with all of the entities, of which there is at least one."""
+        mask = -1
         for number in map(self.numbers.get, entities):
             if number is None:
                 return 0
-            found &= self.masks[number]
-        return found
+            mask &= self.masks[number]
+        return mask
 
 
 class FriendsBot:
     """The scripted player.
 
     Args:
-        linker: how it understands words and spells entities; of the schema that tables are drawn from.
+        linker: parses words and spells entities; of the schema of the tables.
     """
 
     name = "scripted"
@@ -326,7 +320,7 @@ class FriendsBot:
         self.linker = linker
 
     def join(self, view: FriendsView) -> FriendsBotSession:
-        """Takes a side."""
+        """Join a side."""
         return FriendsBotSession(view, self.linker)
 
 
@@ -338,7 +332,7 @@ class FriendsBotSession:
         self._minds: dict[int, _Mind] = {}
 
     def enter(self, rows: list[int]) -> None:
-        """Looks at new tables."""
+        """Initialise the state of new chats."""
         for row in rows:
             table = self._view.entities(row)
             masks: dict[Entity, int] = {}
@@ -361,7 +355,7 @@ class FriendsBotSession:
             )
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
-        """Changes its weights by what is said and selected."""
+        """Update the weights by utterances and selections."""
         minds, side = self._minds, self._view.side
         for row, event in zip(rows, events, strict=True):
             mind = minds[row]
@@ -379,7 +373,7 @@ class FriendsBotSession:
                 mind.matched = own.index(wanted) if wanted in own else mind.matched
 
     def act(self, rows: list[int]) -> list[Act]:
-        """Says or selects something in each row."""
+        """Return an utterance or a selection for each row."""
         minds = self._minds
         return [self._act(minds[row]) for row in rows]
 
@@ -431,10 +425,10 @@ class FriendsBotSession:
 
     def _mentions(self, mind: _Mind, event: ChatEvent) -> tuple[Entity, ...]:
         if event.mentions:
-            found = [mention.entity for mention in event.mentions]
+            entities = [mention.entity for mention in event.mentions]
         else:
-            found = [mention.entity for _, mention in self._linker.find(event.words, mind.numbers)]
-        return tuple(dict.fromkeys(found))
+            entities = [mention.entity for _, mention in self._linker.find(event.words, mind.numbers)]
+        return tuple(dict.fromkeys(entities))
 
     def _act(self, mind: _Mind) -> Act:
         if mind.matched is not None:
@@ -457,13 +451,13 @@ class FriendsBotSession:
             chosen = (*chosen, entities[second]) if mind.columns[first] != mind.columns[second] else chosen
         if draw() < 0.5:
             return self._phrase(ASKS, chosen, 2, mind, draw)
-        found = mind.having(chosen)
-        if not found:
-            chosen, found = chosen[:1], mind.masks[first]
-        return self._phrase(INFORMS, chosen, found.bit_count(), mind, draw)
+        mask = mind.having(chosen)
+        if not mask:
+            chosen, mask = chosen[:1], mind.masks[first]
+        return self._phrase(INFORMS, chosen, mask.bit_count(), mind, draw)
 
     def _answer(self, mind: _Mind, entities: tuple[Entity, ...], draw: Draw) -> Act:
-        """Yes, with the number of friends who have all that was asked for; else no, to an entity that nobody has or to all."""
+        """Answer yes with the number of friends with all entities, else no to an absent entity or to all."""
         if found := mind.having(entities):
             return self._phrase(YES, entities, found.bit_count(), mind, draw)
         if draw() < BARE:
@@ -476,22 +470,22 @@ class FriendsBotSession:
 
 
 _ROWS = 256
-"""Chats that are drawn and played at once."""
+"""Number of chats that are drawn and played at once."""
 
 
 def draw_scenarios(
     schema: FriendsSchema, numbers: Iterable[int], seed: int = 0, options: ScenarioOptions | None = None
 ) -> list[tuple[FriendsScenario, int]]:
-    """Scenarios and chat seeds of those numbers, as `play_friends` takes them.
+    """Return scenarios and chat seeds of these numbers, as `play_friends` takes them.
 
     Args:
         schema: what tables are drawn from.
-        numbers: which; the same number gives the same scenario.
+        numbers: numbers of scenarios; equal numbers give equal scenarios.
         seed: master seed, at least 0.
         options: bounds of scenarios.
 
     Raises:
-        ConfigError: the schema has too few attributes or values; says which.
+        ConfigError: the schema has too few attributes or values, which the message names.
     """
     options = options or ScenarioOptions()
     check_schema(schema, options)
@@ -500,33 +494,33 @@ def draw_scenarios(
 
 
 def scripted_chats(schema: FriendsSchema, linker: EntityLinker, numbers: Iterable[int], seed: int = 0) -> list[FriendsChat]:
-    """Chats of those numbers between two scripted players.
+    """Return the chats of these numbers between two scripted players.
 
     Raises:
         ConfigError: as `draw_scenarios`.
     """
-    chosen, bot = iter(numbers), FriendsBot(linker)
-    found: list[FriendsChat] = []
+    remaining, bot = iter(numbers), FriendsBot(linker)
+    chats: list[FriendsChat] = []
     with _uncollected():
-        while few := list(islice(chosen, _ROWS)):
-            played = play_friends(draw_scenarios(schema, few, seed), (bot, bot), num_rows=_ROWS)
-            found += [
-                FriendsChat(each.scenario, each.events, each.heard, each.agreed, f"C_{seed}_{i}")
-                for i, each in zip(few, played, strict=True)
+        while batch := list(islice(remaining, _ROWS)):
+            played = play_friends(draw_scenarios(schema, batch, seed), (bot, bot), num_rows=_ROWS)
+            chats += [
+                FriendsChat(chat.scenario, chat.events, chat.heard, chat.agreed, f"C_{seed}_{i}")
+                for i, chat in zip(batch, played, strict=True)
             ]
-    return found
+    return chats
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Keeps the garbage collector from looking through all chats again and again; nothing here refers to itself."""
+    """Disable the garbage collector in a block, because the chats have no reference cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if not gc.get_freeze_count():
-            # What is young counts as old from here, without a look through it.
+            # Young objects become old here without a collection.
             gc.freeze()
             gc.unfreeze()
         if was_enabled:
@@ -587,11 +581,11 @@ FRIENDS_SCHEMA = FriendsSchema(
 _PLURALS = ("time_pref", "loc_pref")
 _LEAST_LETTERS = 6
 _JOINTS = {"&", "and", "of"}
-"""Words that stand between others."""
+"""Words that only join others."""
 
 
 def friends_forms(schema: FriendsSchema = FRIENDS_SCHEMA) -> list[Form]:
-    """Spellings of a schema's values, each as often as makes it count anywhere."""
+    """Return spellings of a schema's values, each repeated so that it counts outside of its context."""
     entities = {entity: chat_words(entity.value) for entity in schema.entities()}
     shared = Counter(part for words in entities.values() for part in _parts(words))
     parts = [(entity, part) for entity, words in entities.items() for part in sorted(_parts(words) - {words})]
@@ -602,13 +596,13 @@ def friends_forms(schema: FriendsSchema = FRIENDS_SCHEMA) -> list[Form]:
 
 
 def _parts(words: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """The beginnings and ends of several words, the whole included; nobody says "merrow &", nor "of economics"."""
-    found = {part for at in range(1, len(words) + 1) for part in (words[:at], words[-at:])}
-    return {part for part in found if not {part[0], part[-1]} & _JOINTS}
+    """Return all beginnings and ends of several words, except parts that begin or end with a joint."""
+    parts = {part for length in range(1, len(words) + 1) for part in (words[:length], words[-length:])}
+    return {part for part in parts if not {part[0], part[-1]} & _JOINTS}
 
 
 def _slip(entity: Entity, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words with two letters exchanged in the middle of the longest one; none where that is short or shows nothing."""
+    """Return the words with two middle letters of the longest swapped; empty if it is short or the swap changes nothing."""
     longest = max(words, key=len)
     middle = len(longest) // 2
     slipped = longest[: middle - 1] + longest[middle] + longest[middle - 1] + longest[middle + 1 :]

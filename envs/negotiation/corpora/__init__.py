@@ -1,1 +1,1 @@
-"""Negotiation corpora: their readers, and their compiled form. Read `catalogue.py` first."""
+"""Negotiation corpora: readers and compiled form. Read `catalogue.py` first."""

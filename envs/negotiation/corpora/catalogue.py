@@ -1,18 +1,15 @@
-"""The negotiation corpora that Parley knows: what each is, its licence, its files, and how its lines are reached.
+"""The registered negotiation corpora (licence, files, reader), and their compiled form as memory-mapped Arrow files.
 
-A corpus of your own is an object like the two here: put `CORPUS = FileCorpus(name="mine", ...)` into a file and name it
-as `path/file.py:CORPUS`, or let an installed package offer it under the entry point group `parley.corpora`.
+For a corpus of your own, write `CORPUS = FileCorpus(name="mine", ...)` into a file and name it `path/file.py:CORPUS`, or let an
+installed package offer it under the entry point group `parley.corpora`.
 
-Compiled corpora: text turned once into memory-mapped Arrow files, so that every worker reads the same pages.
-
-A compiled corpus is a folder as `envs/corpora/arrow.py` keeps them; its key names the versions of compiler and reader, the
-content of the source and the vocabulary's threshold.
+A compiled corpus is a folder of `envs/corpora/arrow.py`. Its key contains the versions of compiler and reader, the content of
+the source and the vocabulary's threshold. For a game of K items whose selections have H tokens (`domain.py`; 3 and 6 in Deal or
+No Deal), it holds
 
     train.arrow, val.arrow, test.arrow   context (2K int64), partner_values (K int64), output (H int64), tokens (list of int16)
     selfplay.arrow                       context (2K int64), partner_values (K int64)
-    vocabulary.json                      the words of the training split, and what game they are of
-
-of a game of K items whose selections have H tokens (`domain.py`); of Deal or No Deal 3 and 6.
+    vocabulary.json                      the words of the training split, and their game
 """
 
 from __future__ import annotations
@@ -68,7 +65,7 @@ corpora = Registry("negotiation corpus", "parley.corpora")
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusText(ReadText):
-    """A corpus read: its good lines and what is wrong with the others."""
+    """The result of reading a corpus: its good lines, and an error for each broken line."""
 
     splits: dict[str, list[DialogueRecord]]
     """Dialogues under "train", "val" and "test", in file order."""
@@ -78,36 +75,36 @@ class CorpusText(ReadText):
 
 
 class CorpusSource(Source, Protocol):
-    """What the registry holds: a corpus of negotiations."""
+    """A corpus of negotiations in the registry."""
 
     @property
     def game(self) -> str:
-        """What is negotiated about (`domain.py`)."""
+        """The name of the game (`domain.py`)."""
 
     @property
     def threshold(self) -> int:
-        """Words of the training split that occur more often than this make the vocabulary."""
+        """The vocabulary has the words that occur more often than this in the training split."""
 
     @property
     def files(self) -> tuple[CorpusFile, ...]:
-        """Files that must lie in `folder`; none for a corpus that is generated."""
+        """Files that must lie in `folder`; none for a generated corpus."""
 
     @property
     def obtain(self) -> str:
-        """Where a person gets the files."""
+        """The place to get the files."""
 
     def read(self, root: Path) -> CorpusText:
-        """The text, broken lines and missing files included as errors."""
+        """Return the text, with errors for broken lines and missing files."""
 
 
 def find_negotiations(name: str) -> CorpusSource:
-    """The corpus of negotiations of that name.
+    """Return the corpus of negotiations of that name.
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
 
     Raises:
-        ConfigError: no such corpus, with the nearest name; or what is called so is none.
+        ConfigError: an unknown corpus (with the nearest name), or an object that is not a corpus.
     """
     source: CorpusSource = named_source(corpora, name, "read", "fingerprint", "threshold", "game")
     return source
@@ -120,9 +117,9 @@ class FileCorpus(Described):
     obtain: str
     """Where a person gets the files."""
     address: str | None = None
-    """Web folder that `parley data get` downloads from; none when it cannot be downloaded."""
+    """Web folder for `parley data get`; None if it cannot be downloaded."""
     raw: str | None = None
-    """File at the address from which train.txt can be rebuilt (see `raw_dealornodeal.py`); none when there is none."""
+    """File at the address from which train.txt can be rebuilt (`rebuild_train`); None if there is none."""
     game: str = DEAL_OR_NO_DEAL
     """What is negotiated about (`domain.py`)."""
     threshold: int = 20
@@ -132,16 +129,16 @@ class FileCorpus(Described):
 
     @property
     def remedy(self) -> str:
-        """How to get the files, for messages."""
+        """The fix for missing files, for messages."""
         by_hand = f"get the files from {self.obtain}"
         return by_hand if self.address is None else f"{data_command('get', UNNAMED)}; or {by_hand}"
 
     def folder(self, root: Path) -> Path:
-        """Where the files lie below a data root."""
+        """Return the folder of the files below a data root."""
         return root / self.name
 
     def fingerprint(self, root: Path) -> str:
-        """Digest of the reader's version and the four files' content.
+        """Return a digest of the reader's version and of the content of the four files.
 
         Raises:
             DataError: a file is missing or cannot be read.
@@ -149,11 +146,11 @@ class FileCorpus(Described):
         folder = self.folder(root)
         require_files(self.name, folder, [file.name for file in self.files], self.remedy)
         contents = (content_digest(folder / file.name) for file in self.files)
-        # Of the first game there are compiled corpora whose key does not name it.
+        # Keys of existing compiled corpora of the first game do not name it.
         return fingerprint("files", READER_VERSION, *contents, *([] if self.game == DEAL_OR_NO_DEAL else [self.game]))
 
     def read(self, root: Path) -> CorpusText:
-        """Reads every file that is there; a missing one is among the errors."""
+        """Read all files that exist, with an error for each missing one."""
         folder = self.folder(root)
         missing = missing_files(folder, [file.name for file in self.files])
         broken = [DataError("a file is missing", where=folder / name, fix=self.remedy) for name in missing]
@@ -261,18 +258,20 @@ corpora.register("embedded-interview", "scripted job interviews, generated")(
 )
 
 
-def _parsed(lines: Mapping[str, Sequence[str]], place: Callable[[str], str], broken: list[DataError], game: str) -> CorpusText:
-    """The text of the lines of each part; `place` says in messages where a part stands, `broken` what is wrong already."""
+def _parsed(
+    lines: Mapping[str, Sequence[str]], location: Callable[[str], str], broken: list[DataError], game: str
+) -> CorpusText:
+    """Return the text of the lines of each part; `location` names a part in messages, `broken` has earlier errors."""
     splits: dict[str, list[DialogueRecord]] = {}
     for split in SPLITS:
-        splits[split], errors = parse_lines(lines[split], place(split), game)
+        splits[split], errors = parse_lines(lines[split], location(split), game)
         broken += errors
-    selfplay, errors = parse_scenarios(lines[SELFPLAY], place(SELFPLAY), game)
+    selfplay, errors = parse_scenarios(lines[SELFPLAY], location(SELFPLAY), game)
     return CorpusText(splits=splits, selfplay=selfplay, broken=broken + errors)
 
 
 COMPILER_VERSION = 1
-"""Grows when the same source would be compiled differently."""
+"""Grows when the compiler changes."""
 
 _TOKEN_TYPE = np.int16
 _SELFPLAY, _VOCABULARY = "selfplay", "vocabulary.json"
@@ -281,13 +280,13 @@ _FILES = (*(f"{part}.arrow" for part in (*SPLITS, _SELFPLAY)), _VOCABULARY)
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One split of a corpus as read-only arrays over the mapped file; N views of dialogues, T tokens in all.
+    """One split of a corpus as read-only arrays over the mapped file; N views of dialogues, T tokens.
 
     Args:
-        contexts: (N, 2K) int64, count and own value of each item in turn.
+        contexts: (N, 2K) int64, count and own value of each item, interleaved.
         partner_values: (N, K) int64.
         outputs: (N, H) int64 token ids of the outcome, or a refusal on each head.
-        token_values: (T,) int16 vocabulary ids of all dialogues, end to end, markers included.
+        token_values: (T,) int16 vocabulary ids of all dialogues, concatenated, with markers.
         offsets: (N + 1,) int32; dialogue i is `token_values[offsets[i] : offsets[i + 1]]`.
     """
 
@@ -301,10 +300,10 @@ class Split:
         return len(self.contexts)
 
     def first(self, limit: int) -> Split:
-        """So many dialogues at the beginning; all where the limit is 0."""
+        """Return the first `limit` dialogues; all for 0."""
         if not 0 < limit < len(self):
             return self
-        contexts, values, outputs = (each[:limit] for each in (self.contexts, self.partner_values, self.outputs))
+        contexts, values, outputs = (array[:limit] for array in (self.contexts, self.partner_values, self.outputs))
         return Split(contexts, values, outputs, self.token_values[: self.offsets[limit]], self.offsets[: limit + 1])
 
     @cached_property
@@ -313,13 +312,13 @@ class Split:
         return np.diff(self.offsets).astype(np.int64)
 
     def tokens(self, i: int) -> np.ndarray:
-        """Vocabulary ids of one dialogue (length,) int64, from its first marker to `<selection>`."""
+        """Return the vocabulary ids of one dialogue (length,) int64, from its first marker to `<selection>`."""
         return self.token_values[self.offsets[i] : self.offsets[i + 1]].astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A compiled corpus, opened.
+    """An open compiled corpus.
 
     Args:
         name: the registered name.
@@ -336,21 +335,21 @@ class Corpus:
     selfplay: list[Scenario]
 
     def first(self, limit: int) -> Corpus:
-        """The same with so many dialogues of each split at most; all of them where the limit is 0."""
+        """Return the corpus with at most `limit` dialogues per split; all for 0."""
         return replace(self, splits={name: split.first(limit) for name, split in self.splits.items()})
 
 
 def load_corpus(name: str, data_root: Path | None = None, *, cache: Path | None = None, threshold: int | None = None) -> Corpus:
-    """Opens a corpus, compiling it first when its content has not been compiled before.
+    """Open a corpus by name, and compile it first if needed.
 
     Args:
         name: a registered name, or `path/file.py:NAME`.
-        data_root: where the corpora lie; see `parley.envs.corpora.arrow.data_root` for the default.
-        cache: where compiled corpora lie; see `parley.envs.corpora.arrow.cache_root` for the default.
-        threshold: words of the training split that occur more often than this are kept; the corpus' own by default.
+        data_root: folder of the corpora; None for the default of `parley.envs.corpora.arrow.data_root`.
+        cache: folder of compiled corpora; None for the default of `parley.envs.corpora.arrow.cache_root`.
+        threshold: keep words of the training split that occur more often; None for the corpus' own.
 
     Raises:
-        ConfigError: no such corpus.
+        ConfigError: an unknown corpus.
         DataError: files are missing, a line is broken, or the compiled form cannot be written.
     """
     with corpus_named(name, data_root):
@@ -360,13 +359,13 @@ def load_corpus(name: str, data_root: Path | None = None, *, cache: Path | None 
 def open_corpus(
     source: CorpusSource, data_root: Path | None = None, *, cache: Path | None = None, threshold: int | None = None
 ) -> Corpus:
-    """The same for a corpus in hand instead of a name."""
+    """Open a corpus from its source, and compile it first if needed; arguments as of `load_corpus`."""
     root = resolve_data_root(data_root)
-    kept = source.threshold if threshold is None else threshold
-    folder = compiled_folder(cache, source.name, COMPILER_VERSION, source.name, source.fingerprint(root), kept)
+    cutoff = source.threshold if threshold is None else threshold
+    folder = compiled_folder(cache, source.name, COMPILER_VERSION, source.name, source.fingerprint(root), cutoff)
     if not is_whole(folder, _FILES):
         text = source.read(root).require_whole()
-        _compile(text, Vocabulary.build((record.tokens for record in text.splits["train"]), kept, source.game), folder)
+        _compile(text, Vocabulary.build((record.tokens for record in text.splits["train"]), cutoff, source.game), folder)
     return _open(source.name, folder)
 
 

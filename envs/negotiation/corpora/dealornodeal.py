@@ -1,4 +1,4 @@
-"""Reader of the format of the Deal or No Deal corpus (Lewis et al. 2017): dialogues and self-play scenarios as published.
+"""Readers of the published and the raw files of the Deal or No Deal corpus (Lewis et al. 2017).
 
 A dialogue line is one side's view, its parts separated by single spaces:
 
@@ -8,21 +8,18 @@ A dialogue line is one side's view, its parts separated by single spaces:
 c and v are count and own value of each item. TURNS are `YOU:` or `THEM:`, words, `<eos>`, the speakers alternating; the
 last turn is its speaker's `<selection>` alone. The output is the own three items, then the partner's three, or one of
 `<disagree>`, `<no_agreement>` and `<disconnect>` six times. A self-play file holds pairs of lines of six numbers, the two
-sides of one scenario. Every rule here holds for every published line; a line that breaks one is reported with file and
-line number. The raw release, a different format, is read by `raw_dealornodeal.py`.
+sides of one scenario. Every published line keeps every rule here; a line that breaks one is reported with file and line
+number. Corpora of other games have lines of the same form, with the game's own numbers and tokens of a selection.
 
-Corpora of other games have lines of the same form, with as many numbers and tokens of a selection as the game has.
-
-Conversion of the raw Deal or No Deal release (`data.txt`) into the training split's published format.
-
-The release holds every view of every dialogue in one file; val.txt and test.txt are some of them in the format of
-`dealornodeal.py`, and train.txt is the rest. A raw line, its parts separated by single spaces:
+`rebuild_train` converts the raw release (`data.txt`) into the training split in the published format. The raw file holds every
+view of every dialogue; val.txt and test.txt have some of them in the published format, and train.txt has the rest. A raw line,
+its parts separated by single spaces:
 
     c0 v0 c1 v1 c2 v2 TURNS CHOICE <eos> reward=R FLAG c0 v0 c1 v1 c2 v2
 
 CHOICE is the own three items, `no agreement` or `disconnect`; FLAG is `agree` or `disagree`; the last six numbers are the
-partner's context. The outcome follows from CHOICE and FLAG as `_output` says; that rule gives every published line of
-val.txt and test.txt.
+partner's context. `_output` gives the outcome from CHOICE and FLAG; its rule gives every published line of val.txt and
+test.txt.
 """
 
 from __future__ import annotations
@@ -58,17 +55,17 @@ from parley.envs.negotiation.domain import (
 )
 
 READER_VERSION = 1
-"""Grows when the same file would be read differently; compiled corpora are keyed by it."""
+"""Grows when the reader changes; part of the key of compiled corpora."""
 
 _SECTIONS = ("input", "dialogue", "output", "partner_input")
 _RESERVED = frozenset((*SPECIALS, YOU, THEM, *(f"<{tag}>" for tag in _SECTIONS), *(f"</{tag}>" for tag in _SECTIONS)))
 
 
 class Turn(NamedTuple):
-    """One turn of a dialogue; the speaker marker and the closing `<eos>` are left out."""
+    """One turn of a dialogue, without the speaker marker and the final `<eos>`."""
 
     is_you: bool
-    """Whether the side whose view this is speaks."""
+    """Whether the side of this view speaks."""
     words: tuple[str, ...]
     """Plain words; exactly (`<selection>`,) in the last turn."""
 
@@ -78,10 +75,10 @@ class DialogueRecord:
     """One side's view of one dialogue.
 
     Args:
-        scenario: side 0 is the side whose view this is.
+        scenario: side 0 is the side of this view.
         turns: alternating, the last one `<selection>` alone.
-        output: token ids of the outcome (of Deal or No Deal own three items then the partner's), or one refusal on each head.
-        line: where it was read, counted from 1; 0 for a record that was not read. Records are equal without it.
+        output: token ids of the outcome (in Deal or No Deal own three items, then the partner's), or a refusal on each head.
+        line: line number in the file, from 1; 0 for other records. Equality ignores it.
 
     Raises:
         DataError: a rule of the format is broken.
@@ -116,7 +113,7 @@ class DialogueRecord:
 
     @property
     def tokens(self) -> list[str]:
-        """The whole dialogue as the models read it: markers, words, `<eos>` and the final `<selection>`."""
+        """The dialogue as models read it: markers, words, `<eos>` and the final `<selection>`."""
         tokens: list[str] = []
         for turn in self.turns[:-1]:
             tokens += (_marker(turn), *turn.words, EOS)
@@ -124,16 +121,16 @@ class DialogueRecord:
 
 
 def parse_line(text: str, source: str = "line", line: int = 1, game: str = DEAL_OR_NO_DEAL) -> DialogueRecord:
-    """Reads one dialogue line.
+    """Parse one dialogue line.
 
     Args:
         text: the line without its line end.
-        source: the file it stands in, for messages.
+        source: the file, for messages.
         line: its number, counted from 1.
         game: what is negotiated about.
 
     Raises:
-        DataError: the line breaks a rule; the message names file, line, rule and what was found.
+        DataError: the line breaks a rule; the message names file, line, rule and value.
     """
     try:
         bodies = _sections(text)
@@ -145,7 +142,7 @@ def parse_line(text: str, source: str = "line", line: int = 1, game: str = DEAL_
 
 
 def format_line(record: DialogueRecord) -> str:
-    """The record as a line of the published format, without a line end; `parse_line` gives it back."""
+    """Return the record as a line of the published format, which `parse_line` reads back."""
     own, partner = (" ".join(map(str, record.scenario.context(side))) for side in (0, 1))
     output = " ".join(record.scenario.domain.tokens[i] for i in record.output)
     bodies = (own, " ".join(record.tokens), output, partner)
@@ -153,11 +150,11 @@ def format_line(record: DialogueRecord) -> str:
 
 
 def parse_lines(lines: Iterable[str], source: str, game: str = DEAL_OR_NO_DEAL) -> tuple[list[DialogueRecord], list[DataError]]:
-    """Reads dialogue lines, going on after a broken one.
+    """Parse dialogue lines, and continue after broken ones.
 
     Args:
         lines: without line ends.
-        source: the file they stand in, for messages.
+        source: their file, for messages.
         game: what is negotiated about.
 
     Returns:
@@ -174,7 +171,7 @@ def parse_lines(lines: Iterable[str], source: str, game: str = DEAL_OR_NO_DEAL) 
 
 
 def parse_scenarios(lines: Sequence[str], source: str, game: str = DEAL_OR_NO_DEAL) -> tuple[list[Scenario], list[DataError]]:
-    """Reads self-play lines, pairs of both sides' numbers, going on after a broken pair.
+    """Parse self-play lines, pairs of both sides' numbers, and continue after broken pairs.
 
     Returns:
         One scenario per good pair (side 0 is its first line) and one error per broken pair, both in file order.
@@ -196,19 +193,19 @@ def parse_scenarios(lines: Sequence[str], source: str, game: str = DEAL_OR_NO_DE
 
 
 def parse_context(text: str, domain: Domain) -> Numbers:
-    """The numbers that a side sees: count and own value of each item.
+    """Parse the numbers that a side sees: count and own value of each item.
 
     Raises:
-        DataError: not as many numbers in the game's range, separated by single spaces.
+        DataError: the text is not the required count of numbers in range, separated by single spaces.
     """
-    words, known, width = text.split(" "), _context_words(domain.largest), 2 * len(domain.items)
-    if len(words) != width or not all(word in known for word in words):
+    words, number_of_word, width = text.split(" "), _context_words(domain.largest), 2 * len(domain.items)
+    if len(words) != width or not all(word in number_of_word for word in words):
         raise broken_rule(f"a context is {width} numbers 0..{domain.largest}", text)
-    return tuple(known[word] for word in words)
+    return tuple(number_of_word[word] for word in words)
 
 
 def parse_turns(text: str) -> tuple[Turn, ...]:
-    """The turns of a dialogue, from markers to the final `<selection>`.
+    """Parse the turns of a dialogue, from markers to the final `<selection>`.
 
     Raises:
         DataError: a turn does not start with a marker, or has no end.
@@ -244,8 +241,8 @@ def _sections(text: str) -> list[str]:
         opening, closing = f"<{tag}> ", f" </{tag}>" + (" " if position + 1 < len(_SECTIONS) else "")
         if not rest.startswith(opening):
             raise broken_rule(f"<{tag}> opens section {position + 1} of {len(_SECTIONS)}", rest)
-        body, found, rest = rest.removeprefix(opening).partition(closing)
-        if not found:
+        body, closing_tag, rest = rest.removeprefix(opening).partition(closing)
+        if not closing_tag:
             raise broken_rule(f"</{tag}> closes section {position + 1} of {len(_SECTIONS)}", body)
         bodies.append(body)
     if rest:
@@ -254,15 +251,15 @@ def _sections(text: str) -> list[str]:
 
 
 def _parse_output(text: str, domain: Domain) -> Numbers:
-    words, known = text.split(" "), domain.token_index
-    if len(words) != domain.num_heads or not all(word in known for word in words):
-        raise broken_rule(f"the output is {domain.num_heads} of the {len(known)} item tokens", text)
-    return tuple(known[word] for word in words)
+    words, token_ids = text.split(" "), domain.token_index
+    if len(words) != domain.num_heads or not all(word in token_ids for word in words):
+        raise broken_rule(f"the output is {domain.num_heads} of the {len(token_ids)} item tokens", text)
+    return tuple(token_ids[word] for word in words)
 
 
 @cache
 def _context_words(largest: int) -> dict[str, int]:
-    """The context dictionary: counts and values share the numbers."""
+    """Return the number of each word of a context."""
     return {str(number): number for number in range(largest + 1)}
 
 
@@ -293,7 +290,7 @@ class _RawLine:
 
 
 def rebuild_train(raw_lines: Iterable[str], held_out: Collection[str], source: str) -> list[str]:
-    """The training split: the raw lines converted, less those that stand in the other splits.
+    """Return the training split: the converted raw lines without those of the other splits.
 
     Args:
         raw_lines: the lines of data.txt.
@@ -304,7 +301,7 @@ def rebuild_train(raw_lines: Iterable[str], held_out: Collection[str], source: s
         Lines of the published format, in the raw file's order.
 
     Raises:
-        DataError: a raw line is broken (file and line number), or a held-out line is not among the converted ones.
+        DataError: a raw line is broken (file and line number), or a held-out line is not in the raw release.
     """
     raw = [_parse(text, source, line) for line, text in enumerate(raw_lines, 1)]
     views = {entry.view for entry in raw}
@@ -357,7 +354,7 @@ def _output(raw: _RawLine, has_partner: bool) -> tuple[int, ...]:
     if raw.choice == _NO_AGREEMENT:
         return (NO_AGREEMENT_ID,) * 6
     if raw.choice == _DISCONNECT:
-        # A side whose partner's view was not kept counts as disagreement in the published splits, whatever its flag.
+        # In the published splits, a side without its partner's view counts as disagreement, whatever its flag.
         return ((DISCONNECT_ID if has_partner else DISAGREE_ID),) * 6
     if len(raw.choice) != NUM_ITEMS or not all(word in ITEM_TOKEN_INDEX for word in raw.choice):
         raise DataError("the choice is three item tokens, `no agreement` or `disconnect`", got=" ".join(raw.choice))

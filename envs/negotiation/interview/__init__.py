@@ -1,1 +1,1 @@
-"""The job interview, a second game: four issues, of each one option is settled. Read `domain.py`, then `bargainers.py`."""
+"""The job interview, a second game: two sides settle one option of each of four issues. Read `domain.py` first."""

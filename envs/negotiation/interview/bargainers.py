@@ -1,25 +1,20 @@
-"""Scripted sides of an interview: they propose whole deals, come down from what they aim at, insist, accept or break off.
+"""The job interview: its issues and deals, the phrases, the scripted sides and the dialogue acts.
 
-Like the bargainers over goods (`envs/negotiation/scripted`), whose styles they share, they are pure functions of what they see:
-a dialogue is replayed from its words, so that one can take over at any point and against anybody. They yield to insistence too:
-that weakness for words is meant, for a model fitted on these dialogues learns it, and an adversary can learn to use it.
+Two sides settle one option of each of four issues, such as 60k, 25 days, Lima, engineer. The game was written for Parley, after
+multi-issue negotiations in the literature: preferences are opposed on some issues and aligned on others, so both sides can
+gain. Each of the thirteen options is an item with count 1. A selection names one option of each issue, both sides hold the
+chosen options, and selections fit if they are equal. It has four tokens, one per issue: `salary=40k` and so on in the order of
+`OPTIONS`, then the refusals.
 
-A job interview: two sides settle four issues of a job, of each one option, such as 60k, 25 days, Lima, engineer.
+All phrases were written for Parley; `{deal}` is a list of options. An utterance names options, and may accept, insist or break
+off. `understand` parses any text; the last option of an issue counts.
 
-Written for Parley, after negotiations with several issues as they are studied (preferences that are opposed on some issues and
-alike on others, so that points can be won together). Each of the thirteen options is an item that is there once; a choice names
-one option of each issue, both sides hold what is chosen, and choices fit when they are the same.
+Scripted sides propose whole deals, concede, insist, accept or break off. They share the styles of the bargainers in
+`envs/negotiation/scripted`, and like these are pure functions of their view: they replay a dialogue from its words, so they can
+continue any dialogue with any partner. They yield to insistence on purpose: a model fitted on these dialogues learns this
+weakness, and an adversary can learn to exploit it.
 
-A selection is four tokens, one an issue: `salary=40k` and so on in the order of `OPTIONS`, then the refusals.
-
-The words of the scripted interviews: every phrase that is said, by what it is for, and how utterances are read back.
-
-All phrases were written for Parley. An utterance names options, and may accept, insist or break off; `understand` reads that
-out of anything, sense or nonsense: the last option named of an issue counts.
-
-Slots: `{deal}` is a list of options.
-
-Dialogue acts of a job interview: proposing any of 108 deals, accepting, breaking off, in the scripted sides' phrases.
+The dialogue acts propose one of 108 deals, accept, or break off, in the phrases of the scripted sides.
 """
 
 from __future__ import annotations
@@ -53,25 +48,25 @@ OPTION_INDEX = {word: item for item, (_, word) in enumerate(OPTIONS)}
 STARTS = tuple(itertools.accumulate((len(options) for options in ISSUES.values()), initial=0))
 """The items of issue i are those from `STARTS[i]` up to `STARTS[i + 1]`."""
 WEIGHTS = (6, 4, 3, 2)
-"""Points that the best options are worth, by importance, in scenarios that are drawn."""
+"""Points of the best options, by importance, in random scenarios."""
 BEST = sum(WEIGHTS)
 
 
 @cache
 def deals() -> np.ndarray:
-    """Every deal (108, 4) int64, in the order of the selections."""
+    """Return every deal (108, 4) int64, in the order of the selections."""
     of_issues = (range(start, stop) for start, stop in itertools.pairwise(STARTS))
     return np.array(list(itertools.product(*of_issues)), dtype=np.int64)
 
 
 def describe(selection: int) -> str:
-    """A deal in words, such as "salary 40k, holidays 20, ..."."""
+    """Return a deal in words, such as "salary 40k, holidays 20, ..."."""
     return ", ".join(ITEMS[item] for item in deals()[selection].tolist())
 
 
 @cache
 def selections() -> Selections:
-    """What may be chosen in every scenario."""
+    """Return the selections of every scenario."""
     chosen = deals()
     table = np.concatenate([chosen, np.full((2, len(ISSUES)), len(OPTIONS) + 1)])
     table[-1] += 1
@@ -133,10 +128,10 @@ FORMS = {
 
 @dataclass(frozen=True)
 class HeardOffer:
-    """What an utterance says.
+    """The meaning of an utterance.
 
     Args:
-        named: the item named of each issue; -1 where none is.
+        named: the named item of each issue; -1 for none.
         accepts: whether it accepts.
         parts: whether it breaks off.
         firm: whether it insists.
@@ -149,25 +144,25 @@ class HeardOffer:
 
 
 def understand(words: Sequence[str]) -> HeardOffer:
-    """The meaning of an utterance's words."""
+    """Return the meaning of an utterance's words."""
     named = [-1] * len(ISSUES)
     for word in words:
         item = OPTION_INDEX.get(word)
         if item is not None:
             named[OPTIONS[item][0]] = item
-    said = set(words)
-    parts = not said.isdisjoint(PARTING)
-    return HeardOffer(tuple(named), not parts and not said.isdisjoint(ACCEPTING), parts, not said.isdisjoint(FIRM))
+    word_set = set(words)
+    parts = not word_set.isdisjoint(PARTING)
+    return HeardOffer(tuple(named), not parts and not word_set.isdisjoint(ACCEPTING), parts, not word_set.isdisjoint(FIRM))
 
 
 def ways_to_name(item: int) -> tuple[str, ...]:
-    """The ways to say an option."""
+    """Return the ways to name an option."""
     issue, word = OPTIONS[item]
     return tuple(form.format(word) for form in FORMS[tuple(ISSUES)[issue]])
 
 
 def interview_vocabulary() -> Vocabulary:
-    """Every word that is said, in alphabetical order behind the specials and speaker markers."""
+    """Return all words of the phrases, sorted after the specials and speaker markers."""
     named = itertools.chain.from_iterable(ways_to_name(item) for item in range(len(OPTIONS)))
     phrases = itertools.chain(named, *PHRASES.values(), (", and",))
     words = {word for phrase in phrases for word in phrase.split() if word != SLOT}
@@ -175,29 +170,29 @@ def interview_vocabulary() -> Vocabulary:
 
 
 SCALE = BEST / 10
-"""Points here for one of Deal or No Deal, which styles are written in."""
+"""Points of this game per point of Deal or No Deal, the unit of styles."""
 
 
 @dataclass
 class InterviewStanding:
-    """Where an interview stands, as one side sees it."""
+    """The state of an interview for one side."""
 
     table: Numbers | None = None
-    """The latest whole deal proposed, which nobody has turned down."""
+    """The latest complete deal, unless it was turned down."""
     table_is_mine: bool = False
     agreed: Numbers | None = None
     my_last: Numbers | None = None
     their_last: Numbers | None = None
     their_wishes: list[int] = field(default_factory=lambda: [0] * len(OPTIONS))
-    """How often the other side has named each option."""
+    """Number of times the other side has named each option."""
     num_turns: int = 0
     pressure: int = 0
-    """How often the other side has insisted."""
+    """Number of times the other side has insisted."""
     parted: bool = False
     i_ended: bool = False
 
     def hear(self, mine: bool, heard: HeardOffer) -> None:
-        """Takes in one utterance; what it leaves unsaid of a deal stays as it was on the table."""
+        """Update the state with one utterance; issues that it does not name stay as on the table."""
         before = self.table or (-1,) * len(ISSUES)
         proposed = tuple(old if new < 0 else new for old, new in zip(before, heard.named, strict=True))
         names = any(item >= 0 for item in heard.named)
@@ -227,18 +222,18 @@ class Applicant:
     Args:
         vocabulary: the words it may use.
         style: how it bargains.
-        name: what results call it.
+        name: the name in results.
 
     Raises:
-        DataError: the vocabulary lacks words that it needs.
+        DataError: the vocabulary lacks necessary words.
     """
 
     def __init__(self, vocabulary: Vocabulary, style: Style | Sequence[Style], name: str = "applicant") -> None:
         self.name, self.vocabulary, self._style = name, vocabulary, style
-        known = {kind: [p.split() for p in phrases if _known(p, vocabulary)] for kind, phrases in PHRASES.items()}
-        self.phrases = known
+        phrases_by_kind = {kind: [p.split() for p in phrases if _known(p, vocabulary)] for kind, phrases in PHRASES.items()}
+        self.phrases = phrases_by_kind
         self.options = [[p.split() for p in ways_to_name(item) if _known(p, vocabulary)] for item in range(len(OPTIONS))]
-        lacking = [kind for kind, phrases in known.items() if not phrases]
+        lacking = [kind for kind, phrases in phrases_by_kind.items() if not phrases]
         lacking += [OPTIONS[item][1] for item, ways in enumerate(self.options) if not ways]
         if lacking:
             raise DataError(
@@ -250,14 +245,14 @@ class Applicant:
 
     @classmethod
     def named(cls, name: str, vocabulary: Vocabulary) -> Applicant:
-        """The scripted agent of that name; raises `ConfigError` where there is none."""
+        """Return the scripted agent of that name; raise `ConfigError` if there is none."""
         if name not in STYLES:
             what = f"no scripted side of an interview is called {name!r}{nearest(name, STYLES)}"
             raise ConfigError(what, got=name, fix=f"known: {', '.join(STYLES)}")
         return cls(vocabulary, STYLES[name], name)
 
     def join(self, view: SideView) -> ApplicantSession:
-        """Takes a seat on one side of a batch of dialogues.
+        """Join one side of a batch of dialogues.
 
         Raises:
             ConfigError: the dialogues are held in another vocabulary.
@@ -272,16 +267,16 @@ class Applicant:
         return ApplicantSession(view, self, styles)
 
     def say(self, kind: str, deal: Numbers, chattiness: float, rng: np.random.Generator) -> list[int]:
-        """A move in words.
+        """Return a move in words.
 
         Args:
-            kind: of phrase, one of `PHRASES`.
-            deal: the item of each issue that is proposed or accepted.
-            chattiness: 0..1, how likely a greeting comes before a proposal.
+            kind: kind of phrase, a key of `PHRASES`.
+            deal: the proposed or accepted item of each issue.
+            chattiness: 0..1, sets the probability of a greeting before a proposal.
             rng: draws the wording.
 
         Returns:
-            Token ids, ending in `<eos>`.
+            Token ids that end with `<eos>`.
         """
         words: list[str] = []
         if chattiness and kind in ("open", "counter") and rng.random() < 0.8 * chattiness:
@@ -291,11 +286,11 @@ class Applicant:
         return [*self.vocabulary.encode(words).tolist(), EOS_ID]
 
     def _named(self, deal: Numbers, rng: np.random.Generator) -> list[str]:
-        """A list such as "60k , 25 days off , the lima office and a job as engineer"."""
+        """Return a list such as "60k , 25 days off , the lima office and a job as engineer"."""
         words: list[str] = []
-        for place, item in enumerate(deal):
-            if place:
-                words.append("and" if place == len(deal) - 1 else ",")
+        for i, item in enumerate(deal):
+            if i:
+                words.append("and" if i == len(deal) - 1 else ",")
             words += _pick(self.options[item], rng)
         return words
 
@@ -304,8 +299,8 @@ class ApplicantSession:
     """Scripted sides of a batch of interviews.
 
     Args:
-        view: what the side sees.
-        agent: its wording.
+        view: the side's view.
+        agent: the agent with the wording.
         styles: one per dialogue.
     """
 
@@ -314,11 +309,11 @@ class ApplicantSession:
         self._read: dict[int, tuple[InterviewStanding, int]] = {}
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """The next utterance in each of the dialogues `rows` (n,)."""
+        """Return the next utterance in each of the dialogues `rows` (n,)."""
         return Utterances.of([self._say(row) for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """The selection (n,) in each of the dialogues `rows`."""
+        """Return the selection (n,) in each of the dialogues `rows`."""
         return np.array([self._settle(row) for row in rows.tolist()], dtype=np.int64)
 
     def _say(self, row: int) -> list[int]:
@@ -329,7 +324,7 @@ class ApplicantSession:
         return self._agent.say(kind, deal, self._styles[row].chattiness if standing.num_turns == 0 else 0.0, rng)
 
     def _decide(self, row: int, standing: InterviewStanding, rng: np.random.Generator) -> tuple[str, Numbers]:
-        """What kind of phrase to say, and about which deal."""
+        """Return the kind of phrase to say, and the deal that it names."""
         style, deal = self._styles[row], standing.table or ()
         if standing.agreed is not None or standing.parted:
             return "end", deal
@@ -347,7 +342,7 @@ class ApplicantSession:
         return "counter" if offered else "open", planned
 
     def _plan(self, row: int, standing: InterviewStanding, aim: float, rng: np.random.Generator) -> Numbers:
-        """The deal to propose: worth what is aimed at, of those the one that the other side seems to like best."""
+        """Return the deal to propose: worth the aim, and the best for the other side by its words."""
         own = self._values(row)[deals()].sum(1)
         enough = own >= min(aim, BEST)
         if standing.my_last is not None:
@@ -360,7 +355,7 @@ class ApplicantSession:
         return tuple(deals()[np.where(enough, appeal, -np.inf).argmax()].tolist())
 
     def _settle(self, row: int) -> int:
-        """What to choose: the deal that was struck, or that the other side answered by ending; now and then a slip."""
+        """Return the selection: the agreed deal, or one that the other side ended on; rarely with a slip."""
         standing, style, rng = self._standing(row), self._styles[row], self._view.generator(row)
         deal = standing.agreed
         if deal is None and standing.table is not None:
@@ -383,17 +378,17 @@ class ApplicantSession:
         return int(self._values(row)[list(deal)].sum())
 
     def _standing(self, row: int) -> InterviewStanding:
-        """Where the dialogue stands, from its words."""
+        """Return the state of a dialogue, replayed from its words."""
         standing, num_read = self._read.get(row) or (InterviewStanding(), 0)
         num_tokens, vocabulary = int(self._view.num_tokens[row]), self._view.vocabulary
         ids = self._view.tokens[row, num_read:num_tokens].tolist()
         starts = [k for k, token in enumerate(ids) if token in (vocabulary.you_id, vocabulary.them_id)]
         for start, end in zip(starts, [*starts, len(ids)][1:], strict=True):
-            mine, said = ids[start] == vocabulary.you_id, ids[start + 1 : end]
-            if said == [SELECTION_ID]:
+            mine, utterance = ids[start] == vocabulary.you_id, ids[start + 1 : end]
+            if utterance == [SELECTION_ID]:
                 standing.i_ended = mine
             else:
-                standing.hear(mine, understand(vocabulary.decode(said)))
+                standing.hear(mine, understand(vocabulary.decode(utterance)))
         self._read[row] = standing, num_tokens
         return standing
 
@@ -408,20 +403,20 @@ def _known(phrase: str, vocabulary: Vocabulary) -> bool:
 
 NUM_DEALS = len(deals())
 INTERVIEW_ACTS = ("takes the proposal on the table", "breaks off without a deal", "says <selection>")
-"""The acts behind those that propose a deal."""
+"""The acts after those that propose a deal."""
 ACCEPTS, BREAKS_OFF, ENDS = range(NUM_DEALS, NUM_DEALS + len(INTERVIEW_ACTS))
 _WISHES = 3
-"""How often an option is named until more makes no difference."""
+"""Number of mentions of an option above which more make no difference."""
 
 
 class InterviewActs(GameActs):
-    """Proposes deals: of those worth the same to oneself, in the order of the selections.
+    """Acts that propose deals; of those worth the same, in the order of the selections.
 
     Args:
         vocabulary: of both sides.
 
     Raises:
-        DataError: it lacks words that acts are said in.
+        DataError: the vocabulary lacks words of the acts.
     """
 
     num_proposals = NUM_DEALS
@@ -463,14 +458,14 @@ class InterviewActs(GameActs):
 
     def features(self) -> list[float]:
         standing, offer = self.standing, self._offer
-        places = np.zeros((4, len(OPTIONS)))
+        one_hot = np.zeros((4, len(OPTIONS)))
         for row, deal in enumerate((standing.my_last, standing.their_last, standing.table, standing.agreed)):
-            places[row, list(deal or ())] = 1.0
+            one_hot[row, list(deal or ())] = 1.0
         wishes = np.minimum(standing.their_wishes, _WISHES) / _WISHES
         flags = (offer, standing.agreed, standing.my_last, standing.their_last)
         return [
             *(self.values / BEST).tolist(),
-            *places.reshape(-1).tolist(),
+            *one_hot.reshape(-1).tolist(),
             *wishes.tolist(),
             *(float(flag is not None) for flag in flags),
             float(standing.parted),
@@ -489,7 +484,7 @@ class InterviewActs(GameActs):
         return f"proposes {settled}, worth {self.own[action]}"
 
     def proposal(self, action: int) -> Numbers:
-        """The deal that an action proposes: one item of each issue."""
+        """Return the deal that an action proposes: one item of each issue."""
         return tuple(deals()[self.order[action]].tolist())
 
     @property
@@ -497,7 +492,7 @@ class InterviewActs(GameActs):
         return None if self.standing.table_is_mine else self.standing.table
 
     def _kind(self, action: int) -> str:
-        """The kind of phrase that a proposal is made in."""
+        """Return the kind of phrase for a proposal."""
         last = self.standing.my_last
         if last == self.proposal(action):
             return "insist"

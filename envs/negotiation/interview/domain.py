@@ -1,7 +1,4 @@
-"""The job interview as a `Domain`.
-
-The embedded corpus of interviews: dialogues of scripted sides, each with a style of its own.
-"""
+"""The job interview as a `Domain`, and its embedded corpus: dialogues of scripted sides with random styles."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from parley.envs.negotiation.scripted.bargainers import corpus_lines
 
 
 def embedded_corpus(num_dialogues: int, seed: int) -> dict[str, list[str]]:
-    """Generates the corpus; arguments, lines and errors as those of `corpus_lines`."""
+    """Generate the corpus; arguments, lines and errors as of `corpus_lines`."""
     vocabulary = interview_vocabulary()
     return corpus_lines(num_dialogues, seed, "embedded-interview", vocabulary, lambda styles: Applicant(vocabulary, styles))
 
@@ -76,9 +73,9 @@ class Interview(Domain):
         return np.broadcast_to(table, (len(counts_nK), *table.shape)), np.ones((len(counts_nK), len(table)), dtype=bool)
 
     def random_scenario(self, rng: np.random.Generator) -> Scenario:
-        """A side's issues differ in weight, in an order of its own; each issue is opposed or alike by a fair coin.
+        """Return a legal scenario: each side orders the weights at random, and a fair coin opposes or aligns each issue.
 
-        Scenarios without an opposed issue are drawn again, and those in which all deals are worth the same to both together.
+        Scenarios without an opposed issue are drawn again, and scenarios in which all deals have the same sum of points.
         """
         while True:
             first, opposed = rng.integers(2, size=(2, len(ISSUES))).astype(bool)
@@ -92,7 +89,7 @@ class Interview(Domain):
                 side: list[int] = []
                 for options, weight, down in zip(ISSUES.values(), order, falls, strict=True):
                     last = len(options) - 1
-                    rising = [round(weight * place / last) for place in range(len(options))]
+                    rising = [round(weight * i / last) for i in range(len(options))]
                     side += rising[::-1] if down else rising
                 values.append(tuple(side))
             return Scenario((1,) * len(OPTIONS), (values[0], values[1]), self.name)

@@ -1,1 +1,1 @@
-"""Scripted bargainers, and the corpus that they write. Read `bargainers.py` first."""
+"""Scripted bargainers, and the corpus that they generate. Read `bargainers.py` first."""

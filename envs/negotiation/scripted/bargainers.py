@@ -1,19 +1,14 @@
-"""Scripted bargainers: they open, counter, concede, insist, accept or walk away, and know afterwards what was agreed.
+"""Scripted bargainers of Deal or No Deal, their dialogue acts, and the embedded corpora that scripted agents generate.
 
-A bargainer is a pure function of what it sees: before each move it replays the dialogue from its words, so it can take
-over a dialogue at any point and play against anything that talks, sense or nonsense. What it wants falls from an opening
-aim to a reserve as its turns go by (time-dependent concession: Faratin, Sierra, Jennings 1998), and falls further each
-time the other side insists. That weakness for words is meant: a model fitted on these dialogues learns it, and an
-adversary can learn to use it.
+A bargainer opens, counters, concedes, insists, accepts or walks away, and chooses what was agreed. It is a pure function of its
+view: before each move it replays the dialogue from its words, so it can continue any dialogue with any partner, even one that
+talks nonsense. Its aim falls from an opening to a reserve over its turns (time-dependent concession: Faratin, Sierra, Jennings
+1998), and further each time the other side insists. This weakness is intended: a model fitted on these dialogues learns it, and
+an adversary can learn to exploit it. `listening.py` parses words, `wording.py` finds words.
 
-Here: styles, the replayed state and the decision. Reading words is in `listening.py`, finding words in `phrasing.py`.
-
-Dialogue acts of Deal or No Deal: what the scripted bargainers' phrases can say is an act, and their ears read the answer.
-
-Embedded corpora: dialogues of scripted agents in the line format of the published Deal-or-No-Deal files.
-
-It makes every verb work on a fresh machine, offline. Dialogue i depends on the seed and i alone, so that a larger corpus
-begins with the smaller one. Reading corpora is done in `envs/corpora`.
+Embedded corpora have the line format of the published Deal-or-No-Deal files and make every verb work offline on a new machine.
+Dialogue i depends only on the seed and i, so a larger corpus begins with the smaller one. `envs/negotiation/corpora` reads
+them.
 """
 
 from __future__ import annotations
@@ -44,23 +39,23 @@ from parley.envs.negotiation.scripted.listening import Meaning
 from parley.envs.negotiation.scripted.wording import Act, Move, Phrasebook, bargainer_vocabulary
 
 LOWEST_AIM = 1.0
-"""Points below which no amount of talk makes a bargainer accept."""
+"""Fewest points that a bargainer ever accepts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """How a bargainer bargains."""
+    """Parameters of a bargainer."""
 
     greed: float = 0.4
-    """How much it holds out for: it opens at 6 + 4 greed points and comes down to 10 greed; 0..1."""
+    """Its aim: it opens at 6 + 4 greed points and comes down to 10 greed; 0..1."""
     patience: int = 5
-    """Its own turns after which it walks away from an offer below its reserve; at least 1."""
+    """Own turns after which it walks away from an offer below its reserve; at least 1."""
     chattiness: float = 0.5
-    """How much it says beyond the necessary; 0..1."""
+    """Amount of words beyond the necessary; 0..1."""
     yielding: float = 0.8
-    """Points it gives up each time the other side insists; at least 0."""
+    """Points that it gives up each time the other side insists; at least 0."""
     slip: float = 0.0
-    """Probability of remembering the deal wrongly by one thing; 0..1, doubled when the deal was put vaguely."""
+    """Probability of a wrong choice by one item; 0..1, doubled if the deal was vague."""
 
     def __post_init__(self) -> None:
         check(self, "greed", 0 <= self.greed <= 1, "0 to 1")
@@ -70,11 +65,11 @@ class Style:
         check(self, "slip", 0 <= self.slip <= 1, "0 to 1")
 
     def aim(self, num_turns: int, pressure: int) -> float:
-        """The least points it would settle for.
+        """Return the least points that it accepts now.
 
         Args:
-            num_turns: its own turns so far.
-            pressure: how often the other side has insisted.
+            num_turns: own turns so far.
+            pressure: number of times the other side has insisted.
         """
         opening, reserve = 6 + 4 * self.greed, TOTAL_VALUE * self.greed
         elapsed = min(1.0, num_turns / self.patience)
@@ -85,12 +80,12 @@ STYLES = {
     "scripted": Style(greed=0.4, patience=5, chattiness=0.5, yielding=0.8),
     "scripted-tough": Style(greed=0.62, patience=6, chattiness=0.25, yielding=0.4),
 }
-"""The named styles: a fair-minded bargainer and one that holds out."""
+"""The named styles: a fair bargainer and a tough one."""
 
 
 @dataclass
 class Talks:
-    """Where a dialogue stands, as one side sees it; shares are that side's own items.
+    """The state of a dialogue for one side; shares are that side's own items.
 
     Args:
         counts: number of each item in the scenario.
@@ -98,15 +93,15 @@ class Talks:
 
     counts: Triple
     table: Triple | None = None
-    """The latest proposal that nobody has turned down."""
+    """The latest proposal, unless it was turned down."""
     table_is_mine: bool = False
     table_is_vague: bool = False
     agreed: Triple | None = None
     is_news: bool = False
-    """Whether the deal was struck by the last utterance."""
+    """Whether the last utterance made the deal."""
     i_parted: bool = False
     they_parted: bool = False
-    """Whether the other side has ever said that there will be no deal."""
+    """Whether the other side has ever walked away."""
     i_ended: bool = False
     num_turns: int = 0
     """Own utterances so far."""
@@ -114,16 +109,16 @@ class Talks:
     """My latest proposal."""
     their_last: Triple | None = None
     pressure: int = 0
-    """How often the other side has insisted: firm words, a repeated demand, a threat to leave."""
+    """Number of times the other side has insisted: firm words, a repeated demand, a threat to leave."""
     wanted: list[float] = field(default_factory=lambda: [0.0] * NUM_ITEMS)
-    """Of each item, the part that the other side has asked for, summed over its proposals."""
+    """For each item, the fraction that the other side asked for, summed over its proposals."""
     num_theirs: int = 0
     """The other side's proposals so far."""
     spurned: set[int] = field(default_factory=set)
-    """Items that the other side has called useless to itself."""
+    """Items that the other side called useless to itself."""
 
     def hear(self, mine: bool, meaning: Meaning) -> None:
-        """Takes in one utterance."""
+        """Update the state with one utterance."""
         share = meaning.share(self.counts)
         if share is not None and not mine:
             share = (self.counts[0] - share[0], self.counts[1] - share[1], self.counts[2] - share[2])
@@ -144,7 +139,7 @@ class Talks:
             self._learn(meaning, share)
 
     def _learn(self, meaning: Meaning, share: Triple | None) -> None:
-        """What the other side's words tell about its wishes and its firmness."""
+        """Update the other side's wishes and firmness from its words."""
         self.they_parted |= meaning.parts
         self.spurned.update(item for item in range(NUM_ITEMS) if meaning.spurned[item])
         repeated = share is not None and self.their_last is not None and all(map(int.__le__, share, self.their_last))
@@ -157,7 +152,7 @@ class Talks:
                 self.wanted[item] += (count - number) / count
 
     def their_weights(self) -> np.ndarray:
-        """A guess at what one piece of each item is worth to the other side (3,), up to a factor."""
+        """Return an estimate of the worth of one piece of each item to the other side (3,), up to a factor."""
         weights = [
             0.0 if item in self.spurned else (0.4 + self.wanted[item] / max(self.num_theirs, 1)) / self.counts[item]
             for item in range(NUM_ITEMS)
@@ -166,12 +161,12 @@ class Talks:
 
 
 def worth(share: Sequence[int], values: Sequence[int]) -> int:
-    """Points of a share, 0..10."""
+    """Return the points of a share, 0..10."""
     return sum(number * value for number, value in zip(share, values, strict=True))
 
 
 def plan(talks: Talks, values: Triple, aim: float, rng: np.random.Generator) -> Triple:
-    """The share to propose: worth at least `aim`, as good as can be for the other side, and no step back from one's last."""
+    """Return the share to propose: worth at least `aim`, best for the other side, and not above the last proposal."""
     shares = picks_table(talks.counts)[:-2]
     own = shares @ np.array(values)
     enough = own >= aim
@@ -184,7 +179,7 @@ def plan(talks: Talks, values: Triple, aim: float, rng: np.random.Generator) -> 
 
 
 def decide(talks: Talks, values: Triple, style: Style, rng: np.random.Generator) -> Move:
-    """The next move.
+    """Return the next move.
 
     Args:
         talks: the dialogue so far; it is this side's turn.
@@ -224,10 +219,10 @@ def decide(talks: Talks, values: Triple, style: Style, rng: np.random.Generator)
 
 
 def settle(talks: Talks, values: Triple, style: Style, rng: np.random.Generator) -> Triple | None:
-    """What to choose once the dialogue has ended: own items, or None for no agreement.
+    """Return the own items to choose after the dialogue, or None for no agreement.
 
-    A proposal that the other side answered with `<selection>` counts as accepted unless that side had walked away; the
-    other side's, if still on the table when the dialogue is cut off, counts if it is good enough.
+    A proposal that the other side answered with `<selection>` counts as accepted, unless that side had walked away. A proposal
+    of the other side that is still on the table counts if it is good enough.
     """
     share = talks.agreed
     if share is None and talks.table is not None:
@@ -252,7 +247,7 @@ class Bargainer:
         name: what results call it.
 
     Raises:
-        DataError: the vocabulary lacks the words for something it must be able to say.
+        DataError: the vocabulary lacks words of a necessary phrase.
     """
 
     def __init__(self, vocabulary: Vocabulary, style: Style, name: str = "bargainer") -> None:
@@ -261,10 +256,10 @@ class Bargainer:
 
     @classmethod
     def named(cls, name: str, vocabulary: Vocabulary) -> Bargainer:
-        """The bargainer of that name.
+        """Return the bargainer of that name.
 
         Raises:
-            ConfigError: no such style, with the nearest name.
+            ConfigError: an unknown style (with the nearest name).
         """
         if name not in STYLES:
             raise ConfigError(
@@ -273,7 +268,7 @@ class Bargainer:
         return cls(vocabulary, STYLES[name], name)
 
     def join(self, view: SideView) -> BargainerSession:
-        """Takes a seat on one side of a batch of dialogues.
+        """Join one side of a batch of dialogues.
 
         Raises:
             ConfigError: the dialogues are held in another vocabulary.
@@ -291,22 +286,22 @@ class BargainerSession:
     """Bargainers on one side of a batch of dialogues.
 
     Args:
-        view: what the side sees.
+        view: the side's view.
         phrasebook: the wording, in the vocabulary of the view.
         styles: one style per dialogue.
     """
 
     def __init__(self, view: SideView, phrasebook: Phrasebook, styles: Sequence[Style]) -> None:
         self._view, self._phrasebook, self._styles = view, phrasebook, styles
-        # What was read of each dialogue is kept only to save time: dialogues do nothing but grow.
+        # A cache of the state of each dialogue; dialogues only grow.
         self._read: dict[int, tuple[Talks, int]] = {}
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """The next utterance in each of the dialogues `rows` (n,)."""
+        """Return the next utterance in each of the dialogues `rows` (n,)."""
         return Utterances.of([self._say(row) for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """The selection in each of the dialogues `rows`: index (n,) into the legal selections."""
+        """Return the selection in each of the dialogues `rows`: index (n,) into the legal selections."""
         selections = []
         for row in rows.tolist():
             talks, values = self._talks(row), self._values(row)
@@ -324,7 +319,7 @@ class BargainerSession:
         return first, second, third
 
     def _talks(self, row: int) -> Talks:
-        """Where the dialogue stands, from its words."""
+        """Return the state of a dialogue, replayed from its words."""
         if row in self._read:
             talks, num_read = self._read[row]
         else:
@@ -335,22 +330,22 @@ class BargainerSession:
         you, them = self._view.vocabulary.you_id, self._view.vocabulary.them_id
         starts = [k for k, token in enumerate(ids) if token in (you, them)]
         for start, end in zip(starts, [*starts, len(ids)][1:], strict=True):
-            mine, said = ids[start] == you, ids[start + 1 : end]
-            if said == (SELECTION_ID,):
+            mine, utterance = ids[start] == you, ids[start + 1 : end]
+            if utterance == (SELECTION_ID,):
                 talks.i_ended = mine
             else:
-                talks.hear(mine, self._phrasebook.hear(said))
+                talks.hear(mine, self._phrasebook.hear(utterance))
         self._read[row] = talks, num_tokens
         return talks
 
 
 def scripted(vocabulary: Vocabulary) -> Agent:
-    """The fair-minded scripted agent of a vocabulary's game, in those words, or in its own where they are too few."""
+    """Return the fair scripted agent of a vocabulary's game, in these words if they suffice, else in its own."""
     return _able("scripted", vocabulary)
 
 
 def scripted_tough(vocabulary: Vocabulary) -> Agent:
-    """The scripted agent that holds out, in such words too."""
+    """Return the tough scripted agent; words as of `scripted`."""
     return _able("scripted-tough", vocabulary)
 
 
@@ -380,17 +375,17 @@ __all__ = [
 
 NUM_ALLOCATIONS = MAX_SELECTIONS - 2
 OTHER_ACTS = (Act.ACCEPT, Act.ASK, Act.PART, Act.END)
-"""The acts behind those that propose an allocation."""
+"""The acts after those that propose an allocation."""
 
 
 class DivisionActs(GameActs):
-    """Proposes allocations: of those worth the same to oneself, the one first that leaves more pieces to the partner.
+    """Acts that propose allocations; of those worth the same, the one that leaves more pieces comes first.
 
     Args:
         vocabulary: of both sides.
 
     Raises:
-        DataError: it lacks words that acts are said in.
+        DataError: the vocabulary lacks words of the acts.
     """
 
     num_proposals = NUM_ALLOCATIONS
@@ -480,14 +475,14 @@ class DivisionActs(GameActs):
 
 
 NUM_SELFPLAY = 500
-"""Scenarios of the "selfplay" split."""
+"""Number of scenarios in the "selfplay" split."""
 SPLITS_OF_TEN = ("train",) * 8 + ("val", "test")
-"""The splits of each ten successive dialogues."""
+"""The splits of every ten successive dialogues."""
 _BATCH = 500
 
 
 def embedded_corpus(num_dialogues: int, seed: int) -> dict[str, list[str]]:
-    """Generates the corpus of Deal or No Deal; arguments and errors as those of `corpus_lines`."""
+    """Generate the corpus of Deal or No Deal; arguments and errors as of `corpus_lines`."""
     phrasebook = Phrasebook(bargainer_vocabulary())
     return corpus_lines(num_dialogues, seed, "embedded", phrasebook.vocabulary, lambda styles: _Crowd(phrasebook, styles))
 
@@ -495,14 +490,14 @@ def embedded_corpus(num_dialogues: int, seed: int) -> dict[str, list[str]]:
 def corpus_lines(
     num_dialogues: int, seed: int, name: str, vocabulary: Vocabulary, crowd: Callable[[Sequence[Style]], Agent]
 ) -> dict[str, list[str]]:
-    """Generates a corpus of the game that a vocabulary is of.
+    """Generate a corpus of a vocabulary's game.
 
     Args:
-        num_dialogues: dialogues of all splits together, at least 0; each gives two successive lines, one a side.
+        num_dialogues: dialogues of all splits together, at least 0; each gives two successive lines, one per side.
         seed: master seed, at least 0.
-        name: of the streams that scenarios, styles and dialogues are drawn from.
+        name: of the random streams of scenarios, styles and dialogues.
         vocabulary: of the game.
-        crowd: makes an agent with a style of its own in each dialogue.
+        crowd: makes an agent with one style per dialogue.
 
     Returns:
         Lines without line ends under "train", "val" and "test", about 8 : 1 : 1, and under "selfplay": 500 fresh random
@@ -527,7 +522,7 @@ def corpus_lines(
 
 
 def random_style(rng: np.random.Generator) -> Style:
-    """A bargainer of the crowd that the corpus is drawn from: from soft and brief to hard and talkative."""
+    """Return a random style: from soft and brief to hard and talkative."""
     greed, chattiness, yielding = rng.random(3).tolist()
     return Style(
         greed=0.25 + 0.42 * greed,
@@ -539,15 +534,15 @@ def random_style(rng: np.random.Generator) -> Style:
 
 
 def dialogue_line(game: NegotiationGame, row: int, side: int) -> str:
-    """One side's view of a finished dialogue as a line of the published format."""
+    """Return one side's view of a finished dialogue as a line of the published format."""
     scenario, words, domain = game.scenarios[row], game.vocabulary.words, game.domain
     own, others = (int(game.selections[row, who]) for who in (side, 1 - side))
     fits = scenario.selections.fits[others] == own
     output = scenario.selections.table[own].tolist() if fits else domain.refusal_tokens(DISAGREE)
-    said = " ".join(words[token] for token in game.tokens[side, row, : game.num_tokens[row]].tolist())
+    words_text = " ".join(words[token] for token in game.tokens[side, row, : game.num_tokens[row]].tolist())
     chosen = " ".join(domain.tokens[token] for token in output)
     return (
-        f"<input> {_numbers(scenario, side)} </input> <dialogue> {said} </dialogue> <output> {chosen} </output> "
+        f"<input> {_numbers(scenario, side)} </input> <dialogue> {words_text} </dialogue> <output> {chosen} </output> "
         f"<partner_input> {_numbers(scenario, 1 - side)} </partner_input>"
     )
 

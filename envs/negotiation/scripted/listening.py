@@ -1,11 +1,11 @@
-"""What an utterance of the negotiation game means: who would get what, and whether it accepts, refuses or walks away.
+"""The parser of utterances of Deal or No Deal: shares of both sides, acceptance, refusal, walking away.
 
-One left-to-right pass over the words. A pronoun or a verb of giving decides who receives the things named next ("i take
-2 hats", "you can have the ball", "give me the books"), a phrase behind the things may correct it ("the hats for you").
-The pass knows the phrases of `wording.py` exactly and the ordinary wording of people roughly; words it does not know
-are stepped over, so it never fails. What is done with the meaning is decided in `bargainers.py`.
+It makes one left-to-right pass over the words. A pronoun or a verb of giving decides who receives the next things ("i take 2
+hats", "you can have the ball", "give me the books"); a phrase after them may correct it ("the hats for you"). The pass parses
+the phrases of `wording.py` exactly and ordinary wording of people approximately. It skips unknown words, so it never fails.
+`bargainers.py` uses the meaning.
 
-Meanings are relative to the speaker: `SPEAKER` is whoever said the words, `LISTENER` the other side.
+Meanings are relative to the speaker: `SPEAKER` says the words, `LISTENER` is the other side.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _REST = NUM_ITEMS
 
 @dataclass(frozen=True)
 class Meaning:
-    """What one utterance says.
+    """The meaning of one utterance.
 
     Args:
-        claims: number of each item that the speaker would get; `UNSAID` where not mentioned, `ALL` for every one.
+        claims: number of each item for the speaker; `UNSAID` if not mentioned, `ALL` for all of them.
         gifts: the same for the listener.
-        rest: who would get whatever is not mentioned: `SPEAKER`, `LISTENER` or `UNSAID`.
+        rest: the side that gets all items not mentioned: `SPEAKER`, `LISTENER` or `UNSAID`.
         spurned: items that the speaker calls useless to itself.
-        accepts: it agrees to what is on the table; never together with `refuses`.
-        refuses: it turns down what is on the table.
+        accepts: it accepts the proposal on the table; never together with `refuses`.
+        refuses: it turns down the proposal on the table.
         parts: it walks away without a deal.
         firm: it puts pressure on the listener ("i must have", "final offer").
     """
@@ -47,14 +47,14 @@ class Meaning:
 
     @cached_property
     def proposes(self) -> bool:
-        """Whether it says who would get which items."""
+        """Whether it names items for a side."""
         return max(*self.claims, *self.gifts) > UNSAID
 
     def share(self, counts: Triple) -> Triple | None:
-        """The speaker's items under this proposal, each 0..count, or None if nothing is proposed.
+        """Return the speaker's items under this proposal, each 0..count, or None if there is no proposal.
 
-        What nobody mentions goes to the side whose items were not listed ("i take the hats" leaves the rest to the
-        listener); numbers beyond the count mean all of them.
+        Items not mentioned go to the side whose items were not listed ("i take the hats" leaves the rest to the listener).
+        Numbers above the count mean all of them.
         """
         if not self.proposes:
             return None
@@ -74,13 +74,13 @@ class Meaning:
 
     @cached_property
     def vague(self) -> bool:
-        """Whether some item is left to the listener's guess."""
+        """Whether the listener has to guess some item."""
         return self.rest == UNSAID and any(max(pair) == UNSAID for pair in zip(self.claims, self.gifts, strict=True))
 
 
 @dataclass
 class _Mention:
-    """Things named once: an item (or `_REST`), how many, for whom, and whether it was said with a "not"."""
+    """One mention of things: an item (or `_REST`), a number, a receiver, and whether a "not" negates it."""
 
     item: int
     amount: int
@@ -89,9 +89,9 @@ class _Mention:
 
 
 class _Listener:
-    """The state of the pass: who receives what is named next, how many of it, and what has been named so far.
+    """The state of the pass: receiver and number of the next things, and the mentions so far.
 
-    A clause is the reach of a "not" and of a word of value; a list is what a "for me" behind it applies to.
+    A clause is the scope of a "not" and of a word of value; a list is the scope of a "for me" after it.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -117,7 +117,7 @@ class _Listener:
         self.list_start = len(self.mentions)
 
     def hear(self, k: int) -> None:
-        """Takes in the word at position k."""
+        """Process the word at position k."""
         pair = _PAIRS.get((self.before(k), self.words[k]))
         if pair is not None:
             pair(self)
@@ -129,14 +129,14 @@ class _Listener:
     def after(self, k: int) -> str:
         return self.words[k + 1] if k + 1 < len(self.words) else ""
 
-    # What kinds of words do, k being the position of the word.
+    # Handlers of kinds of words; k is the position of the word.
 
     def step_over(self, _k: int) -> None:
         self.amount = None
         self.end_list()
 
     def stay_in_list(self, _k: int) -> None:
-        """Words such as "the" change nothing."""
+        """Do nothing, for words such as "the"."""
 
     def stop_sentence(self, k: int) -> None:
         self.accepts |= self.accepts_here and self.words[k] != "?"
@@ -187,7 +187,7 @@ class _Listener:
         if self.before(k) in ("for", "to"):
             self.correct(LISTENER)
         else:
-            # "i can not give you" keeps its "not", "no you take" does not.
+            # "i can not give you" keeps its "not"; "no you take" does not.
             self.negated &= self.before(k) in _GIVING
             self.turn_to(LISTENER)
 
@@ -207,7 +207,7 @@ class _Listener:
             self.step_over(k)
 
     def exchange(self, k: int) -> None:
-        """The "for" of "the hats for me" or of "my hats for your ball"."""
+        """Handle the "for" of "the hats for me" or of "my hats for your ball"."""
         if self.after(k) in ("me", "you", "u"):
             return
         if self.words[k] == "for" and self.receiver is not None and self.list_start < len(self.mentions):
@@ -247,7 +247,7 @@ class _Listener:
             self.spurned |= self.valued
         self.step_over(k)
 
-    # What pairs of words do.
+    # Handlers of pairs of words.
 
     def agree(self) -> None:
         self.accepts_here |= not self.negated
@@ -261,10 +261,10 @@ class _Listener:
     def give_up(self) -> None:
         self.parts |= not self.negated
 
-    # What the above are made of.
+    # Steps of the handlers.
 
     def turn_to(self, receiver: int) -> None:
-        """The things named next go to `receiver`."""
+        """Make `receiver` get the things named next."""
         self.receiver = receiver
         self.amount = None
         self.excluding = False
@@ -274,7 +274,7 @@ class _Listener:
         self.amount = None
         mention = _Mention(item, amount, SPEAKER if self.receiver is None else self.receiver, self.negated)
         if self.excluding:
-            listed = [other for other in self.mentions[self.list_start :] if other.item != item]
+            listed = [earlier for earlier in self.mentions[self.list_start :] if earlier.item != item]
             self.mentions[self.list_start :] = listed
             mention.receiver = 1 - mention.receiver
         if self.valuing:
@@ -287,13 +287,13 @@ class _Listener:
             self.name(item, amount)
 
     def weigh(self, mentions: Sequence[_Mention]) -> None:
-        """Takes in what is said about the worth of things, which proposes nothing."""
+        """Record things whose worth is discussed; this is no proposal."""
         self.valued = {mention.item for mention in mentions if mention.item != _REST}
         if self.negated:
             self.spurned |= self.valued
 
     def correct(self, receiver: int) -> None:
-        """Gives the list just ended to `receiver`; only its last entry if a verb had already placed the others."""
+        """Give the last list to `receiver`; only its last entry if a verb had placed the others."""
         placed = SPEAKER if self.receiver is None else self.receiver
         first = self.list_start if self.receiver is None else max(self.list_start, len(self.mentions) - 1)
         if receiver != placed:
@@ -384,7 +384,7 @@ _PAIRS: dict[tuple[str, str], Callable[[_Listener], None]] = {
 
 
 def understand(words: Sequence[str]) -> Meaning:
-    """The meaning of one utterance.
+    """Return the meaning of one utterance.
 
     Args:
         words: lower-cased, tokenised, without speaker marker, `<eos>` and `<selection>`; unknown words are allowed.

@@ -1,13 +1,9 @@
-"""The words of the scripted bargainers: every phrase they know, by what it is for, and the ways to count things.
+"""The phrases of the scripted bargainers by purpose, and `Phrasebook`, which puts moves into words.
 
-All phrases were written for Parley. `listening.understand` reads every proposal made of them back exactly, and the tests
-hold the two files to that: a new phrase is one line here plus, if need be, one word there.
+All phrases were written for Parley. `listening.understand` parses every proposal made of them exactly, and tests check this: a
+new phrase is one line here and perhaps one word there. `bargainers.py` decides the moves.
 
 Slots: `{mine}` and `{yours}` are lists of things, `{kind}` is all things of one kind.
-
-Putting a bargainer's move into words: `Phrasebook.say`.
-
-The phrases themselves are in `wording.py`; what to say is decided in `bargainers.py`.
 """
 
 from __future__ import annotations
@@ -232,7 +228,7 @@ DISPENSABLE = frozenset(
     {"greeting", "small talk", "concession", "filler", "tail", "confirmation", "stop"}
     | {"remainder", "everything", "all but one kind", "one of each"}
 )
-"""Kinds of phrases that a bargainer does without when the vocabulary lacks their words."""
+"""Kinds of phrases that a bargainer can omit if the vocabulary lacks their words."""
 
 _NUMBER_WORDS = ("zero", "one", "two", "three", "four")
 
@@ -242,7 +238,7 @@ def _whole(item: int, count: int) -> str:
 
 
 def _amounts(item: int, number: int, count: int) -> tuple[str, ...]:
-    """The ways to say `number` of the `count` things of one kind; a frequent way stands twice."""
+    """Return the ways to say `number` of the `count` things of one kind; a frequent way occurs twice."""
     one, many, word = ITEM_NAMES[item], f"{ITEM_NAMES[item]}s", _NUMBER_WORDS[number]
     noun = one if number == 1 else many
     forms = (f"{number} {noun}", f"{word} {noun}")
@@ -261,7 +257,7 @@ AMOUNTS = {(item, n, count): _amounts(item, n, count) for item, count in KINDS f
 
 
 def bargainer_vocabulary() -> Vocabulary:
-    """Every word that a scripted bargainer can say, in alphabetical order behind the specials and speaker markers."""
+    """Return all words of the scripted bargainers, sorted after the specials and speaker markers."""
     phrases = itertools.chain(WHOLES.values(), *PHRASES.values(), *AMOUNTS.values())
     words = {word for phrase in phrases for word in phrase.split() if word not in SLOTS}
     return Vocabulary((*SPECIALS, YOU, THEM, *sorted(words)))
@@ -271,7 +267,7 @@ ChoiceT = TypeVar("ChoiceT")
 
 
 class Act(Enum):
-    """What a bargainer does with its turn."""
+    """The act of a turn."""
 
     OPEN = "makes a first proposal"
     COUNTER = "turns a proposal down and makes another"
@@ -288,13 +284,13 @@ class Act(Enum):
 
 @dataclass(frozen=True)
 class Move:
-    """One turn before it is put into words.
+    """A turn before it is put into words.
 
     Args:
-        act: what to do.
-        share: the speaker's items in the proposal made or accepted; None for acts without one.
-        prize: the item whose pieces together are worth most to the speaker.
-        junk: an item worth nothing to the speaker, if there is one.
+        act: the act.
+        share: the speaker's items in the proposal that it makes or accepts; None for other acts.
+        prize: the item whose pieces are together worth most to the speaker.
+        junk: an item worth nothing to the speaker; None if there is none.
     """
 
     act: Act
@@ -311,7 +307,7 @@ _NEEDED_PROPOSALS = (
     ("gift", False, True),
     ("split", True, True),
 )
-"""Kind of proposal, whether the speaker and whether the listener get anything."""
+"""Kind of proposal, whether the speaker gets anything, whether the listener does."""
 _MINE, _YOURS, _KIND = -1, -2, -3
 _SLOT_NUMBERS = dict(zip(SLOTS, (_MINE, _YOURS, _KIND), strict=True))
 _ORDERS = {
@@ -320,25 +316,25 @@ _ORDERS = {
     for items in itertools.combinations(range(NUM_ITEMS), size)
 }
 _MEMORY = 1 << 15
-"""Utterances whose meaning a phrasebook remembers: both sides and all dialogues hear the same ones."""
+"""Most utterances in the cache of meanings; both sides and all dialogues share it."""
 
 _Phrase = tuple[int, ...]
-"""Token ids; the negative numbers of `_SLOT_NUMBERS` stand for what is filled in."""
+"""Token ids; negative numbers are the slots of `_SLOT_NUMBERS`."""
 
 
 def pick(choices: Sequence[ChoiceT], rng: np.random.Generator) -> ChoiceT:
-    """One of the choices, all equally likely; one draw."""
+    """Return one of the choices, all equally likely; it takes one draw."""
     return choices[int(rng.random() * len(choices))]
 
 
 class Phrasebook:
-    """Puts moves into the words of one vocabulary, and understands what is said in it.
+    """Puts moves into the words of one vocabulary, and parses utterances in it.
 
     Args:
-        vocabulary: phrases with a word that it lacks are never used.
+        vocabulary: phrases with other words are never used.
 
     Raises:
-        DataError: an indispensable kind of phrase has none left.
+        DataError: a necessary kind of phrase has none left.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -365,16 +361,16 @@ class Phrasebook:
             )
 
     def say(self, move: Move, counts: Triple, chattiness: float, rng: np.random.Generator) -> list[int]:
-        """A move in words.
+        """Return a move in words.
 
         Args:
             move: the act and its proposal.
             counts: number of each item in the scenario.
-            chattiness: 0..1, how much is said beyond the necessary.
+            chattiness: 0..1, the amount of words beyond the necessary.
             rng: draws the wording.
 
         Returns:
-            Token ids, ending in `<eos>`, or `<selection>` alone.
+            Token ids that end with `<eos>`, or `<selection>` alone.
         """
         if move.act is Act.END:
             return [SELECTION_ID]
@@ -398,7 +394,7 @@ class Phrasebook:
         return [*words, EOS_ID]
 
     def hear(self, tokens: tuple[int, ...]) -> Meaning:
-        """The meaning of an utterance given as token ids, without its speaker marker."""
+        """Return the meaning of an utterance given as token ids, without its speaker marker."""
         meaning = self._heard.get(tokens)
         if meaning is None:
             if len(self._heard) >= _MEMORY:
@@ -408,7 +404,7 @@ class Phrasebook:
         return meaning
 
     def _lead(self, move: Move, counts: Triple, chattiness: float, rng: np.random.Generator) -> _Phrase:
-        """What comes before a proposal: a refusal, a reason, a sign of good will."""
+        """Return the words before a proposal: a refusal, a reason, or a concession."""
         words: _Phrase = ()
         if move.act is Act.COUNTER and rng.random() < 0.45:
             words = self._any("refusal", rng)
@@ -426,12 +422,12 @@ class Phrasebook:
         return (*self._any("stop", rng), *self._proposal("confirmation", move, counts, rng))
 
     def _sentence(self, phrase: _Phrase, rng: np.random.Generator) -> _Phrase:
-        """The phrase with a full stop, without which what follows would be read as part of it; nothing if there is none."""
+        """Return the phrase with a full stop, which separates it from the next; nothing if no stop is known."""
         stop = self._any("stop", rng)
         return (*phrase, *stop) if stop else ()
 
     def _proposal(self, kind: str | None, move: Move, counts: Triple, rng: np.random.Generator) -> _Phrase:
-        """A proposal of that kind if one fits, else of the kind that comes naturally."""
+        """Return a proposal of that kind if one fits, else of the natural kind."""
         assert move.share is not None, f"{move.act} names a share"
         first, second, third = (count - number for count, number in zip(counts, move.share, strict=True))
         things = {_MINE: move.share, _YOURS: (first, second, third)}
@@ -446,7 +442,7 @@ class Phrasebook:
         return _fill(phrase, filling)
 
     def _things(self, share: Triple, counts: Triple, rng: np.random.Generator) -> _Phrase:
-        """A list of things such as "2 hats and the ball"."""
+        """Return a list of things such as "2 hats and the ball"."""
         lacking = [item for item in range(NUM_ITEMS) if share[item] < counts[item]]
         whole: _Phrase = ()
         if not lacking and rng.random() < 0.5:
@@ -459,9 +455,9 @@ class Phrasebook:
             return whole
         items = pick(_ORDERS[tuple(item for item in range(NUM_ITEMS) if share[item])], rng)
         words: list[int] = []
-        for place, item in enumerate(items):
-            if place:
-                words += self._any("last joint" if place == len(items) - 1 else "inner joint", rng)
+        for i, item in enumerate(items):
+            if i:
+                words += self._any("last joint" if i == len(items) - 1 else "inner joint", rng)
             words += pick(self._amounts[item, share[item], counts[item]], rng)
         return tuple(words)
 
@@ -470,13 +466,13 @@ class Phrasebook:
         return pick(phrases, rng) if phrases else ()
 
     def _known(self, phrases: Iterable[str]) -> list[_Phrase]:
-        """The phrases, compiled, all of whose words the vocabulary has."""
+        """Return the phrases whose words are all in the vocabulary, compiled."""
         ids = {**self.vocabulary.index, **_SLOT_NUMBERS}
         split = [phrase.split() for phrase in phrases]
         return [tuple(ids[word] for word in words) for words in split if all(word in ids for word in words)]
 
     def _fitting(self, phrases: Iterable[_Phrase], has_mine: bool, has_yours: bool) -> list[_Phrase]:
-        """The phrases that suit a proposal in which a side may get nothing."""
+        """Return the phrases for a proposal in which a side may get nothing."""
         unfit = set() if has_mine else {_MINE}
         unfit |= set() if has_yours else {_YOURS}
         if unfit:
@@ -485,7 +481,7 @@ class Phrasebook:
 
 
 def _natural_kind(mine: Triple, yours: Triple, rng: np.random.Generator) -> str:
-    """People name the shorter list, mostly."""
+    """Return the kind of proposal that people mostly use: the one with the shorter list."""
     num_mine, num_yours = NUM_ITEMS - mine.count(0), NUM_ITEMS - yours.count(0)
     if not num_mine or not num_yours:
         return "claim" if num_mine else "gift"

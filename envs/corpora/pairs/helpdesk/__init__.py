@@ -1,1 +1,1 @@
-"""A small corpus of help-desk dialogues, written for the project and generated on this machine. Start with `dialogues.py`."""
+"""A small generated corpus of help-desk dialogues, written for the project. Start with `dialogues.py`."""

@@ -1,10 +1,9 @@
-"""Dialogues of users and agents of a help desk: a small corpus for sequence-to-sequence models, written for the project.
+"""The generator of help-desk dialogues, and problems with services: passwords, networks, updates, mail, accounts.
 
-It makes every verb work on a fresh machine, offline. A user greets, names a problem, answers the agent's question, tries what
-is advised, and comes back with success or failure; now and then somebody is rude or asks what must be refused. Neighbouring
-utterances are pairs. Dialogue i depends on the seed and i alone, so that a larger corpus begins with the smaller one.
-
-Problems with things that one cannot touch: passwords, networks, updates, mail, accounts.
+This small corpus for sequence-to-sequence models makes every verb work offline on a new machine. A user greets, names a
+problem, answers the agent's question, tries the advice, and reports success or failure. Some users are rude or ask for what the
+agent must refuse. Neighbouring utterances are pairs. Dialogue i depends only on the seed and i, so a larger corpus begins with
+the smaller one.
 """
 
 from __future__ import annotations
@@ -294,9 +293,9 @@ SERVICES = (
 
 
 NUM_DIALOGUES = 900
-"""Enough for some 6,000 pairs."""
+"""Number of dialogues; about 6,000 pairs."""
 SPLITS_OF_TEN = ("train",) * 8 + ("val", "test")
-"""The splits of each ten successive dialogues."""
+"""The splits of every ten successive dialogues."""
 TOPICS = (*MACHINES, *SERVICES)
 
 T = TypeVar("T")
@@ -305,18 +304,18 @@ _CHOICE = re.compile(r"\[([^\]]+)\]")
 
 
 def helpdesk_pairs(num_dialogues: int = NUM_DIALOGUES, seed: int = 0) -> PairText:
-    """Generates the corpus.
+    """Generate the corpus.
 
     Args:
         num_dialogues: dialogues of all splits together.
         seed: master seed, at least 0.
 
     Returns:
-        Splits of about 8 : 1 : 1. A pair of "val" or "test" never has the words of a pair of "train".
+        Splits of about 8 : 1 : 1. No pair of "val" or "test" is in "train".
     """
     text = PairText()
     known: set[tuple[str, ...]] = set()
-    dialogues = [[tokenise(each) for each in dialogue(i, seed)] for i in range(num_dialogues)]
+    dialogues = [[tokenise(utterance) for utterance in dialogue(i, seed)] for i in range(num_dialogues)]
     for i, utterances in sorted(enumerate(dialogues), key=lambda item: SPLITS_OF_TEN[item[0] % 10] != "train"):
         name = SPLITS_OF_TEN[i % 10]
         split = text.splits[name]
@@ -331,7 +330,7 @@ def helpdesk_pairs(num_dialogues: int = NUM_DIALOGUES, seed: int = 0) -> PairTex
 
 
 def dialogue(i: int, seed: int = 0) -> list[str]:
-    """The utterances of one dialogue, user and agent in turn."""
+    """Return the utterances of one dialogue; user and agent alternate."""
     rng = stream(seed, "helpdesk", i)
     topic = _one(TOPICS, rng)
     problem = _one(topic.problems, rng)
@@ -346,7 +345,7 @@ def dialogue(i: int, seed: int = 0) -> list[str]:
         _one(branch.fixes, rng),
         *_ending(rng),
     ]
-    return [_CHOICE.sub(lambda found: _one(found[1].split("|"), rng), phrase).format(**slots) for phrase in phrases]
+    return [_CHOICE.sub(lambda match: _one(match[1].split("|"), rng), phrase).format(**slots) for phrase in phrases]
 
 
 def _ending(rng: np.random.Generator) -> Iterator[str]:

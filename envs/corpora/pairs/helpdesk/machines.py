@@ -1,9 +1,7 @@
-"""Problems with things that one can touch: printers, screens, disks, headsets, deliveries.
-
-How people at the help desk put things: the kinds of phrases, the slots in them, and the talk around a problem.
+"""Phrases of the help desk: their types and slots, the talk around a problem, and problems with devices.
 
 In a phrase, `[a|b]` is one of the alternatives and `{slot}` a word of the dialogue. A model that learns from the pairs sees one
-utterance before each reply, so a phrase holds what its reply depends on.
+utterance before each reply, so a phrase holds all that its reply depends on.
 """
 
 from __future__ import annotations
@@ -14,21 +12,21 @@ Phrases = tuple[str, ...]
 
 
 class Branch(NamedTuple):
-    """One course that the diagnosis of a problem can take."""
+    """One course of the diagnosis of a problem."""
 
     answers: Phrases
-    """What the user finds when asked."""
+    """The user's answers to the question."""
     fixes: Phrases
-    """What the agent then advises."""
+    """The agent's advice."""
 
 
 class HelpdeskProblem(NamedTuple):
-    """One thing that goes wrong."""
+    """A problem of a user."""
 
     says: Phrases
-    """How the user puts it."""
+    """The user's words for the problem."""
     asks: Phrases
-    """What the agent asks back."""
+    """The agent's questions."""
     branches: tuple[Branch, ...]
 
 
@@ -41,7 +39,7 @@ class Topic(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """An utterance of the user and what the agent replies to it."""
+    """An utterance of the user and the agent's reply to it."""
 
     says: Phrases
     replies: Phrases
