@@ -28,18 +28,18 @@ from parley.envs.core.config import (
 )
 
 CANDIDATES, CANDIDATES_GCG = 100, 512
-"""Inputs tried at each visit where a search does not say how many: |G| of the paper, and nanoGCG's search width."""
+"""Default number of inputs tried at each visit: |G| of the paper, and nanoGCG's search width."""
 CANDIDATES_AUTOPROMPT, CANDIDATES_ARCA, CANDIDATES_BEAST = 10, 32, 15
-"""The same of methods whose released code has sizes of its own."""
+"""The same for methods whose released code has other sizes."""
 CANDIDATES_BY_METHOD = {
     "gcg": CANDIDATES_GCG,
     "autoprompt": CANDIDATES_AUTOPROMPT,
     "arca": CANDIDATES_ARCA,
     "beast": CANDIDATES_BEAST,
 }
-"""What methods have where it is not `CANDIDATES`."""
+"""The default number of candidates of methods for which it is not `CANDIDATES`."""
 BEAMS, BEAMS_HOTFLIP, BEAMS_BEAST = 4, 10, 15
-"""Inputs that are kept where a search does not say how many: of TextAttack's recipe, and of BEAST's code."""
+"""Default number of inputs that are kept: ours, that of TextAttack's recipe, and that of BEAST's code."""
 MOMENTUM_MAC = 0.6
 """Weight of the slopes of earlier steps in MAC."""
 L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
