@@ -53,7 +53,7 @@ Fitness = Callable[[Sequence[str], str, str | None], list[ReplyRating]]
 
 @dataclass(frozen=True, kw_only=True)
 class FitnessSettings(Configuration):
-    """What makes an input fit, for searches that see replies alone."""
+    """The fitness of an input, for searches that see replies alone."""
 
     by: Literal["target", "similarity", "rating"] = "target"
     """target (letters), similarity (vectors), or rating (a chat model's)."""

@@ -48,7 +48,7 @@ L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class RelaxationSettings(Configuration):
-    """How a continuous input is optimised (He & Glass 2018, appendix A; steps and sizes of the released code)."""
+    """Settings of a continuous input's descent (He & Glass 2018, appendix A; steps and sizes of the released code)."""
 
     mode: Literal["embedding", "one-hot"] = "one-hot"
     """Free embeddings, or x = sigmoid(z) over the words."""
@@ -72,7 +72,7 @@ class RelaxationSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class PezSettings(Configuration):
-    """How the continuous input of PEZ moves (Wen et al. 2023; the released configuration)."""
+    """Settings of PEZ's continuous input (Wen et al. 2023; the released configuration)."""
 
     learning_rate: PositiveFloat = 0.1
     """Of AdamW."""
@@ -82,7 +82,7 @@ class PezSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings(Configuration):
-    """How long a search goes on, and how much it tries."""
+    """The length and the width of a search."""
 
     candidates: NumItems | None = None
     """Inputs tried at each visit, of each input of a beam; when not given 100, gcg 512, arca 32, beast 15, autoprompt 10."""

@@ -123,7 +123,7 @@ def require_method(name: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSettings(Configuration):
-    """What is minimised, beside what the wanted type of hit says."""
+    """The objective, beside what the wanted type of hit sets."""
 
     lm_weight: PositiveFloat | None = None
     """lambda_in, the weight of the input's mean nats (lm): fluency, for any hits; when not given 1 for io hits, else none."""
@@ -139,7 +139,7 @@ class ObjectiveSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerEngineSettings(Configuration):
-    """How the work is done."""
+    """Settings of the workers."""
 
     batch_size: PositiveInt = 16
     """Searches that a worker advances side by side, of as many targets as there are places for."""
@@ -149,7 +149,7 @@ class TriggerEngineSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceSettings(WeightSettings):
-    """How a Hugging Face model is loaded and asked."""
+    """Settings for loading and asking a Hugging Face model."""
 
     length: PositiveInt = 14
     """Tokens of an input; the slots of a template share them."""
@@ -175,7 +175,7 @@ class HuggingFaceSettings(WeightSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchingConfig(ShardedConfig):
-    """How targets are searched for, whichever they are."""
+    """Settings of a search, whatever its targets."""
 
     lm: str = ""
     """What judges inputs: run of parley train lm; for a Hugging Face model hf:FOLDER, or own, the (first) searched one."""
@@ -211,7 +211,7 @@ class SearchingConfig(ShardedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerConfig(SearchingConfig):
-    """Which model is to say what."""
+    """The model, and the sentences that it is to say."""
 
     model: str = "runs/seq2seq"
     """Run or checkpoint folder of the searched model (parley train seq2seq), hf:FOLDER of a Hugging Face one, or gguf:FILE."""
@@ -242,7 +242,7 @@ class TriggerConfig(SearchingConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TextSearchConfig(ShardedConfig):
-    """Which model is to say what, and how inputs evolve."""
+    """The model, the sentences that it is to say, and the evolution of inputs."""
 
     model: str = ""
     """A chat model by its address: openai:URL#MODEL, hf:FOLDER, gguf:FILE, path/file.py:Name, or a run of a response model."""

@@ -47,7 +47,7 @@ Lists = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class EnumerationConfig(ShardedConfig):
-    """Which model is tried on which inputs."""
+    """The model, and the inputs that it is tried on."""
 
     model: str = "runs/characters"
     """Run or checkpoint folder of a model of characters (parley train seq2seq characters)."""

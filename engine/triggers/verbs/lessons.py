@@ -55,7 +55,7 @@ def hardening_recipe() -> FitConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class HardeningSettings(DateSettings):
-    """What a model learns from, and how."""
+    """The lessons of a model, and its training."""
 
     found: Literal["hits", "all"] = "hits"
     """Which inputs of a search are triggers: hits of the wanted type (search text: those whose reply is a success), or all."""
@@ -104,7 +104,7 @@ class HardeningSettings(DateSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
-    """Which model learns to answer what."""
+    """The model to harden, and its lessons."""
 
     model: str = ""
     """Causal model to begin with: hf:FOLDER, gguf:FILE, or hf:RUN of an earlier hardening."""

@@ -55,7 +55,7 @@ READS = "reads"
 
 @dataclass(frozen=True, kw_only=True)
 class MethodsConfig(SearchingConfig):
-    """Which methods are to make which model say what."""
+    """The methods to compare, the model, and the sentences that it is to say."""
 
     model: str = ""
     """hf:FOLDER or gguf:FILE; of openai:URL#MODEL and path/file.py:Name replies alone are seen."""

@@ -55,7 +55,7 @@ _SEARCHED, _TRAINED = "search-", "hardened-"
 
 @dataclass(frozen=True, kw_only=True)
 class HardenTriggersConfig(TriggerConfig):
-    """Which model is searched for triggers and hardened against them, how often."""
+    """The model to search for triggers and to harden against them, and the number of rounds."""
 
     model: str = ""
     """Causal model to begin with: hf:FOLDER or gguf:FILE."""

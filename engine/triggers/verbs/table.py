@@ -58,7 +58,7 @@ ATTENTIONS = "attentions"
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTableConfig(SearchingConfig):
-    """Which models are to say what."""
+    """The models, and the lists of sentences that they are to say."""
 
     model: str = "runs/seq2seq"
     """Run or checkpoint folders of the searched models, or hf:FOLDER or gguf:FILE, separated by commas."""

@@ -187,7 +187,7 @@ NUM_PROMPTS = "num_prompts"
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerTransferConfig(ShardedConfig):
-    """Which triggers are typed to which models."""
+    """The triggers to type, and the models."""
 
     searches: str = "runs/search"
     """Runs of parley search, search universal, search text or search methods on chat models, separated by commas."""

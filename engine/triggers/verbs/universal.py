@@ -281,7 +281,7 @@ BEST = "best"
 
 @dataclass(frozen=True, kw_only=True)
 class UniversalConfig(TriggerConfig):
-    """Which model is to say the targets of many pairs behind one input."""
+    """The model, and the pairs whose targets it is to say behind one input."""
 
     model: str = ""
     """Causal model that is searched: hf:FOLDER or gguf:FILE; or several, separated by commas. The words are the first one's

@@ -161,7 +161,7 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
     ids_2L = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 5, 4, 3, 2]], device=embedded_LE.device)
     prompt = reader.read(embedded_LE[None, 3:6], (), 1)[1]
     prompts = [prompt, prompt.cut(0, 1)]
-    caches = [reader.read(embedded_LE[None, :4], [each], 1)[1] for each in prompts]
+    caches = [reader.read(embedded_LE[None, :4], [item], 1)[1] for item in prompts]
     lists = [
         ReadPlan(ids_2L, [1, 2], prompts[0], caches[0], ids_2L[0, :2], True),
         ReadPlan(ids_2L[:1, :5], [3], prompts[1], caches[1], ids_2L[0, 4:], True),
@@ -174,12 +174,12 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
     except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError):
         # Models may compute attention by themselves.
         return False
-    words, expected = (torch.cat([part.flatten() for each in of for part in each[:2]]) for of in (results, wanted))
+    words, expected = (torch.cat([part.flatten() for item in of for part in item[:2]]) for of in (results, wanted))
     bound = TOLERANCE.get(embedded_LE.dtype, TOLERANCE_HALF) * float(expected.std())
     same_kept = all(
         float((own - other).abs().max()) <= TOLERANCE_HALF
-        for each, apart in zip(results, wanted, strict=True)
-        for own, other in zip(each.layers(), apart.layers(), strict=True)
+        for item, apart in zip(results, wanted, strict=True)
+        for own, other in zip(item.layers(), apart.layers(), strict=True)
     )
     return same_kept and float((words - expected).abs().max()) <= bound
 
@@ -189,9 +189,9 @@ def _packed(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tenso
     blocks = []
     for start, parts in groups:
         for number, rows in parts:
-            each = texts[number]
-            before = [part for part in (each.prompt, each.beginning(rows, start)) if part is not None]
-            blocks.append(TextBlock(embedding_VE[each.ids_BL[rows, start:]], before, len(each.wanted_K)))
+            plan = texts[number]
+            before = [part for part in (plan.prompt, plan.beginning(rows, start)) if part is not None]
+            blocks.append(TextBlock(embedding_VE[plan.ids_BL[rows, start:]], before, len(plan.wanted_K)))
     read = iter(read_blocks(reader, blocks))
     for start, parts in groups:
         yield start, parts, [next(read) for _ in parts]
@@ -218,14 +218,14 @@ def _read_rows(
     ]
     beginnings = [texts[number].beginning(rows, start) for number, rows in parts]
     if len(parts) > 1:
-        nums = [len(each) for each in ids]
-        beginnings = [one_below_the_other([each.repeated(num) for each, num in zip(beginnings, nums, strict=True)])]
+        nums = [len(part_rows) for part_rows in ids]
+        beginnings = [one_below_the_other([part_rows.repeated(num) for part_rows, num in zip(beginnings, nums, strict=True)])]
     prompt = texts[parts[0][0]].prompt
     before = beginnings if prompt is None else [prompt, *beginnings]
     logits_BKV, new = reader.read(embedding_VE[torch.cat(ids)], before, length - first)
     parts_read, done = [], 0
-    for each, own, num in zip(ids, lengths, wanted, strict=True):
-        rows = slice(done, done + len(each))
+    for part_rows, own, num in zip(ids, lengths, wanted, strict=True):
+        rows = slice(done, done + len(part_rows))
         done = rows.stop
         parts_read.append((logits_BKV[rows, own - num - first : own - first], new.rows(rows).cut(0, own - start)))
     return parts_read
@@ -554,7 +554,7 @@ class ScreenedSwapList(SwapList):
             rough: what they cost roughly.
             limit: rough losses above are left out.
         """
-        left = sorted((candidate for candidate in rough if rough[candidate] <= limit), key=lambda each: (rough[each], each))
+        left = sorted((candidate for candidate in rough if rough[candidate] <= limit), key=lambda index: (rough[index], index))
         differences: list[float] = []
         chosen = left[:FEW]
         while chosen:
