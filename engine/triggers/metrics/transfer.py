@@ -279,7 +279,7 @@ class KnownInputs:
         return figures
 
     def adversaries(self) -> KnownAdversaries:
-        """Return the search whose inputs reach most, and the searches without effect beyond no input."""
+        """Return the inputs of each search as adversaries of each model, with their rates and the best of them."""
         shares_MA = self.reached_MAT.mean(axis=2)
         by_own = {model: self.reached_MAT[i, self.attacks.index(model)] for i, model in enumerate(self.models)}
         empty = {model: self.reached_MAT[i, self.attacks.index(NO_INPUT)] for i, model in enumerate(self.models)}

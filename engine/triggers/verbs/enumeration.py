@@ -96,7 +96,7 @@ class BranchWorker:
         self.spell = Speller(self.model.vocabulary)
 
     def run(self, shard: Shard[str]) -> list[dict[str, Any]]:
-        """Yield one row per branch."""
+        """Return one row per branch."""
         return [self._row(key, beginning) for key, beginning in zip(shard.keys, shard.items, strict=True)]
 
     def _row(self, key: str, beginning: str) -> dict[str, Any]:

@@ -247,7 +247,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
     steps = EPOCHS
 
     def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
-        """The model, what it learns from, and the strategies, each tried once."""
+        """Return the model, its lessons' sources, and the strategies, each tried once."""
         config.require_weights()
         require_device(config.device, "--device")
         if not config.search_runs and not config.strategies:
@@ -275,7 +275,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, kept)
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
-        """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
+        """Make the lessons, measure, train (resuming exactly), store the model, and measure it."""
         from parley.policies.chat.predictor import ContrastObjective
         from parley.policies.core.fitting.loop import Fit
 
@@ -324,7 +324,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         return {"model": config.place}
 
     def next_commands(self, config: TrainHardenedConfig, path: Path) -> tuple[str, ...]:
-        """The page, and the same attack on the hardened model."""
+        """Return the commands for the page and for the same attack on the hardened model."""
         model = f"{HUGGING_FACE}{display_path(path)}"
         attack = ["parley", "search", "--model", model, "--hit", "o-greedy", *root_words(config.data_root)]
         return (*super().next_commands(config, path), shlex.join(attack))

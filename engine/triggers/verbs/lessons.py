@@ -49,7 +49,7 @@ REFUSAL = "I am sorry, I did not understand that."
 
 
 def hardening_recipe() -> FitConfig:
-    """Three epochs of Adam over small batches; the best by lessons that are held out are kept."""
+    """Return three epochs of Adam over small batches; the best epoch by held-out lessons is kept."""
     return FitConfig(learning_rate=3e-4, batch_size=8, clip=1.0, max_epochs=3, patience=3, decay_epochs=0, precision="float32")
 
 

@@ -605,7 +605,7 @@ def _wanted(config: TriggerConfig) -> tuple[int, ...]:
 
 
 def _sources(config: TriggerConfig, provenance: Mapping[str, Any], vocabulary: PairVocabulary) -> Iterator[np.ndarray]:
-    """Yield sources of the test split that the model was measured on."""
+    """Return an iterator over sources of the test split that the model was measured on."""
     name = config.corpus or provenance.get("corpus")
     if not isinstance(name, str):
         raise CheckpointError(
