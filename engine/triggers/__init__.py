@@ -2,9 +2,9 @@
 
     from parley.engine.triggers import GibbsEnum, search
 
-Start with `attack.py` for a search in one call. Then `objective.py` for what is minimised and `hits.py` for what counts,
-`scorer.py` for what a search asks of a model, and `gibbs_enum.py` for the paper's search. `catalogue.py` lists the methods;
-one's own derives from `method.py`.
+Start with `search/attack.py` for a search in one call. Then `methods/objective.py` for the loss and `hits.py` for the types of
+hit, `scorers/scorer.py` for the interface to a model, and `methods/gibbs_enum.py` for the paper's search. `catalogue.py` lists
+the methods; a method of one's own derives from `methods/method.py`.
 """
 
 from parley.envs.core.errors import public

@@ -1,12 +1,13 @@
-"""The searches by name.
+"""The methods of trigger search by name, and the lines of `parley search methods`.
 
-Each is a class that is made of its settings and derives from `Method` or `WordMethod` (`engine/triggers/methods/method.py`).
+Each method is a class that is made of its settings and derives from `Method` or `WordMethod`
+(`engine/triggers/methods/method.py`).
 
-Lines of `parley search methods`: a method, or a recipe, and what it has otherwise than the others.
+A line of `parley search methods` is a method or a recipe, with the settings in which it differs from the others:
 
-gcg                                  a method as the settings of all lines have it
-gcg[search.buffer=10]                the same with a setting of its own; several are separated by commas
-mac                                  a recipe of parley search that is a method with a setting
+    gcg                                  a method as the settings of all lines have it
+    gcg[search.buffer=10]                the same with a setting of its own; several are separated by commas
+    mac                                  a recipe of parley search that is a method with a setting
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ searches.register(
 
 
 def make_method(name: str, settings: SearchSettings | None = None) -> Method:
-    """A method of search with its settings.
+    """Return a method of search with its settings.
 
     Args:
         name: of the list, or `path/file.py:Class` of one's own.
@@ -85,7 +86,7 @@ def make_method(name: str, settings: SearchSettings | None = None) -> Method:
 
 
 RECIPES = {"mac": ("gcg", (f"search.momentum={MOMENTUM_MAC}",)), "he2018": ("gibbs-enum", ())}
-"""Recipes that are called otherwise than their methods, with what they have beside these."""
+"""Recipes with names of their own: the method and the settings of each."""
 _SECTIONS = {EVOLUTION: ("evolution", "fitness"), ATTACKER: ("writing", "fitness")}
 """Settings of a line by method; of those that read losses `_OF_LOSSES`."""
 _OF_LOSSES = ("search", "objective")
@@ -108,36 +109,36 @@ class MethodLine:
 
     @property
     def folder(self) -> str:
-        """The folder of its search."""
+        """Return the folder of its search."""
         return re.sub(r"[^\w.=-]+", "-", self.label).strip("-")
 
 
 def read_lines(text: str) -> tuple[MethodLine, ...]:
-    """The lines of a list between commas, each once.
+    """Return the lines of a list between commas, each once.
 
     Raises:
         ConfigError: it cannot be read, two would be called alike, or a line has a setting that its method does not read.
     """
-    found, place = [], 0
-    while place < len(text):
-        if (match := _LINE.match(text, place)) is None:
+    parsed, position = [], 0
+    while position < len(text):
+        if (match := _LINE.match(text, position)) is None:
             fix = "--method 'gcg,gcg[search.buffer=10]'"
-            raise ConfigError("this is no list of methods", where="--method", got=text[place:], fix=fix)
-        found.append(_line(match[1], match[2] or ""))
-        place = match.end()
-    lines = tuple(dict.fromkeys(found))
+            raise ConfigError("this is no list of methods", where="--method", got=text[position:], fix=fix)
+        parsed.append(_line(match[1], match[2] or ""))
+        position = match.end()
+    lines = tuple(dict.fromkeys(parsed))
     if len({line.folder for line in lines}) < len(lines):
         raise ConfigError("lines of the table would be called alike", where="--method", got=text, fix="name each once")
     return lines
 
 
 def _line(name: str, settings: str) -> MethodLine:
-    method, own = RECIPES.get(name, (name, ()))
-    asked = tuple(each.strip() for each in settings.split(",") if each.strip())
+    method, recipe_settings = RECIPES.get(name, (name, ()))
+    own_settings = tuple(setting.strip() for setting in settings.split(",") if setting.strip())
     sections = _SECTIONS.get(method, _OF_LOSSES)
-    for each in asked:
-        if (section := each.partition(".")[0]) not in sections:
-            what = f"a line of {name} has no setting {each.partition('=')[0]!r}{nearest(section, sections)}"
+    for setting in own_settings:
+        if (section := setting.partition(".")[0]) not in sections:
+            what = f"a line of {name} has no setting {setting.partition('=')[0]!r}{nearest(section, sections)}"
             raise ConfigError(what, where="--method", fix=f"settings of {' and '.join(sections)}, as --set has them")
     label = name.rpartition(":")[2]
-    return MethodLine(f"{label}[{','.join(asked)}]" if asked else label, method, own + asked)
+    return MethodLine(f"{label}[{','.join(own_settings)}]" if own_settings else label, method, recipe_settings + own_settings)

@@ -1,4 +1,4 @@
-"""What models under search promise (`scorer.Victim`), and methods of search (`method.Method`)."""
+"""Checks of the contracts of models under search (`scorer.Victim`) and of methods of search (`method.Method`)."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _looks_at_earlier_words_alone(victim: Victim) -> None:
     embedded_BNE, replies_BT = _inputs(victim)
     others_BT = replies_BT.clone()
     others_BT[:, -1] = replies_BT.roll(1, 0)[:, -1]
-    logits, others = victim.reply_logits(embedded_BNE, replies_BT), victim.reply_logits(embedded_BNE, others_BT)
-    difference = float((logits - others).abs().max())
+    logits, other_logits = victim.reply_logits(embedded_BNE, replies_BT), victim.reply_logits(embedded_BNE, others_BT)
+    difference = float((logits - other_logits).abs().max())
     expect(difference <= _TOLERANCE, "the same logits when the last word is another", f"a difference of {difference:.2g}")
 
 
@@ -165,17 +165,17 @@ def _goes_on_where_it_was_left(method: Method) -> None:
     first, second = (search.method.side_by_side(search.finder) for search in searches)
     targets = {" ".join(map(str, target)): torch.tensor(target) for target in _TARGETS}
     tasks = {key: [*tasks_of({key: target}, method.settings.restarts, 3)] for key, target in targets.items()}
-    for own in tasks.values():
-        first.add(own)
-    told = [outcome for _ in range(2) for outcome in first.step()]
+    for restarts in tasks.values():
+        first.add(restarts)
+    outcomes = [outcome for _ in range(2) for outcome in first.step()]
     for key in first.keys:
         second.add(tasks[key], first.begun(key))
     while second.keys:
-        told += second.step()
+        outcomes += second.step()
     for key, trigger in zip(targets, _found(method, _TARGETS), strict=True):
-        found = {outcome.task.restart: outcome.words for outcome in told if outcome.task.key == key}
+        inputs = {outcome.task.restart: outcome.words for outcome in outcomes if outcome.task.key == key}
         wanted = {outcome.task.restart: outcome.words for outcome in trigger.restarts}
-        expect(found == wanted, f"the inputs of an undisturbed search, {wanted}", found)
+        expect(inputs == wanted, f"the inputs of an undisturbed search, {wanted}", inputs)
 
 
 METHOD = Kind(

@@ -1,4 +1,4 @@
-"""Hits: what it means that a model says a target sentence (He & Glass 2018, section 4).
+"""Hits: the conditions under which a model counts as saying a target sentence (He & Glass 2018, section 4).
 
     o-greedy            every word of the target is the model's likeliest one, so that greedy decoding says the target
     o-sample-min-k      min_t log P(y_t | y_<t, x) >= T_out - log k
@@ -6,7 +6,7 @@
     io-sample-*-k       the same, and 1/n sum_t log P_LM(x_t | x_<t) >= T_in - log k
 
 T_out and T_in are the mean log probabilities of a word of the test set under the model and under the language model. k = 2
-means that a proper sentence takes T samples where the target takes T 2^m.
+means that a proper sentence takes T samples while the target takes T 2^m.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"(?P<io>io|o)-sample-(?P<statistic>avg|min)-k(?P<k>[1-9][0-9
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """What separates the usual from the unusual, in nats per word; both at most 0.
+    """The log probabilities of usual words, in nats per word; both at most 0.
 
     Args:
         t_out: mean log probability of a word of the test replies under the model; None where only o-greedy is asked for.
@@ -41,11 +41,11 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Reading:
-    """How likely a target is after an input.
+    """The log probabilities of a target after an input.
 
     Args:
         word_log_probability: log P(y_t | y_<t, x) of each word of the target, its end included, nats.
-        likeliest: whether each is the model's likeliest word.
+        likeliest: True for each that is the model's likeliest word.
         input_log_probability: 1/n sum_t log P_LM(x_t | x_<t), nats; None without a language model.
     """
 
@@ -56,12 +56,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class HitType:
-    """One way to be a hit.
+    """A type of hit.
 
     Args:
         statistic: of the words' log probabilities; "greedy" asks for the likeliest words instead.
-        k: how many times as many samples per word a hit may take; 1 for greedy.
-        limits_input: whether the input must be likely too.
+        k: factor of samples per word that a hit may take; 1 for greedy.
+        limits_input: True if the input must be likely too.
     """
 
     statistic: Literal["greedy", "avg", "min"]
@@ -70,31 +70,31 @@ class HitType:
 
     @classmethod
     def parse(cls, name: str) -> HitType:
-        """The type of that name, such as "o-greedy" or "io-sample-min-k2".
+        """Return the type of that name, such as "o-greedy" or "io-sample-min-k2".
 
         Raises:
             ConfigError: no type is called so.
         """
         if name == "o-greedy":
             return cls("greedy")
-        if found := _NAME.fullmatch(name):
-            statistic: Literal["avg", "min"] = "avg" if found["statistic"] == "avg" else "min"
-            return cls(statistic, int(found["k"]), found["io"] == "io")
-        known = ("o-greedy", *(f"{io}-sample-{statistic}-k1" for io in ("o", "io") for statistic in ("avg", "min")))
+        if match := _NAME.fullmatch(name):
+            statistic: Literal["avg", "min"] = "avg" if match["statistic"] == "avg" else "min"
+            return cls(statistic, int(match["k"]), match["io"] == "io")
+        names = ("o-greedy", *(f"{io}-sample-{statistic}-k1" for io in ("o", "io") for statistic in ("avg", "min")))
         raise ConfigError(
-            f"no type of hit is called {name!r}{nearest(name, known)}",
-            fix=f"known: {', '.join(known)}; any whole number may stand after k",
+            f"no type of hit is called {name!r}{nearest(name, names)}",
+            fix=f"known: {', '.join(names)}; any whole number may stand after k",
         )
 
     @property
     def name(self) -> str:
-        """As `parse` reads it."""
+        """Return the name that `parse` reads."""
         if self.statistic == "greedy":
             return "o-greedy"
         return f"{'io' if self.limits_input else 'o'}-sample-{self.statistic}-k{self.k}"
 
     def is_hit(self, reading: Reading, thresholds: Thresholds) -> bool:
-        """Whether a target after an input is a hit of this type."""
+        """Return True if a target after an input is a hit of this type."""
         if self.statistic == "greedy":
             return all(reading.likeliest)
         assert thresholds.t_out is not None, "there is no threshold for the reply"
@@ -109,7 +109,7 @@ class HitType:
     def objective(
         self, thresholds: Thresholds, *, lm_weight: float | None = None, satisfied_weight: float = 0.0
     ) -> TriggerObjective:
-        """What a search for such hits minimises.
+        """Return the objective of a search for such hits.
 
         The stronger sample-min is searched for the averages too, as in the paper.
 
@@ -117,7 +117,7 @@ class HitType:
             thresholds: of the model and the language model.
             lm_weight: lambda_in; 1 where the type limits the input and 0 elsewhere when None. Of an input that no type limits
                 the language model's term is never satisfied: it asks for fluent inputs.
-            satisfied_weight: what is left of satisfied terms; greedy drops them always.
+            satisfied_weight: weight of satisfied terms; greedy drops them always.
 
         Raises:
             ConfigError: there is no threshold for the reply or, where the type limits the input, for that.

@@ -2,7 +2,7 @@
 
     malicious   insults, threats, orders, contempt and self-praise that no dialogue model should utter: `prototypes.txt`,
                 written for this project, each also behind "well", "oh" and "i think" and before a full stop
-    normal      what the model says by itself: its distinct answers to test sources
+    normal      the model's own distinct replies to test sources
     random      sequences of frequent words
     a file      one sentence a line
 
@@ -10,13 +10,13 @@ A list is made for one model: sentences that it cannot say, because of a word or
 repeated ones are removed. The keys of a list's targets number its sentences before that, so that they name the same sentence
 for every model.
 
-Targets that come with a request each: files of (prompt, target) pairs, as CSV, TSV, JSON, JSON Lines or Parquet.
+Files of (prompt, target) pairs, as CSV, TSV, JSON, JSON Lines or Parquet, give a request with each target:
 
     AdvBench    goal,target
     HarmBench   Behavior,...,ContextString,BehaviorID with a column of targets, or a JSON file of targets by BehaviorID
     others      prompt,target
 
-Such files are the user's own; the project ships none. Their kind is told by content and header (`envs/corpora/own_files.py`).
+Such files are the user's own; the project ships none. Content and header decide the kind (`envs/corpora/own_files.py`).
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ NUM_TARGETS = 500
 FREQUENT_WORDS, LONGEST_RANDOM = 1000, 8
 
 Unknown = Callable[[Sequence[str]], tuple[str, ...]]
-"""Names the words of a sentence that a model cannot say."""
+"""Return the words of a sentence that a model cannot say."""
 TooLong = Callable[[Sequence[str]], bool]
-"""Whether a sentence is longer than any reply of a model."""
+"""Return True if a sentence is longer than any reply of a model."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,25 +74,25 @@ class Target:
 
 
 def target_seed(seed: int, key: str) -> int:
-    """The seed of a target's search, by the master seed and its key."""
+    """Return the seed of a target's search, by the master seed and its key."""
     return derive_seed(seed, "trigger", key)
 
 
 class Skipped(NamedTuple):
-    """A sentence that no target can be made of."""
+    """A sentence that the model cannot say."""
 
     sentence: str
     """Its words, joined by blanks."""
     unknown: tuple[str, ...]
-    """Those that the model cannot say."""
+    """The words that the model cannot say."""
     too_long: bool = False
-    """Whether the model's replies end before it does."""
+    """True if it is longer than the model's replies."""
     behind_prompt: bool = False
-    """Whether they do so because of its prompt, which leaves no room."""
+    """True if its prompt leaves no room for it."""
 
     @property
     def reason(self) -> str:
-        """Why it is none."""
+        """Return the reason why the model cannot say it."""
         if self.behind_prompt:
             return "the prompt is longer than the model reads before its target"
         return "longer than the model's replies" if self.too_long else f"not in the vocabulary: {', '.join(self.unknown)}"
@@ -114,11 +114,11 @@ class TargetList:
 
     @property
     def has_prompts(self) -> bool:
-        """Whether its targets come with requests."""
+        """Return True if its targets come with requests."""
         return any(target.prompt is not None for target in self.targets)
 
     def require_some(self) -> TargetList:
-        """The same list.
+        """Return the same list, or raise DataError if it is empty.
 
         Raises:
             DataError: it is empty.
@@ -134,28 +134,28 @@ class TargetList:
 
 
 def prototypes() -> list[tuple[str, ...]]:
-    """The sentences of `prototypes.txt`, at most seven words each."""
+    """Return the sentences of `prototypes.txt`, at most seven words each."""
     text = files("parley.engine.triggers").joinpath(PROTOTYPES).read_text(encoding="utf-8")
     return [tuple(line.split()) for line in text.splitlines()]
 
 
 def outside(vocabulary: PairVocabulary) -> Unknown:
-    """What a model of these words cannot say: others, and special tokens."""
+    """Return a function that names the words of a sentence outside a vocabulary, special tokens included."""
     return lambda words: tuple(dict.fromkeys(word for word in words if word in SPECIALS or word not in vocabulary.index))
 
 
 def never(words: Sequence[str]) -> bool:
-    """No sentence is too long."""
+    """Return False: no sentence is too long."""
     return False
 
 
 def beyond(max_reply: int) -> TooLong:
-    """What is too long for a model whose replies have so many words at most, `</s>` included."""
+    """Return a function that tests whether a sentence is longer than a model's replies, `</s>` included."""
     return lambda words: len(words) >= max_reply
 
 
 def malicious(unknown: Unknown, num: int = NUM_MALICIOUS, *, too_long: TooLong = never) -> TargetList:
-    """The prototypes in every template, until there are enough of them.
+    """Return the prototypes in every template, until there are enough of them.
 
     There are more prototypes than the published 200, so that models which lack some words get as many targets.
 
@@ -171,7 +171,7 @@ def malicious(unknown: Unknown, num: int = NUM_MALICIOUS, *, too_long: TooLong =
 def random_targets(
     vocabulary: PairVocabulary, seed: int, num: int = NUM_TARGETS, *, longest: int = LONGEST_RANDOM
 ) -> TargetList:
-    """Sequences of frequent words.
+    """Return sequences of frequent words.
 
     # Paper: of the 1,000 most frequent words, at most 8 of them. Ours: lengths are uniform over 1 to 8, which it does not say.
 
@@ -188,7 +188,7 @@ def random_targets(
 def random_words(
     words: Sequence[str], seed: int, unknown: Unknown, num: int = NUM_TARGETS, *, longest: int = LONGEST_RANDOM
 ) -> TargetList:
-    """Sequences of given words, drawn as those of `random_targets`.
+    """Return sequences of given words, drawn as those of `random_targets`.
 
     Args:
         words: to draw from.
@@ -213,7 +213,7 @@ def random_words(
 
 
 def said_by_itself(replies: Iterable[str], num: int = NUM_TARGETS) -> TargetList:
-    """What a model of tokens says by itself, each reply as it is written.
+    """Return the own replies of a model of tokens, each as it is written.
 
     Args:
         replies: read no further than needed.
@@ -230,7 +230,7 @@ def from_file(
     words_of: Callable[[str], Sequence[str]] = tokenise,
     strict: bool = False,
 ) -> TargetList:
-    """The sentences of a text file, one a line; blank lines do not count.
+    """Return the sentences of a text file, one a line; blank lines do not count.
 
     Args:
         path: the file, UTF-8.
@@ -269,7 +269,7 @@ def normal(
     seed: int = 0,
     batch_size: int = 256,
 ) -> TargetList:
-    """What a model says by itself: distinct replies to test sources, in corpus order.
+    """Return a model's own distinct replies to test sources, in corpus order.
 
     Replies with `<unk>` are skipped, as are those that the longest reply cuts: the model does not end them there.
 
@@ -285,18 +285,18 @@ def normal(
     # Torch is not needed for the other lists.
     from parley.policies.seq2seq.decoding import greedy, sample
 
-    def said() -> Iterator[tuple[str, ...]]:
+    def replies_in_order() -> Iterator[tuple[str, ...]]:
         numbered = enumerate(sources)
         while together := list(islice(numbered, batch_size)):
-            asked = [source for _, source in together]
+            batch = [source for _, source in together]
             if t_out is None:
-                replies = greedy(model, asked, beyond=1)
+                replies = greedy(model, batch, beyond=1)
             else:
                 seeds = [derive_seed(seed, "normal target", number) for number, _ in together]
-                replies = sample(model, asked, seeds, min_log_probability=t_out, beyond=1)
+                replies = sample(model, batch, seeds, min_log_probability=t_out, beyond=1)
             yield from (tuple(model.vocabulary.decode(reply)) for reply in replies)
 
-    return _collect("normal", said(), outside(model.vocabulary), beyond(model.sizes.max_reply), num)
+    return _collect("normal", replies_in_order(), outside(model.vocabulary), beyond(model.sizes.max_reply), num)
 
 
 def tell_repeated(name: str, num: int) -> None:
@@ -308,7 +308,7 @@ def tell_repeated(name: str, num: int) -> None:
 def _collect(
     name: str, sentences: Iterable[tuple[str, ...]], unknown: Unknown, too_long: TooLong, num: int | None = None
 ) -> TargetList:
-    """The first `num` distinct sentences that the model can say, numbered by their place; empty ones do not count."""
+    """Return the first `num` distinct sentences that the model can say, numbered by their index; empty ones do not count."""
     targets: dict[tuple[str, ...], Target] = {}
     skipped: dict[tuple[str, ...], Skipped] = {}
     for number, words in enumerate(sentences):
@@ -320,19 +320,19 @@ def _collect(
         targets.setdefault(words, Target(f"{name}-{number:06d}", words))
         if len(targets) == num:
             break
-    named = list(dict.fromkeys(word for each in skipped.values() for word in each.unknown))
+    named = list(dict.fromkeys(word for sentence in skipped.values() for word in sentence.unknown))
     if named:
         names = ", ".join(named[:3]) + ", ..." * (len(named) > 3)
-        count = sum(bool(each.unknown) for each in skipped.values())
+        count = sum(bool(sentence.unknown) for sentence in skipped.values())
         logger.warning("%d targets of %r hold words outside the vocabulary (%s) and are skipped", count, name, names)
-    if long := [each for each in skipped.values() if each.too_long]:
+    if long := [sentence for sentence in skipped.values() if sentence.too_long]:
         what = "%d targets of %r are longer than the model's replies and are skipped, such as %r"
         logger.warning(what, len(long), name, long[0].sentence)
     return TargetList(name, tuple(targets.values()), tuple(skipped.values()))
 
 
 def _refused(words: Sequence[str], unknown: Unknown, too_long: TooLong) -> Skipped | None:
-    """Why a model cannot say a sentence; None where it can."""
+    """Return the reason why a model cannot say a sentence; None if it can."""
     if lacking := unknown(words):
         return Skipped(" ".join(words), lacking)
     return Skipped(" ".join(words), (), too_long=True) if too_long(words) else None
@@ -341,9 +341,9 @@ def _refused(words: Sequence[str], unknown: Unknown, too_long: TooLong) -> Skipp
 PROMPTS, TARGETS = ("prompt", "goal", "behavior"), ("target",)
 """Names of columns, in any case."""
 CONTEXT, IDENTITY = "contextstring", "behaviorid"
-"""HarmBench's columns of what a request is about, and of its name."""
+"""HarmBench's columns of a request's context and of its name."""
 Refused = Callable[[str, str], Skipped | None]
-"""From a prompt and a target to why the model cannot say the target there; None where it can."""
+"""Return the reason why the model cannot say the target behind the prompt; None if it can."""
 
 
 def has_prompts(targets: str) -> bool:
@@ -397,7 +397,6 @@ def _kind(path: Path) -> RecordKind | None:
 
 
 def _is_header(cells: Sequence[str]) -> bool:
-    """Return whether a first line names the columns of pairs."""
     return not {*PROMPTS}.isdisjoint(cells) and not {*TARGETS, IDENTITY}.isdisjoint(cells)
 
 
@@ -427,7 +426,7 @@ def _column(columns: Mapping[str, Any], names: tuple[str, ...], where: FileLine)
 
 
 def _by_name(path: Path) -> Mapping[str, str]:
-    """HarmBench's targets: a text for each BehaviorID."""
+    """Return HarmBench's targets: a text for each BehaviorID."""
     fix = 'write {"BehaviorID": "target", ...}'
     try:
         members = json.loads(utf8_text(path), object_pairs_hook=list)

@@ -1,24 +1,21 @@
-"""Parley's own networks as what a trigger search works on: `TextVictim` of `scorer.py`.
+"""Parley's own networks as victims of a trigger search, and the count of listed strings in their replies.
 
-The searched positions are all of a source but its last, which is `<eou>` always; inputs have full length, as in He & Glass
-(2018, section 4). None of the special tokens may be put into an input.
+`Seq2SeqVictim` is a `TextVictim` of `scorer.py`. The searched positions are all of a source but its last, which is `<eou>`
+always; inputs have full length, as in He & Glass (2018, section 4). No special token may be put into an input.
 
     B inputs, N searched positions, T words of a reply, V words, E embedding
 
-Departures:
-  * # Released: `<unk>` may be put into inputs. Ours: not by default, because nobody can type it; `unknown=True` allows it.
-
-Which strings a model of characters says: the lists of brute force, and counting (He & Glass 2018, appendix B).
+Brute force (He & Glass 2018, appendix B) looks for the strings of these lists in the replies of a model of characters:
 
     norm     the words of the corpus
-    rev      those words spelled backwards, where that is no word
-    random   random letters, as long as words are, where that is no word
-    mal      what nobody should say: the prototypes of `targets.py` as one string each, and those of their words that the
-             corpus lacks
+    rev      those words spelled backwards, if that is no word
+    random   random letters, as long as words are, if that is no word
+    mal      malicious text: the prototypes of `targets.py` as one string each, and those of their words that the corpus lacks
 
 A string is said when it is a whole reply (table 5), and contained when it is part of one (table 6).
 
 Departures:
+  * # Released: `<unk>` may be put into inputs. Ours: not by default, because nobody can type it; `unknown=True` allows it.
   * # Paper: 500 malicious words, not published. Ours: as above, as far as a reply can hold them.
 """
 
@@ -47,7 +44,7 @@ class Seq2SeqVictim:
     Args:
         model: the network; its parameters are not touched.
         lm: a language model over the same words, which judges sources: R(x) of equation 4; None without one.
-        unknown: whether `<unk>` may be put into an input, as in the released code.
+        unknown: True to allow `<unk>` in an input, as in the released code.
     """
 
     def __init__(self, model: Seq2Seq, lm: LanguageModel | None = None, *, unknown: bool = False) -> None:
@@ -56,28 +53,28 @@ class Seq2SeqVictim:
 
     @property
     def embedding_VE(self) -> Tensor:
-        """Embeddings of the words of a source."""
+        """Return the embeddings of the words of a source."""
         return self.model.source_embedding.weight.detach()
 
     @property
     def longest_reply(self) -> int:
-        """Words of the longest reply, its `</s>` included: decoding goes no further."""
+        """Return the number of words of the longest reply, its `</s>` included: decoding goes no further."""
         return self.model.sizes.max_reply
 
     @property
     def input_length(self) -> int:
-        """N: the source without its `<eou>`."""
+        """Return N: the length of the source without its `<eou>`."""
         return self.model.sizes.max_source - 1
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of each word of the replies given those before it."""
+        """Return logits (B, T, V) of each word of the replies given those before it."""
         end_BNE = self.embedding_VE[EOU_ID].expand(len(embedded_BNE), 1, -1)
         begin_BT = replies_BT.new_full((len(replies_BT), 1), BOS_ID)
         states_BNH = self.model.encode(torch.cat([embedded_BNE, end_BNE], dim=1))
         return self.model.decode(states_BNH, None, torch.cat([begin_BT, replies_BT[:, :-1]], dim=1))
 
     def target(self, text: str) -> Tensor:
-        """Word ids (T,) int64 of a reply and its `</s>`.
+        """Return the word ids (T,) int64 of a reply and its `</s>`.
 
         Args:
             text: words between blanks, written as in the corpus.
@@ -92,21 +89,21 @@ class Seq2SeqVictim:
         return torch.tensor([*self.model.vocabulary.encode(words), EOS_ID], device=self.searchable_V.device)
 
     def words(self, ids: Sequence[int]) -> list[str]:
-        """The words of those ids."""
+        """Return the words of those ids."""
         return [self.model.vocabulary.words[i] for i in ids]
 
     def text(self, ids: Sequence[int]) -> str:
-        """Words joined by blanks."""
+        """Return the words joined by blanks."""
         return " ".join(self.model.vocabulary.decode(ids))
 
     def likely_inputs(self, seeds: Sequence[int]) -> Tensor:
-        """Inputs (B, N) int64 of full length that the language model finds likely, drawn from one seed each."""
+        """Return inputs (B, N) int64 of full length drawn from the language model, each from a seed."""
         assert self.lm is not None, "nobody judges inputs"
         return torch.from_numpy(sample_sentences(self.lm, seeds, self.input_length)).to(self.searchable_V.device)
 
 
 def searchable(vocabulary: PairVocabulary, *, unknown: bool = False) -> Tensor:
-    """Which words (V,) an input may hold: all but the specials and what ends a turn, `<unk>` where allowed."""
+    """Return a mask of the words (V,) that an input may hold: no specials, no end of a turn, `<unk>` if allowed."""
     allowed_V = torch.arange(len(vocabulary)) >= len(SPECIALS)
     allowed_V[UNK_ID] = unknown
     if EOT in vocabulary.index:
@@ -121,7 +118,7 @@ NUM_STRAYS = 3
 
 @dataclass(frozen=True)
 class WordLists:
-    """What is looked for in replies.
+    """Lists of strings to look for in replies.
 
     Args:
         lists: strings by the name of their list; those of "norm" are the words.
@@ -131,12 +128,12 @@ class WordLists:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The words."""
+        """Return the words."""
         return frozenset(self.lists[NORM])
 
     @cached_property
     def index(self) -> dict[str, list[str]]:
-        """The names of the lists that hold a string."""
+        """Return the names of the lists that hold each string."""
         index: dict[str, list[str]] = {}
         for name, strings in self.lists.items():
             for string in strings:
@@ -151,8 +148,8 @@ class Find:
     Args:
         list: its name.
         string: the string.
-        whole: whether it is a whole reply somewhere, or only a part of one.
-        input: the first input that makes the model say so.
+        whole: True if it is a whole reply somewhere, not only a part of one.
+        input: the first input with that reply.
     """
 
     list: str
@@ -163,7 +160,7 @@ class Find:
 
 @dataclass(frozen=True)
 class WordTally:
-    """What was found in some replies.
+    """The listed strings that occur in some replies.
 
     Args:
         num_inputs: the replies.
@@ -179,7 +176,7 @@ class WordTally:
 
 
 def word_lists(words: Iterable[str], alphabet: str, longest: int, num_random: int, seed: int) -> WordLists:
-    """The lists of a corpus.
+    """Return the lists of a corpus.
 
     Args:
         words: of the corpus, repeated or not.
@@ -189,7 +186,7 @@ def word_lists(words: Iterable[str], alphabet: str, longest: int, num_random: in
         seed: of those.
     """
     norm = sorted({word for word in words if len(word) <= longest})
-    known = frozenset(norm)
+    norm_set = frozenset(norm)
     generator = stream(seed, "random strings")
     letters, lengths = np.array(list(alphabet)), np.array([len(word) for word in norm])
     drawn = dict.fromkeys(
@@ -199,38 +196,38 @@ def word_lists(words: Iterable[str], alphabet: str, longest: int, num_random: in
     return WordLists(
         {
             NORM: tuple(norm),
-            REV: tuple(sorted({word[::-1] for word in norm} - known)),
-            RANDOM: tuple(string for string in drawn if string not in known),
-            MAL: tuple(string for string in dict.fromkeys(spelled) if string not in known and len(string) <= longest),
+            REV: tuple(sorted({word[::-1] for word in norm} - norm_set)),
+            RANDOM: tuple(string for string in drawn if string not in norm_set),
+            MAL: tuple(string for string in dict.fromkeys(spelled) if string not in norm_set and len(string) <= longest),
         }
     )
 
 
 def tally(lists: WordLists, inputs: np.ndarray, replies: np.ndarray) -> WordTally:
-    """Counts what is found in the replies.
+    """Count the listed strings in the replies.
 
     Args:
-        lists: what is looked for.
+        lists: the strings to look for.
         inputs: strings (B,), numpy's `U`.
-        replies: what was said to each, (B,).
+        replies: the reply to each, (B,).
     """
     distinct, first, counts = np.unique(replies, return_index=True, return_counts=True)
-    found: dict[tuple[str, str], Find] = {}
+    best: dict[tuple[str, str], Find] = {}
     strays: list[tuple[str, str]] = []
     num_outside = 0
-    for place in first.argsort().tolist():
-        reply, source = str(distinct[place]), str(inputs[first[place]])
+    for row in first.argsort().tolist():
+        reply, source = str(distinct[row]), str(inputs[first[row]])
         if reply not in lists.words:
-            num_outside += int(counts[place])
+            num_outside += int(counts[row])
             if len(strays) < NUM_STRAYS:
                 strays.append((source, reply))
         for string in _parts(reply):
             for name in lists.index.get(string, ()):
-                whole, before = string == reply, found.get((name, string))
+                whole, before = string == reply, best.get((name, string))
                 if before is None or (whole and not before.whole):
-                    found[name, string] = Find(name, string, whole, source)
+                    best[name, string] = Find(name, string, whole, source)
     order = {name: number for number, name in enumerate(lists.lists)}
-    finds = sorted(found.values(), key=lambda find: (order[find.list], find.string))
+    finds = sorted(best.values(), key=lambda find: (order[find.list], find.string))
     return WordTally(len(replies), num_outside, tuple(finds), tuple(strays))
 
 

@@ -7,7 +7,7 @@
 
 The estimate is taken from where the word may go, not from the one that stands there. Reading the k inputs of the slopes costs
 as much as reading candidates, and they are counted among these. The fluency term of the paper is the language model's of the
-objective (`--lm`, hits io-...): its part of a list is exact, as there. What is returned is the best input met. Sizes are those
+objective (`--lm`, hits io-...): its part of a list is exact, as there. The result is the best input met. Sizes are those
 of the released experiments: k = 32, 50 rounds over all positions.
 # Paper: output and input are optimised together in some experiments. Ours: the target is given ("reversing").
 
@@ -29,7 +29,7 @@ from parley.envs.core.seeds import stream
 
 
 class Arca(Gcg):
-    """The best of the words that slopes at random words point to, position by position."""
+    """A search that takes the best of the words that slopes at random words point to, position by position."""
 
     uses = (*WordMethod.uses, "buffer")
     sizes = {"candidates": CANDIDATES_ARCA}
@@ -37,11 +37,11 @@ class Arca(Gcg):
 
     @property
     def tried(self) -> int:
-        """The list, and as many inputs that slopes are taken at."""
+        """Return the size of the list plus the number of inputs that slopes are taken at."""
         return self.candidates + min(self.candidates, self.goal.num_searchable)
 
     def choose(self, states: Sequence[GcgState]) -> Tensor:
-        """Each input with the best word of its list (B, N)."""
+        """Return each input with the best word of its list (B, N)."""
         words_BG = torch.stack([self._list(state) for state in states])
         positions_B = words_BG.new_tensor([self._position(state) for state in states])
         return self.best_swaps(states, Swaps(positions_B[:, None].expand_as(words_BG), words_BG))
@@ -50,7 +50,7 @@ class Arca(Gcg):
         return state.visits % self.victim.input_length
 
     def _list(self, state: GcgState) -> Tensor:
-        """The words (G,) of least estimated loss at a search's position."""
+        """Return the words (G,) of least estimated loss at a search's position."""
         task, position = state.task, self._position(state)
         rng = stream(task.seed, "arca", task.key, task.restart, state.visits)
         words_V = self.victim.searchable_V.nonzero()[:, 0]

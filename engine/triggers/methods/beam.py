@@ -1,10 +1,10 @@
-"""Beam search over positions: gibbs-enum that keeps the best few inputs instead of one.
+"""Beam search over positions, and BEAST, a beam of inputs that the victim writes.
 
-At each visit every input of the beam is tried with the steepest words at the position, `candidates` of them each, and the
-`beams` inputs of least loss stay, no two alike. With one beam it is gibbs-enum. An end comes after N visits in a row that
-change nothing.
+Beam: gibbs-enum that keeps the best few inputs instead of one. At each visit every input of the beam is tried with the steepest
+words at the position, `candidates` of them each, and the `beams` inputs of least loss stay, no two alike. With one beam it is
+gibbs-enum. It ends after N visits in a row that change nothing.
 
-BEAST: inputs that grow by what the victim itself would say next (Sadasivan et al. 2024, arXiv 2402.15570, algorithm 1).
+BEAST: inputs that grow by the victim's own next words (Sadasivan et al. 2024, arXiv 2402.15570, algorithm 1).
 
     beam <- k2 first words, drawn from P(. | prompt)
     until inputs have N words:
@@ -12,12 +12,12 @@ BEAST: inputs that grow by what the victim itself would say next (Sadasivan et a
         beam       <- the k1 candidates of least loss
 
 It takes no gradient, and its inputs read like texts. k1 = `beams` and k2 = `candidates` are 15, the temperature is 1, and all
-words that an input may hold take part. Its losses are those of inputs that are shorter than N: what is searched ends there.
+words that an input may hold take part. Its losses are those of inputs that are shorter than N: the searched part ends there.
 # Released code: k1 first words, not scored, and the best input of any length is kept. Ours: those of N words alone, as in all
-methods. With candidates left for it (`max_candidates`, `max_sweeps`) it grows inputs anew from other draws. Where
+methods. With candidates left for it (`max_candidates`, `max_sweeps`) it grows inputs anew from other draws. If
 `max_candidates` are too few to let one input become whole, k1 and k2 are smaller, the larger of them first.
-Behind several prompts, and of several models (`parley search universal`), words are drawn from the geometric mean of what all
-say next. Released code: from the first model alone.
+Behind several prompts, and of several models (`parley search universal`), words are drawn from the geometric mean of all
+next-word distributions. Released code: from the first model alone.
 
     B inputs of a beam, G words drawn for each, R candidates, t words so far, N searched positions, V words
 """
@@ -42,14 +42,14 @@ from parley.policies.chat.model import Access
 
 @dataclass(eq=False, kw_only=True)
 class BeamState(SearchState):
-    """A search, the inputs it keeps (least loss first), and how many visits have not changed them."""
+    """A search with its beam (least loss first) and the number of visits that have not changed it."""
 
     beam: list[BestInput]
     unmoved: int = 0
 
 
 class Beam(WordMethod[BeamState]):
-    """The best few inputs, position by position."""
+    """A search that keeps the best few inputs, position by position."""
 
     uses = (*WordMethod.uses, "beams")
     sizes = {**WordMethod.sizes, "beams": BEAMS}
@@ -72,7 +72,7 @@ class Beam(WordMethod[BeamState]):
             self.visited(state, tried=tried, moved=bool(new), converged=still, ahead=ahead)
 
     def _choose(self, state: BeamState) -> tuple[list[BestInput], list[Tensor]]:
-        """The inputs that stay in the beam, and those that join it."""
+        """Return the inputs that stay in the beam, and those that join it."""
         position = state.visits % self.victim.input_length
         positions_B = torch.full((len(state.beam),), position, device=self.victim.searchable_V.device)
         words_BG = self.steepest(state.beam, positions_B, self.candidates)
@@ -91,13 +91,13 @@ class Beam(WordMethod[BeamState]):
 
 @dataclass(eq=False, kw_only=True)
 class BeastState(SearchState):
-    """A search, and the inputs of its beam as far as they have grown, least loss first; none where it begins."""
+    """A search with the inputs of its beam as far as they have grown, least loss first; none at the beginning."""
 
     beam: list[list[int]] = field(default_factory=list)
 
 
 class Beast(WordMethod[BeastState]):
-    """A beam over inputs that the victim writes."""
+    """A beam search over inputs that the victim writes."""
 
     uses = (*WordMethod.uses, "beams")
     sizes = {"candidates": CANDIDATES_BEAST, "beams": BEAMS_BEAST}
@@ -107,11 +107,11 @@ class Beast(WordMethod[BeastState]):
     _num_kept: int
 
     def fewest_candidates(self, length: int) -> int:
-        """A word at a time."""
+        """Return one candidate for each word."""
         return length
 
     def bind(self, goal: Goal) -> Self:
-        """The same method, with sizes by which inputs become whole.
+        """Return the same method, with sizes by which inputs become whole.
 
         Raises:
             ConfigError: a restart may try fewer candidates than an input has words.
@@ -146,7 +146,7 @@ class Beast(WordMethod[BeastState]):
         return words_Bt.shape[1] == self.victim.input_length
 
     def _grown(self, state: BeastState) -> tuple[int, Tensor]:
-        """How many inputs were tried, and the best of them (B, t + 1)."""
+        """Return the number of inputs tried, and the best of them (B, t + 1)."""
         task, allowed_V = state.task, self.victim.searchable_V
         inputs_Bt = torch.tensor(state.beam or [[]], dtype=torch.int64, device=allowed_V.device)
         logits_BV = cast(ContinuingScorer, self.scorer).next_logits(task.target, inputs_Bt).masked_fill(~allowed_V, -torch.inf)
@@ -160,7 +160,7 @@ class Beast(WordMethod[BeastState]):
 
 
 def _cost(length: int, drawn: int, kept: int) -> int:
-    """Candidates that are tried until an input of so many words is whole."""
+    """Return the number of candidates that are tried until an input of that length is whole."""
     tried, beam = 0, 1
     for _ in range(length):
         tried += beam * drawn

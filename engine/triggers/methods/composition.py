@@ -1,4 +1,4 @@
-"""An attack as a composition that prints itself: what is seen of a model, what is wanted of it, by which method, behind what.
+"""An attack as a composition that prints itself: the victim, the method, the objective, the prompts and the test of success.
 
     victim     hf:FOLDER, shows gradients
     method     Gcg(candidates=512, max_candidates=0, ...), reads gradients
@@ -6,7 +6,7 @@
     prompts    pairs.csv: length=14, template=suffix, end=False
     success    by=prefix
 
-How each job is such a composition says its own module.
+The module of each job makes its composition.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from parley.policies.core.responder import is_pretrained
 
 @dataclass(frozen=True, kw_only=True)
 class AttackComposition:
-    """An attack; what is empty has no line.
+    """An attack in parts; empty parts have no line.
 
     Args:
         victim: the model, or several.
-        shows: how much of it can be seen.
-        method: how inputs come about.
-        reads: how much of the model it has to see.
-        objective: what makes an input better than another, and what ends a search.
-        prompts: what is to be said behind which prompts, where the input stands, and which inputs there are.
-        success: when a reply is one.
+        shows: the access that the victim gives.
+        method: the method that finds inputs.
+        reads: the access that the method needs.
+        objective: the loss of an input, and the hit that ends a search.
+        prompts: prompts and targets, the place of the input, and the allowed inputs.
+        success: the test of a reply.
 
     Raises:
         ConfigError: the method reads more than the victim shows.
@@ -54,26 +54,26 @@ class AttackComposition:
 
     @property
     def parts(self) -> dict[str, str]:
-        """What is told of each part."""
-        told = {
+        """Return the text of each part."""
+        lines = {
             "victim": f"{self.victim}, shows {self.shows.name.lower()}",
             "method": f"{self.method}, reads {self.reads.name.lower()}",
             "objective": self.objective,
             "prompts": self.prompts,
             "success": self.success,
         }
-        return {name: text for name, text in told.items() if text}
+        return {name: text for name, text in lines.items() if text}
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<9}  {text}" for name, text in self.parts.items())
 
 
 def shown_access(model: str, *, by_messages: bool = False) -> Access:
-    """How much is seen of a model by its address; of a server and of a user's own function replies alone.
+    """Return how much a model at an address shows; a server and a user's own function show replies alone.
 
     Args:
         model: the address.
-        by_messages: whether it answers messages: of a run of a response model replies alone are seen then.
+        by_messages: True if it answers messages: a run of a response model then shows replies alone.
     """
     if model.startswith(OPENAI) or ".py:" in model:
         return Access.TEXT
@@ -82,14 +82,14 @@ def shown_access(model: str, *, by_messages: bool = False) -> Access:
 
 
 def settings_told(settings: Any, *always: str) -> str:
-    """Settings as `--set` takes them: those named, and those that are not the defaults.
+    """Return settings as `--set` takes them: those named, and those that differ from the defaults.
 
     Args:
         settings: a configuration whose fields all have defaults.
-        always: names that are told in any case.
+        always: names that are shown in any case.
     """
     default = type(settings)()
-    # The date is of a run, which says it beside its other circumstances.
+    # The date belongs to a run, which has it beside its other circumstances.
     names = [field.name for field in fields(settings) if field.name != "date"]
-    told = [name for name in names if name in always or getattr(settings, name) != getattr(default, name)]
-    return ", ".join(f"{name}={getattr(settings, name)}" for name in told)
+    shown = [name for name in names if name in always or getattr(settings, name) != getattr(default, name)]
+    return ", ".join(f"{name}={getattr(settings, name)}" for name in shown)

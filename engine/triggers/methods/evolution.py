@@ -1,4 +1,4 @@
-"""Evolution of inputs whose replies alone are seen: for models that give no likelihoods, such as those behind a server.
+"""Evolution of inputs by replies alone: for models that give no likelihoods, such as those behind a server.
 
     ask for the replies to `population` inputs of random words
     until one succeeds, or `max_queries` replies were asked for:
@@ -9,10 +9,10 @@
 A genetic search over words in the manner of Alzantot et al. 2018 (arXiv 1804.07998) and Lapid et al. 2023 (arXiv 2309.01446).
 # Theirs: exp(fitness) selection, single elite; embeddings of replies. Ours: tournaments, members stay while fit; characters.
 
-The control is the same without choice: every input of random words, as many as the search may try, the best of which counts.
+The control is the same without selection: every input is of random words, and the best of `max_queries` counts.
 
-What is fit, `fitness.py` says, by default `closeness`. Nothing is asked twice. What is drawn follows
-from the seed and from what was answered, so a search whose answers are kept goes on by asking itself through them again.
+`success.py` defines fitness, by default `closeness`. No input is asked twice. Draws follow from the seed and from the replies,
+so a search whose answers are stored can resume by asking the same questions again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Words = tuple[str, ...]
 NO_FITNESS = -math.inf
 """Fitness of an input to which there was no reply: every reply is fitter."""
 _TRIES = 64
-"""Children that are drawn until one is new."""
+"""Most draws for a new child."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvolutionSettings(Configuration):
-    """How inputs evolve."""
+    """Settings of the evolution of inputs."""
 
     num_words: NumItems = 8
     """Words of an input."""
@@ -54,10 +54,10 @@ class EvolutionSettings(Configuration):
 
 @dataclass(frozen=True)
 class Member:
-    """An input that was asked about.
+    """An input whose reply is known.
 
     Args:
-        words: it.
+        words: the input.
         fitness: the higher the better.
     """
 
@@ -66,7 +66,7 @@ class Member:
 
 
 class ToldReply(NamedTuple):
-    """What came of an input.
+    """The reply to an input, with its fitness.
 
     Args:
         fitness: the higher the better; `NO_FITNESS` of an answer that is no reply.
@@ -80,11 +80,11 @@ class ToldReply(NamedTuple):
 
 
 class Proposals(ABC):
-    """Inputs that are proposed to a model, of which replies alone are seen: `ask`, then `tell`, until it is `finished`.
+    """A search by replies alone: `ask` for inputs, then `tell` their replies, until it is `finished`.
 
     Args:
-        max_queries: replies that are asked for at most.
-        kept: inputs that are remembered as the fittest.
+        max_queries: most replies.
+        kept: number of fittest inputs that are remembered.
 
     Attributes:
         members: the fittest first.
@@ -104,27 +104,27 @@ class Proposals(ABC):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more is asked."""
+        """Return True if the search asks for no more replies."""
         return self._stopped or self.num_asked >= self.max_queries
 
     @property
     def best(self) -> Member:
-        """The fittest so far."""
+        """Return the fittest input so far."""
         return self.members[0]
 
     @abstractmethod
     def ask(self) -> list[Words]:
-        """The inputs whose replies are wanted next, none of them asked about before; none where there are no more."""
+        """Return the inputs whose replies are needed next, all of them new; none if there are no more."""
 
     def tell(self, heard: Sequence[ToldReply], *, success: bool) -> None:
-        """What came of the inputs that were asked about.
+        """Record the replies to the inputs of the last `ask`.
 
         Args:
-            heard: of each.
-            success: whether one of them is all that is wanted.
+            heard: the reply to each.
+            success: True if one of them is a success, which ends the search.
         """
-        new = [Member(words, each.fitness) for words, each in zip(self._waiting, heard, strict=True)]
-        # A tie goes to who was there before.
+        new = [Member(words, reply.fitness) for words, reply in zip(self._waiting, heard, strict=True)]
+        # A tie goes to the earlier member.
         self.members = sorted([*self.members, *new], key=lambda member: -member.fitness)[: self._kept]
         self.num_asked += len(new)
         self.generations += 1
@@ -133,15 +133,15 @@ class Proposals(ABC):
 
 
 class Evolution(Proposals):
-    """Inputs of words that evolve.
+    """A search whose inputs evolve.
 
     Args:
-        settings: how.
-        words: that they are made of.
+        settings: population and limits.
+        words: the words that inputs are made of.
         seed: of all draws.
         start: the first input, of which the others of its generation are children; all are drawn when empty.
-        allows: which inputs may be asked about.
-        blind: whether all inputs are of random words, whatever came of others.
+        allows: returns True for an allowed input.
+        blind: True if all inputs are of random words, whatever the replies.
     """
 
     def __init__(
@@ -163,51 +163,51 @@ class Evolution(Proposals):
         assert not self._waiting, "what was asked is told first"
         rng = stream(self._seed, "generation", self.generations + 1)
         num = min(self.settings.population, self.settings.max_queries - self.num_asked)
-        found: list[Words] = [self._start] if self._start and not self.members else []
-        self._known.update(found)
-        for _ in range(num - len(found)):
+        inputs: list[Words] = [self._start] if self._start and not self.members else []
+        self._known.update(inputs)
+        for _ in range(num - len(inputs)):
             for _ in range(_TRIES):
                 words = self._child(rng) if (self._parents or self._start) and not self._blind else self._drawn(rng)
                 if words not in self._known and self._allows(words):
                     self._known.add(words)
-                    found.append(words)
+                    inputs.append(words)
                     break
-        self._waiting, self._stopped = found, not found
-        return found
+        self._waiting, self._stopped = inputs, not inputs
+        return inputs
 
     def _drawn(self, rng: Generator) -> Words:
-        return tuple(self._list[place] for place in rng.integers(len(self._list), size=self.settings.num_words))
+        return tuple(self._list[index] for index in rng.integers(len(self._list), size=self.settings.num_words))
 
     def _child(self, rng: Generator) -> Words:
         mother, father = self._parent(rng), self._parent(rng)
         heads = rng.random(len(mother)) < 0.5
-        words = [one if head else other for one, other, head in zip(mother, father, heads, strict=True)]
+        words = [first if head else second for first, second, head in zip(mother, father, heads, strict=True)]
         exchanged = rng.random(len(words)) < self.settings.mutation
         exchanged[rng.integers(len(words))] = True
         drawn = self._drawn(rng)
         return tuple(new if changes else word for word, new, changes in zip(words, drawn, exchanged, strict=True))
 
     def _parent(self, rng: Generator) -> Words:
-        """Return the fitter of two parents, which stand in that order; the start where there is none yet."""
+        """Return the fitter of two drawn members, which are sorted by fitness; the start if there is no member yet."""
         parents = self._parents
         return parents[min(rng.integers(len(parents), size=2).tolist())].words if parents else self._start
 
     @property
     def _parents(self) -> list[Member]:
-        """Members that got a reply, the fittest first: what is blocked leads nowhere."""
+        """Return the members that got a reply, the fittest first: blocked inputs lead nowhere."""
         return [member for member in self.members if member.fitness > NO_FITNESS]
 
 
 def closeness(reply: str, target: str) -> float:
-    """How alike a reply's beginning and a target are, 0 to 1: the share of the target that is said, and of matching characters.
+    """Return the similarity of a reply's beginning and a target, 0 to 1: shared prefix and matching characters, averaged.
 
     Args:
-        reply: as it was said.
-        target: as it is wanted; what stands behind as many characters of a reply does not count.
+        reply: the model's reply.
+        target: the wanted text; of a longer reply only as many characters count.
     """
     wanted = " ".join(target.lower().split())
-    said = " ".join(reply.lower().split())[: len(wanted)]
+    beginning = " ".join(reply.lower().split())[: len(wanted)]
     if not wanted:
         return 0.0
-    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(said, wanted, strict=False)))
-    return (alike / len(wanted) + SequenceMatcher(None, said, wanted, autojunk=False).ratio()) / 2
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(beginning, wanted, strict=False)))
+    return (alike / len(wanted) + SequenceMatcher(None, beginning, wanted, autojunk=False).ratio()) / 2

@@ -37,7 +37,7 @@ LEAST_WEIGHT = 1e-3
 
 @dataclass(eq=False, kw_only=True)
 class GcgState(SearchState):
-    """A search, the input where it stands, those of its buffer (least loss first), and those of its steps (the last first)."""
+    """A search with its current input, its buffer (least loss first) and the inputs of its steps (the last first)."""
 
     current: BestInput
     buffer: list[BestInput] = field(default_factory=list)
@@ -45,7 +45,7 @@ class GcgState(SearchState):
 
 
 class Gcg(WordMethod[GcgState]):
-    """Random swaps from the gradient's lists."""
+    """A search by random swaps from the gradient's lists."""
 
     uses = (*WordMethod.uses, "words_per_position", "num_replaced", "momentum", "buffer", "screening")
     sizes = {"candidates": CANDIDATES_GCG}
@@ -68,11 +68,11 @@ class Gcg(WordMethod[GcgState]):
 
     @property
     def tried(self) -> int:
-        """Inputs that a visit costs."""
+        """Return the number of inputs that a visit costs."""
         return self.candidates
 
     def choose(self, states: Sequence[GcgState]) -> Tensor:
-        """Where the searches move (B, N)."""
+        """Return the next inputs of the searches (B, N)."""
         lists = self._lists(states)
         if self.settings.num_replaced > 1:
             return self._best_inputs(states, lists)
@@ -82,7 +82,7 @@ class Gcg(WordMethod[GcgState]):
         return self.best_swaps(states, Swaps(positions_BG, lists[rows_B1, positions_BG, ranks_BG]))
 
     def _lists(self, states: Sequence[GcgState]) -> Tensor:
-        """The steepest words (B, N, W) of every position, by the slopes at hand or with those of earlier steps."""
+        """Return the steepest words (B, N, W) of every position, by the current slopes and, with momentum, earlier ones."""
         num, length = self.settings.words_per_position, self.victim.input_length
         if not self.settings.momentum:
             return self.steepest(*self.everywhere([state.current for state in states]), num).view(len(states), length, -1)
@@ -95,7 +95,7 @@ class Gcg(WordMethod[GcgState]):
         return torch.stack(lists)
 
     def best_swaps(self, states: Sequence[GcgState], swaps: Swaps) -> Tensor:
-        """Each input with the best of its single swaps (B, N)."""
+        """Return each input with the best of its single swaps (B, N)."""
         device, current = swaps.words_BG.device, [state.current for state in states]
         to_beat_B = torch.full((len(states),), torch.inf, device=device)
         choices_B = self.scorer.best_swap(current, swaps, to_beat_B)[0].to(device)[:, None]
@@ -103,27 +103,27 @@ class Gcg(WordMethod[GcgState]):
         return words_BN.scatter(1, swaps.positions_BG.gather(1, choices_B), swaps.words_BG.gather(1, choices_B))
 
     def _best_inputs(self, states: Sequence[GcgState], lists: Tensor) -> Tensor:
-        """The best (B, N) of inputs in which several words are replaced."""
-        found, num, length = [], self.candidates, self.victim.input_length
+        """Return the best (B, N) of inputs in which several words are replaced."""
+        best_inputs, num, length = [], self.candidates, self.victim.input_length
         several = min(self.settings.num_replaced, length)
         for state, words_NW in zip(states, lists, strict=True):
             rng = stream(state.task.seed, "gcg", state.task.key, state.task.restart, state.visits)
-            places_GR = torch.from_numpy(rng.random((num, length)).argsort(1)[:, :several].copy()).to(lists.device)
+            positions_GR = torch.from_numpy(rng.random((num, length)).argsort(1)[:, :several].copy()).to(lists.device)
             ranks_GR = torch.from_numpy(rng.integers(words_NW.shape[1], size=(num, several))).to(lists.device)
-            tried_GN = state.current.words.repeat(num, 1).scatter(1, places_GR, words_NW[places_GR, ranks_GR])
+            tried_GN = state.current.words.repeat(num, 1).scatter(1, positions_GR, words_NW[positions_GR, ranks_GR])
             loss_G = self.scorer.losses([state.task.target] * num, tried_GN)
-            found.append(tried_GN[int(loss_G.argmin())])
-        return torch.stack(found)
+            best_inputs.append(tried_GN[int(loss_G.argmin())])
+        return torch.stack(best_inputs)
 
     def _remember(self, state: GcgState, incumbent: BestInput) -> None:
-        """Puts an input that is new into the buffer, in the place of the worst where it is full; the best is gone on from."""
-        if not any(torch.equal(incumbent.words, known.words) for known in state.buffer):
-            by_loss = sorted([*state.buffer, incumbent], key=lambda each: each.loss)
+        """Put a new input into the buffer, drop the worst if it is full, and continue from the best."""
+        if not any(torch.equal(incumbent.words, stored.words) for stored in state.buffer):
+            by_loss = sorted([*state.buffer, incumbent], key=lambda item: item.loss)
             state.buffer = by_loss[: self.settings.buffer]
         state.current = state.buffer[0]
 
     def _draw(self, state: GcgState, num_words: int) -> np.ndarray:
-        """Positions and ranks (2, G) of a visit's swaps."""
+        """Return positions and ranks (2, G) of a visit's swaps."""
         rng = stream(state.task.seed, "gcg", state.task.key, state.task.restart, state.visits)
         num = self.candidates
         return np.stack([rng.integers(self.victim.input_length, size=num), rng.integers(num_words, size=num)])

@@ -1,4 +1,6 @@
-"""gibbs-enum: one word after the other, the best of the words that the gradient points to (He & Glass 2018, algorithm 1).
+"""gibbs-enum, the paper's search, and random search, its baseline.
+
+gibbs-enum: one word after the other, the best of the words that the gradient points to (He & Glass 2018, algorithm 1).
 
     x <- an initial input
     for sweep = 1 .. max_sweeps:
@@ -7,7 +9,7 @@
             x_t <- argmin over j in G of L(x_<t, j, x_>t; y), if that lowers L                      equation 7
         stop if the sweep lowered nothing
 
-- The list may hold the word that stands there, as in the paper; it is no improvement on itself (`to_beat`).
+- The list may hold the current word, as in the paper; it is no improvement on itself (`to_beat`).
 - A search stops at N visits in a row that move nothing. Its input, and so its lists, stayed the same all the while: the sweep
   that the paper would let run on to find no improvement would try these lists again.
 - A measured input keeps its gradients, so that a visit after one that moved nothing costs no gradient.
@@ -16,12 +18,10 @@
 # taken in any case. Released code, `stop_on_batch_mean`: the targets of a batch go on until a sweep leaves their mean loss
 # where it was, so that which targets share a batch matters.
 
-    B searches, G words of a list
+Random search: the best of fresh inputs. A search with gradients has to beat it. A visit draws as many inputs as gibbs-enum
+tries words, in the way in which first inputs are drawn: uniformly, or from the language model if the input is judged.
 
-Random search: fresh inputs, the best kept. The floor that a search with gradients has to beat.
-
-A visit draws as many inputs as gibbs-enum tries words, in the way in which first inputs are drawn: uniformly, or from the
-language model where the input is judged.
+    B searches, R inputs, N searched positions, G words of a list
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from parley.policies.chat.model import Access
 
 
 class RandomSearch(WordMethod[SearchState]):
-    """The best of many random inputs."""
+    """A search that keeps the best of many random inputs."""
 
     access = Access.SCORES
 
@@ -53,7 +53,7 @@ class RandomSearch(WordMethod[SearchState]):
             self.visited(state, tried=self.candidates, moved=has_moved)
 
     def _draw(self, state: SearchState) -> Tensor:
-        """The inputs of a visit (R, N)."""
+        """Return the inputs of a visit (R, N)."""
         task = state.task
         name = ("random", task.key, task.restart, state.visits)
         return self.goal.initial([derive_seed(task.seed, *name, number) for number in range(self.candidates)])
@@ -61,7 +61,7 @@ class RandomSearch(WordMethod[SearchState]):
 
 @dataclass(eq=False)
 class _Group:
-    """Searches that stop as one."""
+    """The searches of a batch that stop as one."""
 
     states: list[GibbsState] = field(default_factory=list)
     mean: float = torch.inf
@@ -69,7 +69,7 @@ class _Group:
 
 @dataclass(eq=False)
 class GibbsState(SearchState):
-    """A search that stands at `best`, and how many visits have not moved it since it last moved."""
+    """A search at its input `best`, with the number of visits since it last moved."""
 
     unmoved: int = 0
     group: _Group = field(default_factory=_Group, metadata=NOT_SAVED)
@@ -81,7 +81,7 @@ class GibbsEnum(WordMethod[GibbsState]):
     uses = (*WordMethod.uses, "first_visit_unconditional", "stop_on_batch_mean", "screening")
 
     def start(self, tasks: Sequence[Task]) -> list[GibbsState]:
-        """States at their first inputs, one group."""
+        """Return states at their first inputs, as one group."""
         states = super().start(tasks)
         group = _Group(states)
         for state in states:
@@ -115,26 +115,26 @@ class GibbsEnum(WordMethod[GibbsState]):
                 self._stop_as_one(group)
 
     def position(self, task: Task, visit: int) -> int:
-        """Where a search's visit, counted from 0, tries words."""
+        """Return the position at which a visit, counted from 0, tries words."""
         return visit % self.victim.input_length
 
     def _tried_everywhere(self, state: GibbsState) -> bool:
-        """Whether every position was visited, the present one included, since the search last moved."""
+        """Return True if every position was visited, the current one included, since the search last moved."""
         visits = range(state.visits + 1 - state.unmoved, state.visits + 1)
         return len({self.position(state.task, visit) for visit in visits}) == self.victim.input_length
 
     def _swapped(self, state: GibbsState, word: Tensor) -> Tensor:
-        """The state's input (N,) with a word at the position that is visited."""
+        """Return the state's input (N,) with a word at the visited position."""
         words_N = state.best.words.clone()
         words_N[self.position(state.task, state.visits)] = word
         return words_N
 
     def _at_most(self, state: GibbsState) -> float:
-        """What the measured loss of an input that is taken has to undercut."""
+        """Return the loss that an accepted input has to undercut."""
         return torch.inf if self.settings.first_visit_unconditional and state.visits == 0 else state.best.loss
 
     def _stop_as_one(self, group: _Group) -> None:
-        """Ends a group after a sweep that has not lowered its mean loss; the first sweep has nothing to compare with."""
+        """End a group after a sweep that has not lowered its mean loss; the first sweep never ends it."""
         going = [state for state in group.states if not state.finished]
         visits = {state.visits for state in going}
         # A batch that does not fit into memory is stepped in pieces: the sweep ends with the last piece.

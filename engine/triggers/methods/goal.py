@@ -1,4 +1,4 @@
-"""What a method is to reach: which model is asked for what, when a reading is a hit, and from where a search starts.
+"""The goal of a method: the model and objective, the test for a hit, and the first inputs of a search.
 
 B inputs, N searched positions, V words
 """
@@ -16,13 +16,13 @@ from parley.engine.triggers.scorers.scorer import Scorer, Victim
 from parley.envs.core.seeds import stream
 
 Initial = Callable[[Sequence[int]], Tensor]
-"""From one seed each to inputs (B, N) int64; an input may depend on its own seed only."""
+"""Draw inputs (B, N) int64, one for each seed; an input may depend on its own seed only."""
 Satisfied = Callable[[Reading], bool]
-"""Whether a reading is all that the search is for."""
+"""Return True if a reading is a hit as wanted."""
 
 
 class Goal:
-    """What a method is bound to.
+    """The goal that a method is bound to.
 
     Args:
         scorer: answers for the model and the objective.
@@ -37,17 +37,17 @@ class Goal:
 
     @property
     def victim(self) -> Victim:
-        """The model under test."""
+        """Return the model under test."""
         return self.scorer.victim
 
     def refused(self, target: Tensor) -> int:
-        """How many candidates of a search the victim's rules refused since this was last asked; see `typed.RuledScorer`."""
+        """Return the candidates of a search that the victim's rules refused since the last call; see `attack.RuledScorer`."""
         counted = getattr(self.scorer, "refused", None)
         return counted(target) if counted else 0
 
 
 def uniform_inputs(searchable_V: Tensor, length: int) -> Initial:
-    """Inputs of words drawn uniformly from those that an input may hold, as the paper starts unless the input is judged."""
+    """Return a function that draws words uniformly from those allowed, as the paper starts unless the input is judged."""
     words = searchable_V.nonzero()[:, 0].cpu().numpy()
 
     def draw(seeds: Sequence[int]) -> Tensor:

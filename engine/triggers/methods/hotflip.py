@@ -1,17 +1,17 @@
-"""HotFlip: flips chosen by first-order estimates alone, in a beam (Ebrahimi et al. 2018, equations 3 to 10 and section 3.2).
+"""HotFlip and AutoPrompt: flips chosen by first-order estimates.
+
+HotFlip: a beam over flips, sorted by the estimates alone (Ebrahimi et al. 2018, equations 3 to 10 and section 3.2).
 
     dL(t: a -> b) = dL/dx_tb - dL/dx_ta                       equation 6: one word for another at position t
-    L(x with the flip) = L(x) + dL(t: a -> b)                 what a beam is sorted by
+    L(x with the flip) = L(x) + dL(t: a -> b)                 the key that a beam is sorted by
 
-A visit takes the gradient at each input of the beam, estimates every flip of a word at every position by it, and keeps the
+A visit takes the gradient at each input of the beam and estimates every flip of a word at every position by it. It keeps the
 `beams` flips of least estimated loss, of all inputs together; only these are measured, one pass forward and one backward each,
-and are the next beam. So a visit costs as many candidates as the beam is wide. What is returned is the best input measured.
+and are the next beam. So a visit costs as many candidates as the beam is wide. The result is the best input measured.
 
 TextAttack's recipe has a beam of 10, as here; it sorts by measured losses the single best flip of each position.
 # Paper: goes on until the prediction changes, in texts whose meaning has to be kept. Ours: until a hit or a limit, from any
 input; inputs that were measured are not measured again, so that a beam does not go round in circles.
-
-    B inputs of a beam, N searched positions, V words
 
 AutoPrompt: gibbs-enum at positions that are drawn (Shin et al. 2020, arXiv 2010.15980, section 2.2).
 
@@ -21,7 +21,9 @@ AutoPrompt: gibbs-enum at positions that are drawn (Shin et al. 2020, arXiv 2010
 The paper averages gradient and loss over prompts, as `parley search universal` does. Its code draws the position of each step
 ("so the gradients don't get stale") and tries 10 words in each of 100 steps; `settings.autoprompt` has these sizes.
 # Released code: gradient and candidates see different batches of prompts, and inputs start from [MASK]. Ours: all prompts, and
-drawn inputs. A search ends where every position was visited since it last moved, for no list would then be another.
+drawn inputs. A search ends when every position was visited since it last moved: all lists would be the same again.
+
+    B inputs of a beam, N searched positions, V words
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from parley.envs.core.seeds import stream
 
 
 class AutoPrompt(GibbsEnum):
-    """The best of the steepest words, at a drawn position."""
+    """A search that takes the best of the steepest words at a drawn position."""
 
     sizes = {"candidates": CANDIDATES_AUTOPROMPT}
 
@@ -52,14 +54,14 @@ class AutoPrompt(GibbsEnum):
 
 @dataclass(eq=False, kw_only=True)
 class HotFlipState(SearchState):
-    """A search, its beam, and the inputs that it has measured."""
+    """A search with its beam and the inputs that it has measured."""
 
     beam: list[BestInput]
     measured: list[list[int]]
 
 
 class HotFlip(WordMethod[HotFlipState]):
-    """A beam over flips, sorted by gradient."""
+    """A beam search over flips, sorted by gradient."""
 
     uses = ("beams", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
     sizes = {"beams": BEAMS_HOTFLIP}
@@ -86,31 +88,31 @@ class HotFlip(WordMethod[HotFlipState]):
 
     @property
     def _width(self) -> int:
-        """Inputs of the beam; no more than a restart may try."""
+        """Return the number of inputs of the beam; no more than a restart may try."""
         return min(self.beams, self.settings.max_candidates or self.beams)
 
     def _flipped(self, state: HotFlipState) -> list[Tensor]:
-        """The flips (N,) of least estimated loss of a beam, none measured before."""
+        """Return the flips (N,) of least estimated loss of a beam, none measured before."""
         length, width = self.victim.input_length, self._width
         slopes_BNV = self.slopes(*self.everywhere(state.beam)).unflatten(0, (len(state.beam), length))
         words_BN = torch.stack([incumbent.words for incumbent in state.beam])
         loss_B = slopes_BNV.new_tensor([incumbent.loss for incumbent in state.beam])
-        there_BN1 = slopes_BNV.gather(2, words_BN[..., None])
-        estimate_BNV = loss_B[:, None, None] + slopes_BNV - there_BN1
-        # To put back the word that is there is no flip.
+        current_BN1 = slopes_BNV.gather(2, words_BN[..., None])
+        estimate_BNV = loss_B[:, None, None] + slopes_BNV - current_BN1
+        # The current word is no flip.
         estimate_BNV.scatter_(2, words_BN[..., None], torch.inf)
-        measured, found = set(map(tuple, state.measured)), dict[tuple[int, ...], Tensor]()
+        measured, flips = set(map(tuple, state.measured)), dict[tuple[int, ...], Tensor]()
         looked_at = 0
-        while len(found) < width and looked_at < estimate_BNV.numel():
-            # Some flips were measured, or are those of another input too.
+        while len(flips) < width and looked_at < estimate_BNV.numel():
+            # Some flips were measured before, or occur for another input too.
             most = min(estimate_BNV.numel(), max(4 * width, 8 * looked_at))
             best = estimate_BNV.flatten().topk(most, largest=False)
-            places = torch.stack(torch.unravel_index(best.indices, estimate_BNV.shape), 1)[best.values < torch.inf]
-            for row, position, word in places[looked_at:].tolist():
+            indices = torch.stack(torch.unravel_index(best.indices, estimate_BNV.shape), 1)[best.values < torch.inf]
+            for row, position, word in indices[looked_at:].tolist():
                 words_N = words_BN[row].clone()
                 words_N[position] = word
                 key = tuple(words_N.tolist())
-                if key not in measured and len(found) < width:
-                    found.setdefault(key, words_N)
+                if key not in measured and len(flips) < width:
+                    flips.setdefault(key, words_N)
             looked_at = most
-        return list(found.values())
+        return list(flips.values())

@@ -1,8 +1,8 @@
-"""What the methods of trigger search share: settings, the goal that they are bound to, and the bookkeeping of a visit.
+"""The base classes of all methods of trigger search: settings, goal, and the bookkeeping of a visit.
 
-A method is made of its settings, `GibbsEnum(candidates=50)`, and bound to a goal before it searches. What derives from
-`Method` has one entry, `search_all`: tasks in, outcomes out. Most methods go from words to words and derive from `WordMethod`:
-they say what a search remembers (`begin`) and what one visit does (`step`).
+A method is made of its settings, `GibbsEnum(candidates=50)`, and bound to a goal before it searches. A subclass of `Method`
+has one entry, `search_all`: tasks in, outcomes out. Most methods go from words to words and derive from `WordMethod`: they
+define what a search remembers (`begin`) and one visit (`step`).
 
     B searches, N searched positions, V words, G words of a list
 """
@@ -37,25 +37,25 @@ class Method(ABC):
     """A way to search for inputs.
 
     Args:
-        settings: how long to go on, and how much to try; the paper's when None.
-        changes: single settings by name, laid over them.
+        settings: length and width of the search; the paper's when None.
+        changes: single settings by name, which replace those.
 
     Raises:
         ConfigError: a setting is not one of this method's, or its value is not allowed.
     """
 
     access: ClassVar[Access] = Access.GRADIENTS
-    """What it reads of a model."""
+    """The access to a model that it needs."""
     searches_words: ClassVar[bool] = True
-    """Whether an input is words at every moment, so that a language model can judge it."""
+    """True if an input is words at every moment, so that a language model can judge it."""
     continues: ClassVar[bool] = False
-    """Whether it needs a victim that says how its inputs go on (`ContinuingScorer`)."""
+    """True if it needs a victim that predicts the next word of its inputs (`ContinuingScorer`)."""
     embeds: ClassVar[bool] = False
-    """Whether it moves among embeddings, which no two models share."""
+    """True if it moves among embeddings, which no two models share."""
     uses: ClassVar[tuple[str, ...]] = tuple(field.name for field in fields(SearchSettings))
     """The settings that this method reads."""
     sizes: ClassVar[Mapping[str, int]] = {"candidates": CANDIDATES}
-    """What settings are that are not given, where the method has sizes of its own."""
+    """The method's defaults for settings that are not given."""
     cost: ClassVar[int] = 1
     """Inputs that are counted for each candidate of a visit."""
 
@@ -69,9 +69,9 @@ class Method(ABC):
                 what = f"{name} has no setting {change!r}{nearest(change, self.uses)}"
                 raise ConfigError(what, fix=f"settings: {', '.join(self.uses)}")
         plain = {key: to_dict(value) if is_dataclass(value) else value for key, value in changes.items()}
-        asked = to_dict(given) | plain
-        own = {key: size for key, size in self.sizes.items() if asked[key] is None}
-        self.settings = from_dict(SearchSettings, asked | own)
+        values = to_dict(given) | plain
+        defaults = {key: size for key, size in self.sizes.items() if values[key] is None}
+        self.settings = from_dict(SearchSettings, values | defaults)
         self._goal: Goal | None = None
 
     def __repr__(self) -> str:
@@ -79,31 +79,31 @@ class Method(ABC):
 
     @property
     def candidates(self) -> int:
-        """Inputs tried at each visit; no more than a restart may try."""
+        """Return the number of inputs tried at each visit; no more than a restart may try."""
         assert self.settings.candidates is not None, "the method's sizes name no candidates"
         most = self.settings.max_candidates // self.cost
         return min(self.settings.candidates, max(1, most)) if self.settings.max_candidates else self.settings.candidates
 
     @property
     def finds_words(self) -> bool:
-        """Whether it comes to words that can be typed."""
+        """Return True if it finds words that can be typed."""
         return self.searches_words
 
     @property
     def beams(self) -> int:
-        """Inputs that are kept."""
+        """Return the number of inputs that are kept."""
         assert self.settings.beams is not None, "the method's sizes name no beams"
         return self.settings.beams
 
     def fewest_candidates(self, length: int) -> int:
-        """How many a restart has to try until it has searched at all."""
+        """Return the least number of candidates that a restart needs to search at all."""
         return 1
 
     def require_length(self, length: int) -> None:
-        """Checks that a restart may try enough candidates for inputs of so many words.
+        """Raise ConfigError if a restart may not try enough candidates for inputs of that length.
 
         Raises:
-            ConfigError: it may not.
+            ConfigError: `search.max_candidates` is too small.
         """
         if 0 < self.settings.max_candidates < (fewest := self.fewest_candidates(length)):
             what = f"{type(self).__name__} needs {fewest} candidates for an input of {length} words"
@@ -111,32 +111,32 @@ class Method(ABC):
             raise ConfigError(what, where="search.max_candidates", got=str(self.settings.max_candidates), fix=fix)
 
     def bind(self, goal: Goal) -> Self:
-        """The same method, ready to search for a goal."""
+        """Return the same method, ready to search for a goal."""
         bound = copy.copy(self)
         bound._goal = goal
         return bound
 
     @property
     def goal(self) -> Goal:
-        """What it is bound to."""
+        """Return the goal that it is bound to."""
         assert self._goal is not None, "a method is bound to a goal before it searches"
         return self._goal
 
     @property
     def scorer(self) -> Scorer:
-        """Answers for the model under test."""
+        """Return the scorer of the model under test."""
         return self.goal.scorer
 
     @property
     def victim(self) -> Victim:
-        """The model under test."""
+        """Return the model under test."""
         return self.goal.victim
 
     @abstractmethod
     def search_all(
         self, tasks: Iterable[Task], finder: BatchFinder, on_step: Callable[[int], None] | None = None
     ) -> Iterator[Outcome]:
-        """Searches for the target of each task, many side by side.
+        """Search for the target of each task, many side by side.
 
         Args:
             tasks: the first restart of every target, then the second, and so on.
@@ -154,11 +154,11 @@ class Method(ABC):
 
     @property
     def takes_any(self) -> bool:
-        """Whether targets may join and leave at any moment; otherwise those that begin together are searched for to the end."""
+        """Return True if targets may join and leave at any moment; otherwise a group is searched for to its end."""
         return False
 
     def side_by_side(self, finder: BatchFinder) -> BatchedSearch:
-        """A search that targets join as others end.
+        """Return a search that targets join as others end.
 
         Args:
             finder: as of `search_all`.
@@ -173,11 +173,11 @@ class WordMethod(Method, Generic[StateT]):
 
     @abstractmethod
     def begin(self, task: Task, incumbent: BestInput) -> StateT:
-        """The state of a search that stands at its first input."""
+        """Return the state of a search at its first input."""
 
     @abstractmethod
     def step(self, states: Sequence[StateT]) -> None:
-        """One visit of each search.
+        """Advance each search by one visit.
 
         States change only after the model was asked for the last time, so that a step that ran out of memory can be repeated.
         """
@@ -185,7 +185,7 @@ class WordMethod(Method, Generic[StateT]):
     def search_all(
         self, tasks: Iterable[Task], finder: BatchFinder, on_step: Callable[[int], None] | None = None
     ) -> Iterator[Outcome]:
-        """Searches that end leave the batch, and others join it."""
+        """Search in one batch; searches that end leave it, and others join it."""
         return run_searches(self, tasks, finder, on_step, self._ahead)
 
     @property
@@ -197,21 +197,21 @@ class WordMethod(Method, Generic[StateT]):
 
     @property
     def _ahead(self) -> float:
-        """On a CPU time goes with candidates; on a GPU a step costs nearly the same however many search."""
+        """Return the allowed share of restarts ahead: on a GPU a step costs nearly the same for any number of searches."""
         return AHEAD if self.victim.searchable_V.device.type == "cpu" else 1.0
 
     @property
     def most_visits(self) -> int:
-        """Visits after which a search ends in any case."""
+        """Return the number of visits after which a search ends in any case."""
         return self.settings.max_sweeps * self.victim.input_length
 
     def save(self, state: StateT) -> Saved | None:
-        """What a search can be taken up from; None where its state holds what JSON has no form for: it is then begun again."""
+        """Return the state as JSON types, to resume from; None if JSON cannot hold it and the search has to restart."""
         return state_to_json(state)
 
     def restore(self, tasks: Sequence[Task], saved: Sequence[Saved]) -> list[StateT]:
-        """States of saved searches; their inputs are measured again."""
-        inputs = [(task, words) for task, each in zip(tasks, saved, strict=True) for words in words_in(each)]
+        """Return the states of saved searches; their inputs are measured again."""
+        inputs = [(task, words) for task, state in zip(tasks, saved, strict=True) for words in words_in(state)]
         device = self.victim.searchable_V.device
         words = [torch.tensor(words, device=device) for _, words in inputs]
         measured = self.measure([task for task, _ in inputs], words)
@@ -219,14 +219,14 @@ class WordMethod(Method, Generic[StateT]):
             # Counted before it was saved.
             self.goal.refused(task.target)
         states, rest = [], iter(measured)
-        for task, each in zip(tasks, saved, strict=True):
-            own = list(islice(rest, sum(1 for _ in words_in(each))))
-            states.append(self.begin(task, own[0]))
-            fill(states[-1], each, iter(own))
+        for task, state in zip(tasks, saved, strict=True):
+            incumbents = list(islice(rest, sum(1 for _ in words_in(state))))
+            states.append(self.begin(task, incumbents[0]))
+            fill(states[-1], state, iter(incumbents))
         return states
 
     def start(self, tasks: Sequence[Task]) -> list[StateT]:
-        """States at their first inputs; every technique starts a (seed, key, restart) from the same one."""
+        """Return states at their first inputs; all methods start a (seed, key, restart) from the same one."""
         seeds = [derive_seed(task.seed, "input", task.key, task.restart) for task in tasks]
         incumbents = self.measure(tasks, self.goal.initial(seeds).unbind())
         states = [self.begin(task, incumbent) for task, incumbent in zip(tasks, incumbents, strict=True)]
@@ -237,23 +237,23 @@ class WordMethod(Method, Generic[StateT]):
         return states
 
     def ends(self, incumbent: BestInput) -> bool:
-        """Whether nothing better is wanted, or possible."""
+        """Return True if nothing better is wanted, or possible."""
         wanted = self.settings.stop_on_hit and incumbent.allowed and self.goal.satisfied(incumbent.reading)
         return incumbent.loss == 0 or wanted
 
     def keep(self, state: StateT, incumbent: BestInput) -> None:
-        """Remembers an input if it is the best so far, or one that ends the search."""
+        """Store an input if it is the best so far, or one that ends the search."""
         if incumbent.loss < state.best.loss or self.ends(incumbent):
             state.best = incumbent
 
     def visited(self, state: StateT, *, tried: int, moved: bool, converged: bool = False, ahead: int | None = None) -> None:
-        """Notes a visit, and whether it was the last.
+        """Record a visit, and end the search if it was the last.
 
         Args:
             state: of the search.
             tried: candidates of the visit.
-            moved: whether it changed where the search stands.
-            converged: whether no further visit could move it.
+            moved: True if it changed the current input of the search.
+            converged: True if no further visit could move it.
             ahead: candidates of the next visit; as many as of this one when None.
         """
         state.visits += 1
@@ -272,20 +272,20 @@ class WordMethod(Method, Generic[StateT]):
             state.loss_by_sweep.append(state.best.loss)
 
     def move_to_best(self, states: Sequence[StateT], inputs: Sequence[Tensor]) -> list[bool]:
-        """Moves each search to the best of its inputs (R, N), if that lowers the loss; whether each has moved."""
-        found = []
+        """Move each search to the best of its inputs (R, N) if that lowers the loss; return which have moved."""
+        best_inputs = []
         for state, words_RN in zip(states, inputs, strict=True):
             loss_R = self.scorer.losses([state.task.target] * len(words_RN), words_RN)
             best = int(loss_R.argmin())
-            found.append(words_RN[best] if float(loss_R[best]) < to_beat(state.best.loss) else None)
-        moving = [(state, words_N) for state, words_N in zip(states, found, strict=True) if words_N is not None]
+            best_inputs.append(words_RN[best] if float(loss_R[best]) < to_beat(state.best.loss) else None)
+        moving = [(state, words_N) for state, words_N in zip(states, best_inputs, strict=True) if words_N is not None]
         measured = self.measure([state.task for state, _ in moving], [words_N for _, words_N in moving])
         for (state, _), incumbent in zip(moving, measured, strict=True):
             state.best = incumbent
-        return [words_N is not None for words_N in found]
+        return [words_N is not None for words_N in best_inputs]
 
     def measure(self, tasks: Sequence[Task], inputs: Sequence[Tensor]) -> list[BestInput]:
-        """Measures an input (N,) for each task.
+        """Measure an input (N,) for each task.
 
         Raises:
             CheckpointError: a loss is no number.
@@ -298,7 +298,7 @@ class WordMethod(Method, Generic[StateT]):
         return incumbents
 
     def steepest(self, incumbents: Sequence[BestInput], positions_B: Tensor, num: int) -> Tensor:
-        """The searchable words of steepest descent at a position of each incumbent (B, G), steepest first (equation 8).
+        """Return the searchable words of steepest descent at a position of each incumbent (B, G), steepest first (equation 8).
 
         Raises:
             CheckpointError: a slope is no number.
@@ -306,13 +306,13 @@ class WordMethod(Method, Generic[StateT]):
         return self.slopes(incumbents, positions_B).topk(min(num, self.goal.num_searchable), largest=False).indices
 
     def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
-        """First-order changes (B, V), infinite for words that an input may not hold."""
+        """Return first-order changes (B, V), infinite for words that an input may not hold."""
         slopes_BV = self.scorer.slopes(incumbents, positions_B).masked_fill(~self.victim.searchable_V, torch.inf)
         _check_finite(not bool(slopes_BV.isnan().any()), "gradient", "")
         return slopes_BV
 
     def everywhere(self, incumbents: Sequence[BestInput]) -> tuple[list[BestInput], Tensor]:
-        """Each incumbent at each of its positions: (B N) incumbents and positions, for `slopes` and `steepest`."""
+        """Return each incumbent at each of its positions: (B N) incumbents and positions, for `slopes` and `steepest`."""
         length = self.victim.input_length
         positions = torch.arange(length, device=self.victim.searchable_V.device).repeat(len(incumbents))
         return [incumbent for incumbent in incumbents for _ in range(length)], positions

@@ -1,4 +1,4 @@
-"""What a trigger search minimises: the loss of an input for a target sentence (He & Glass 2018, equations 3 to 6).
+"""The objective of a trigger search: the loss of an input for a target sentence (He & Glass 2018, equations 3 to 6).
 
     L(x; y) = 1/m sum_t w_t nll_t + lambda_in w_in R(x)
     nll_t   = -log P(y_t | y_<t, x), the end of the sentence counted, m words in all
@@ -38,14 +38,14 @@ RELEASED_WEIGHT = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerObjective:
-    """What is minimised.
+    """The loss that a search minimises.
 
     Args:
         kind: when a word of the target is satisfied.
         t_out: log probability above which a word is satisfied (sample), in nats; at most 0.
         lm_weight: lambda_in, the weight of the language model's term; 0 leaves the input free.
         t_in: mean log probability above which the input is satisfied, in nats; at most 0.
-        satisfied_weight: what is left of a satisfied term; 0 in the paper, 0.01 in the released code.
+        satisfied_weight: weight of a satisfied term; 0 in the paper, 0.01 in the released code.
         mellowmax: alpha; 0 takes the mean over words.
     """
 
@@ -65,11 +65,11 @@ class TriggerObjective:
         check(self, "mellowmax", 0 <= self.mellowmax < math.inf, "at least 0")
 
     def weights(self, nll_RT: Tensor, likeliest_RT: Tensor) -> Tensor:
-        """The weight of each word (R, T), satisfied ones reduced.
+        """Return the weight of each word (R, T), satisfied ones reduced.
 
         Args:
             nll_RT: nats of each word of the target.
-            likeliest_RT: whether it is the model's likeliest word there.
+            likeliest_RT: True if it is the model's likeliest word there.
         """
         if self.kind == "likelihood":
             return torch.ones_like(nll_RT)
@@ -77,7 +77,7 @@ class TriggerObjective:
         return torch.where(satisfied_RT, self.satisfied_weight, 1.0)
 
     def input_weight(self, input_nll_R: Tensor) -> Tensor:
-        """The weight of the language model's term (R,), lambda_in included.
+        """Return the weight of the language model's term (R,), lambda_in included.
 
         Args:
             input_nll_R: R(x), mean nats of a word of the input under the language model.
@@ -85,11 +85,11 @@ class TriggerObjective:
         return self.lm_weight * torch.where(input_nll_R < -self.t_in, self.satisfied_weight, 1.0)
 
     def loss(self, nll_RT: Tensor, likeliest_RT: Tensor, mask_RT: Tensor, input_nll_R: Tensor | None) -> Tensor:
-        """The loss of each input (R,).
+        """Return the loss of each input (R,).
 
         Args:
             nll_RT: nats of each word of the target; anything where the mask is false.
-            likeliest_RT: whether it is the model's likeliest word there.
+            likeliest_RT: True if it is the model's likeliest word there.
             mask_RT: true at the target's words.
             input_nll_R: R(x); None when `lm_weight` is 0.
         """

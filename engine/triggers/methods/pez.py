@@ -4,7 +4,7 @@
     x   <- the words nearest to P                             by cosine, as in the released code
     P   <- P - lr dL/dx                                       the gradient at the words, the step at P, by AdamW
 
-A visit reads one input, forward and backward. What is returned is the best input met. Learning rate and weight decay are those
+A visit reads one input, forward and backward. The result is the best input met. Learning rate and weight decay are those
 of the released configuration (0.1, 0.1; 3000 steps: `settings.pez`), which is for images.
 # Ours: only words that an input may hold are near. The slope of a language model's term (hits io-...) moves nothing; it counts
 in the loss by which the best input is known.
@@ -32,7 +32,7 @@ from parley.engine.triggers.searches.batch import SearchState, Task
 
 @dataclass(eq=False, kw_only=True)
 class PezState(SearchState):
-    """A search, and its continuous input (N, E) with the moments and the steps () by which AdamW moves it, float32."""
+    """A search with its continuous input (N, E), AdamW's moments and its step count (), float32."""
 
     soft_NE: Tensor
     mean_NE: Tensor
@@ -41,7 +41,7 @@ class PezState(SearchState):
 
 
 class Pez(WordMethod[PezState]):
-    """Descent on embeddings, read at the nearest words."""
+    """A descent on embeddings, read at the nearest words."""
 
     embeds = True
     uses = ("pez", "max_candidates", "max_sweeps", "restarts", "stop_on_hit")
@@ -53,7 +53,7 @@ class Pez(WordMethod[PezState]):
 
     @property
     def most_visits(self) -> int:
-        """A visit is one candidate, so where there is a limit of candidates it is the only one."""
+        """Return the limit of visits; a visit is one candidate, so a limit of candidates replaces it."""
         return self.settings.max_candidates or super().most_visits
 
     def begin(self, task: Task, incumbent: BestInput) -> PezState:
@@ -72,7 +72,7 @@ class Pez(WordMethod[PezState]):
             self.visited(state, tried=1, moved=state.best is not before)
 
     def _descend(self, state: PezState, incumbent: BestInput) -> None:
-        """A step at the continuous input by the gradient at its words."""
+        """Move the continuous input by the gradient at its words."""
         slope_NE, rates = self.scorer.gradients([incumbent])[0].to(state.soft_NE), self.settings.pez
         adamw(
             [state.soft_NE],
@@ -91,12 +91,12 @@ class Pez(WordMethod[PezState]):
         )
 
     def _nearest(self, soft_NE: Tensor) -> Tensor:
-        """The words (N,) whose embeddings point most nearly as those of an input do."""
+        """Return the words (N,) whose embeddings are nearest to an input by cosine."""
         words_S, directions_SE = self._directions
         return words_S[(normalize(soft_NE, dim=-1) @ directions_SE.T).argmax(-1)]
 
     @cached_property
     def _directions(self) -> tuple[Tensor, Tensor]:
-        """The words (S,) that an input may hold, and their embeddings (S, E) at length 1."""
+        """Return the words (S,) that an input may hold, and their embeddings (S, E) at length 1."""
         words_S = self.victim.searchable_V.nonzero()[:, 0]
         return words_S, normalize(self.victim.embedding_VE[words_S].detach().float(), dim=-1)

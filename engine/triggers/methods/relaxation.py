@@ -42,7 +42,7 @@ STARTING_LOGIT = -3.0
 
 @dataclass(frozen=True)
 class Relaxed:
-    """What the descent for a target came to.
+    """The result of the descent for one target.
 
     Args:
         task: the target.
@@ -62,7 +62,7 @@ class Relaxed:
 def relax(
     victim: Victim, tasks: Sequence[Task], settings: RelaxationSettings, objective: TriggerObjective | None = None
 ) -> list[Relaxed]:
-    """Optimises a continuous input for each target, side by side.
+    """Optimise a continuous input for each target, side by side.
 
     Args:
         victim: the model.
@@ -80,7 +80,7 @@ def relax(
     embeds = settings.mode == "embedding"
     width = embedding_SE.shape[1 if embeds else 0]
     streams = [stream(task.seed, "relaxation", task.key, task.restart) for task in tasks]
-    drawn = np.stack([each.standard_normal((victim.input_length, width), dtype=np.float32) for each in streams])
+    drawn = np.stack([generator.standard_normal((victim.input_length, width), dtype=np.float32) for generator in streams])
     z = torch.from_numpy(drawn).to(embedding_SE) + (0.0 if embeds else STARTING_LOGIT)
     z.requires_grad_()
     l1_weight = L1_WEIGHT if settings.l1_weight is None else settings.l1_weight
@@ -115,18 +115,18 @@ class Relaxation(Method):
     def search_all(
         self, tasks: Iterable[Task], finder: BatchFinder, on_step: Callable[[int], None] | None = None
     ) -> Iterator[Outcome]:
-        """One restart of all targets after the other, those left out that a hit has ended."""
+        """Run one restart of all targets after the other; skip targets that a hit has ended."""
         settings, objective = self.settings.relaxation, self.scorer.objective
         # Satisfied words keep a little, in every objective: without it they would be let go.
         objective = replace(objective, satisfied_weight=max(objective.satisfied_weight, RELEASED_WEIGHT))
         steps, tried, ended = settings.rounds * settings.steps, 0, set[str]()
         for _, restart in groupby(tasks, key=lambda task: task.restart):
             left = [task for task in restart if task.key not in ended]
-            found = self._relax(left, objective, finder)
+            results = self._relax(left, objective, finder)
             tried += steps * len(left)
             if on_step is not None:
                 on_step(tried)
-            for relaxed in found:
+            for relaxed in results:
                 satisfied = self.goal.satisfied(relaxed.reading)
                 ended |= {relaxed.task.key} if satisfied and self.settings.stop_on_hit else set()
                 yield Outcome(
@@ -144,15 +144,15 @@ class Relaxation(Method):
                 )
 
     def _relax(self, tasks: Sequence[Task], objective: TriggerObjective, finder: BatchFinder) -> list[Relaxed]:
-        """As many at a time as fit."""
-        found: list[Relaxed] = []
+        """Relax as many targets at a time as fit into memory."""
+        results: list[Relaxed] = []
         settings = self.settings.relaxation
-        finder.in_pieces(lambda piece: found.extend(relax(self.victim, piece, settings, objective)), tasks)
-        return found
+        finder.in_pieces(lambda piece: results.extend(relax(self.victim, piece, settings, objective)), tasks)
+        return results
 
 
 def _spread(x_BNS: Tensor) -> Tensor:
-    """How far inputs are from single words (B,): mean over positions of the l1 norm less twice the largest weight."""
+    """Return the distance of inputs from single words (B,): mean over positions of l1 norm less twice the largest weight."""
     return (x_BNS.sum(-1) - 2 * x_BNS.amax(-1)).mean(-1)
 
 

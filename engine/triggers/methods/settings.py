@@ -28,18 +28,18 @@ from parley.envs.core.config import (
 )
 
 CANDIDATES, CANDIDATES_GCG = 100, 512
-"""Inputs tried at each visit where a search does not say how many: |G| of the paper, and nanoGCG's search width."""
+"""Default number of inputs tried at each visit: |G| of the paper, and nanoGCG's search width."""
 CANDIDATES_AUTOPROMPT, CANDIDATES_ARCA, CANDIDATES_BEAST = 10, 32, 15
-"""The same of methods whose released code has sizes of its own."""
+"""The same for methods whose released code has other sizes."""
 CANDIDATES_BY_METHOD = {
     "gcg": CANDIDATES_GCG,
     "autoprompt": CANDIDATES_AUTOPROMPT,
     "arca": CANDIDATES_ARCA,
     "beast": CANDIDATES_BEAST,
 }
-"""What methods have where it is not `CANDIDATES`."""
+"""The default number of candidates of methods for which it is not `CANDIDATES`."""
 BEAMS, BEAMS_HOTFLIP, BEAMS_BEAST = 4, 10, 15
-"""Inputs that are kept where a search does not say how many: of TextAttack's recipe, and of BEAST's code."""
+"""Default number of inputs that are kept: ours, that of TextAttack's recipe, and that of BEAST's code."""
 MOMENTUM_MAC = 0.6
 """Weight of the slopes of earlier steps in MAC."""
 L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
@@ -48,7 +48,7 @@ L1_WEIGHT, L1_WEIGHT_MALICIOUS = 1.0, 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class RelaxationSettings(Configuration):
-    """How a continuous input is optimised (He & Glass 2018, appendix A; steps and sizes of the released code)."""
+    """Settings of a continuous input's descent (He & Glass 2018, appendix A; steps and sizes of the released code)."""
 
     mode: Literal["embedding", "one-hot"] = "one-hot"
     """Free embeddings, or x = sigmoid(z) over the words."""
@@ -72,7 +72,7 @@ class RelaxationSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class PezSettings(Configuration):
-    """How the continuous input of PEZ moves (Wen et al. 2023; the released configuration)."""
+    """Settings of PEZ's continuous input (Wen et al. 2023; the released configuration)."""
 
     learning_rate: PositiveFloat = 0.1
     """Of AdamW."""
@@ -82,7 +82,7 @@ class PezSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings(Configuration):
-    """How long a search goes on, and how much it tries."""
+    """The length and the width of a search."""
 
     candidates: NumItems | None = None
     """Inputs tried at each visit, of each input of a beam; when not given 100, gcg 512, arca 32, beast 15, autoprompt 10."""

@@ -1,23 +1,16 @@
-"""The metrics of a trigger search: hit rates by type, how far the loss fell, and what it cost.
+"""The metrics of a trigger search (hit rates by type, the fall of the loss, the cost) and its table beside published rates.
 
-Source: He & Glass 2018 (arXiv 1809.04113), section 5 (tables 3 and 11) and appendix D (figures 3 and 4). A row is a target
+Source: He & Glass 2018 (arXiv 1809.04113), section 5 (tables 1, 3 and 11) and appendix D (figures 3 and 4). A row is a target
 with the restarts of its search (`parley.engine.triggers.verbs.config.TRIGGERS`); hits of every type are read off one of its
 inputs:
   # Paper: the restart of least loss. Ours: a restart that ended because it was a hit of the wanted type comes before others,
   # because the averages are hits at losses above 0, which another restart may undercut without being one.
 
-Targets are the independent units; what is averaged over restarts is clustered by target.
+Targets are the independent units; averages over restarts are clustered by target.
 
-What a success is, in words: one clause for each way to judge a reply (`parley.engine.triggers.success`).
-
-Hit rates of He & Glass 2018 (arXiv 1809.04113, tables 1, 3 and 11), which measured ones are shown beside.
-
-Their mal-list differs from ours sentence by sentence, their models were fitted for longer, and their rates carry no interval.
-
-The table of trigger searches in the layout of He & Glass (2018), measured beside published, as text.
-
-Searches for words are shown as in tables 3 and 11, those for continuous inputs as in table 1. A model has up to four lines: its
-hit rates in percent, their 95 % intervals, the published rates, the number of targets.
+The table has the layout of the paper: tables 3 and 11 for searches for words, table 1 for continuous inputs. A model has up to
+four lines: its hit rates in percent, their 95 % intervals, the published rates, the number of targets. The paper's mal-list
+differs from ours sentence by sentence, its models were fitted for longer, and its rates carry no interval.
 """
 
 from __future__ import annotations
@@ -60,7 +53,7 @@ def successful_reply(success: Mapping[str, Any], *, end: bool | None) -> str:
 
     Args:
         success: the settings `success` of a run, as JSON types.
-        end: whether a reply has to end behind its target; None where it depends on the search that found an input.
+        end: True if a reply has to end behind its target; None if it depends on the search that found an input.
     """
     by = success.get("by", "target")
     if by == "target":
@@ -92,7 +85,7 @@ def _shown(text: str) -> str:
 
 
 NORMAL, MAL, MAL_IO, RANDOM = "normal", "mal", "mal-io", "random"
-"""What was searched for: each list under the output objective, and the mal list once more with likely inputs."""
+"""The searches: each list under the output objective, and the mal list once more with likely inputs."""
 
 Figures = Mapping[str, Mapping[str, float]]
 """Hit rates in percent by list and type of hit."""
@@ -101,7 +94,7 @@ _K = (1, 2)
 
 
 def _figures(normal: tuple[str, float], greedy: float, mal: Sequence[float], mal_io: Sequence[float]) -> Figures:
-    """One line of the table; minimum for k = 1, 2, then average for k = 1, 2."""
+    """Return one line of the table; minimum for k = 1, 2, then average for k = 1, 2."""
 
     def named(prefix: str, values: Sequence[float]) -> dict[str, float]:
         names = [f"{prefix}-sample-{statistic}-k{k}" for statistic in ("min", "avg") for k in _K]
@@ -138,7 +131,7 @@ RELAXED: Mapping[str, Figures] = {
     "embedding": {NORMAL: {"o-greedy": 95.0}, MAL: {"o-greedy": 7.2}},
     "one-hot": {NORMAL: {"o-greedy": 63.4, "projected-o-greedy": 0.0}, MAL: {"o-greedy": 1.7, "projected-o-greedy": 0.0}},
 }
-"""By what is optimised: of the continuous relaxation, measured on the Ubuntu model with attention alone."""
+"""By the optimised input: of the continuous relaxation, measured on the Ubuntu model with attention alone."""
 
 
 logger = logging.getLogger(__name__)
@@ -149,11 +142,11 @@ Restart = Mapping[str, Any]
 """One entry of the column `restarts`."""
 
 SATISFIED = "satisfied"
-"""Why a restart ended that is a hit of the wanted type."""
+"""The end of a restart that is a hit of the wanted type."""
 T_OUT, T_IN = "T_out", "T_in"
 """The mean log probabilities of usual words: of replies under the model, of inputs under the language model."""
 HIT_RATE = "hit_rate."
-"""What the name of a hit rate begins with; the type of hit follows."""
+"""Prefix of the name of a hit rate; the type of hit follows."""
 PROJECTED = "projected-"
 """Begins the names of hits by the words that are nearest to a continuous input."""
 
@@ -166,7 +159,7 @@ COST_METRICS: dict[str, Metric] = {
     "sweeps": Metric("sweeps", NEITHER, "passes over the input, mean over restarts"),
     "candidates": Metric("candidates", NEITHER, "inputs that were tried, all targets together", "count"),
 }
-"""What a search is described by, beside its hit rates."""
+"""The metrics of a search beside its hit rates."""
 VERIFIED, SAMPLED, REFUSED = "verified", "sampled", "refused"
 JUDGE_ANSWERS, JUDGE_UNPARSABLE, JUDGE_NO_REPLY = "judge_answers", "judge_unparsable", "judge_no_reply"
 JUDGE_METRICS = {
@@ -187,12 +180,12 @@ TYPED_METRICS: dict[str, Metric] = {
     **NO_REPLY_METRICS,
     **JUDGE_METRICS,
 }
-"""What the searches of models are described by that read typed text."""
+"""The metrics of searches of models that read typed text."""
 DRAWN_NOTE = " Drawn: share of drawn answers that are successes."
 
 
 def describe(name: str) -> Metric:
-    """What a metric of a search is called and how to read it; hit rates have one name for each type of hit."""
+    """Return the title and the meaning of a metric of a search; hit rates have one name for each type of hit."""
     if name.startswith(HIT_RATE):
         kind = name.removeprefix(HIT_RATE)
         return Metric(f"hits, {kind}", FOR_ADVERSARY, f"share of all targets that are {kind} hits", "share", main=True)
@@ -200,12 +193,12 @@ def describe(name: str) -> Metric:
 
 
 def judge_counts(entries: Sequence[Row], num: int) -> dict[str, Estimate]:
-    """What a judge of replies took, over `num` rows."""
+    """Return the number of a judge's answers over `num` rows."""
     return {name: count(sum(entry[name] for entry in entries), num) for name in JUDGE_METRICS}
 
 
 def unread_note(*groups: Mapping[str, Estimate]) -> str:
-    """Of how many replies a judge's answers could not be read, in a table's note; nothing where all could.
+    """Return a note on the replies whose verdict could not be read; empty if all could.
 
     Args:
         groups: metrics, whose names end in those of `JUDGE_METRICS`.
@@ -216,7 +209,7 @@ def unread_note(*groups: Mapping[str, Estimate]) -> str:
 
 
 def unread_failure(metrics: Mapping[str, Estimate]) -> str:
-    """Why rates mean nothing: that no answer of a judge could be read; empty where some could, or nobody was asked."""
+    """Return the error that no answer of a judge could be read; empty if some could, or no judge was asked."""
     answers, num, lost = (_judged(metrics, name) for name in JUDGE_METRICS)
     # Two answers are asked for where the first cannot be read.
     if not 0 < answers <= 2 * num + lost:
@@ -226,11 +219,11 @@ def unread_failure(metrics: Mapping[str, Estimate]) -> str:
 
 
 def _judged(metrics: Mapping[str, Estimate], name: str) -> float:
-    return sum(estimate.value for each, estimate in metrics.items() if each.endswith(name) and estimate.n)
+    return sum(estimate.value for metric, estimate in metrics.items() if metric.endswith(name) and estimate.n)
 
 
 def choose_restart(restarts: Iterable[Restart]) -> Restart:
-    """The restart whose input is kept: one that is a hit as wanted, else that of least loss; ties to the first."""
+    """Return the restart whose input is kept: one that is a hit as wanted, else that of least loss; ties to the first."""
     return min(restarts, key=lambda restart: (restart["stopped"] != SATISFIED, restart["loss"], restart["restart"]))
 
 
@@ -242,25 +235,25 @@ def is_hit(entry: Row | Restart, kind: str) -> bool:
     """
     hit = next((bool(result["hit"]) for result in entry["hits"] if result["type"] == kind), None)
     if hit is None:
-        known = ", ".join(str(result["type"]) for result in entry["hits"])
-        what, fix = "the rows do not say whether an input is a hit of this type", f"name one that they know as hit: {known}"
+        types = ", ".join(str(result["type"]) for result in entry["hits"])
+        what, fix = "the rows do not say whether an input is a hit of this type", f"name one that they know as hit: {types}"
         raise RunError(what, where="hit", got=kind, fix=fix)
     return hit
 
 
 def kinds(rows: Sequence[Row]) -> list[str]:
-    """The types of hit that were read; the same for every row of a run."""
-    return [str(found["type"]) for row in rows[:1] for found in row["hits"]]
+    """Return the types of hit that were read; the same for every row of a run."""
+    return [str(hit["type"]) for row in rows[:1] for hit in row["hits"]]
 
 
 def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped: int) -> dict[str, Estimate]:
-    """Hit rates (Wilson intervals) by "hit_rate.TYPE", then all of `COST_METRICS`.
+    """Return hit rates (Wilson intervals) by "hit_rate.TYPE", then all of `COST_METRICS`.
 
-    Rows are looked at once, one after the other, and not kept: of a million of them only numbers stay.
+    Rows are read once and not stored, so that a run may have millions.
 
     Args:
         rows: rows of one search; those with status "error" are left out with a warning.
-        candidates_per_s: which rows do not hold, because they are the same for any number of workers.
+        candidates_per_s: not in the rows, which are the same for any number of workers.
         num_skipped: sentences that were left out of the list.
     """
     num_rows = candidates = refused = 0
@@ -278,7 +271,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
             continue
         losses.append(row["loss"])
         # Types without a hit are metrics too.
-        hits.update({str(found["type"]): int(found["hit"]) for found in row["hits"]})
+        hits.update({str(hit["type"]): int(hit["hit"]) for hit in row["hits"]})
         for restart in row["restarts"]:
             sweeps.append(restart["sweeps"])
             clusters.append(str(row["item_key"]))
@@ -318,7 +311,7 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
 
 
 def hits_by_restarts(rows: Sequence[Row], kind: str) -> Points:
-    """Hit rates of the same search with fewer restarts (figure 3): each target keeps the best of its first 1, 2, ... ones.
+    """Return hit rates of the same search with fewer restarts (figure 3): the best of the first 1, 2, ... count.
 
     A search that stops at its first hit has no restarts after it, and needs none.
 
@@ -334,7 +327,7 @@ def hits_by_restarts(rows: Sequence[Row], kind: str) -> Points:
 
 
 def loss_by_sweep(rows: Sequence[Row]) -> Points:
-    """The mean loss over restarts after 0, 1, 2, ... sweeps (figure 4), clustered by target.
+    """Return the mean loss over restarts after 0, 1, 2, ... sweeps (figure 4), clustered by target.
 
     A restart that has ended keeps its last loss, so that every point is over the same restarts.
 
@@ -348,7 +341,7 @@ def loss_by_sweep(rows: Sequence[Row]) -> Points:
 
 
 LISTS = (NORMAL, MAL, MAL_IO, RANDOM)
-"""What a model is searched for, in the order of the table."""
+"""The lists of a model's searches, in the order of the table."""
 
 _NOTE_WORDS = (
     "Hit rates in percent. Pairs in braces are k = 1 and k = 2. The searches of mal and random minimise o-sample-min-k1, that "
@@ -382,17 +375,17 @@ class SearchedModel:
     published: Figures | None = None
 
     def estimate(self, listed: str, kind: str) -> Estimate:
-        """The hit rate of a type, or a figure of typed inputs; `NOTHING` where it was not measured."""
+        """Return the hit rate of a type, or a figure of typed inputs; `NOTHING` if it was not measured."""
         return self.lists.get(listed, {}).get(kind if kind in _TYPED else f"{HIT_RATE}{kind}", NOTHING)
 
 
 def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | None = None) -> TextTable:
-    """The table of some models, at least one.
+    """Return the table of some models, at least one.
 
     Args:
         models: what was measured.
         normal: the type of hit that the normal lists were searched for.
-        relaxed: what was optimised where inputs are continuous, a key of `published_he2018.RELAXED`; None for inputs of words.
+        relaxed: the kind of continuous input, a key of `RELAXED`; None for inputs of words.
     """
     columns = _columns(normal) if relaxed is None else _relaxed_columns(normal, relaxed)
     untyped = len(columns)
@@ -413,10 +406,10 @@ def search_table(models: Sequence[SearchedModel], normal: str, relaxed: str | No
 
 
 def figures_of(corpus: str, attention: str, relaxed: str | None = None) -> Figures | None:
-    """The published figures of a kind of model on a corpus; None where there are none.
+    """Return the published figures of a kind of model on a corpus; None if there are none.
 
     Args:
-        corpus: a key of `published_he2018.HIT_RATES`, or any other name.
+        corpus: a key of `HIT_RATES`, or any other name.
         attention: of the model, as `Seq2SeqSizes.attention`; "none" is the paper's last-h, nothing another kind of model.
         relaxed: as in `search_table`.
     """
@@ -428,7 +421,7 @@ def figures_of(corpus: str, attention: str, relaxed: str | None = None) -> Figur
 
 
 def _columns(normal: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The list and the types of hit of each column, by its heading."""
+    """Return the list and the types of hit of each column, by its heading."""
     columns: dict[str, tuple[str, tuple[str, ...]]] = {
         f"normal {normal}": (NORMAL, (normal,)),
         "mal o-greedy": (MAL, ("o-greedy",)),
@@ -441,7 +434,7 @@ def _columns(normal: str) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def _relaxed_columns(normal: str, relaxed: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The same for continuous inputs, of which free embeddings are not projected."""
+    """Return the same for continuous inputs; free embeddings are not projected."""
     prefixes = ("", PROJECTED) if relaxed == "one-hot" else ("",)
     wanted = {NORMAL: normal, MAL: "o-greedy", RANDOM: "o-greedy"}
     return {f"{listed} {prefix}{kind}": (listed, (prefix + kind,)) for listed, kind in wanted.items() for prefix in prefixes}
@@ -450,13 +443,13 @@ def _relaxed_columns(normal: str, relaxed: str) -> dict[str, tuple[str, tuple[st
 def _with_typed(
     columns: Mapping[str, tuple[str, tuple[str, ...]]], models: Sequence[SearchedModel]
 ) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Columns with those of typed inputs behind the last one of each list, where some model has them."""
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    """Return the columns, with those of typed inputs behind the last one of each list if some model has them."""
+    extended: dict[str, tuple[str, tuple[str, ...]]] = {}
     for listed in dict.fromkeys(listed for listed, _ in columns.values()):
-        found |= {heading: column for heading, column in columns.items() if column[0] == listed}
+        extended |= {heading: column for heading, column in columns.items() if column[0] == listed}
         measured = [figure for figure in _TYPED if any(model.estimate(listed, figure).n for model in models)]
-        found |= {f"{listed} {_TYPED[figure]}": (listed, (figure,)) for figure in measured}
-    return found
+        extended |= {f"{listed} {_TYPED[figure]}": (listed, (figure,)) for figure in measured}
+    return extended
 
 
 def _both(kind: str) -> tuple[str, ...]:
@@ -475,18 +468,22 @@ def _interval(model: SearchedModel, listed: str, kind: str) -> str:
     return f"[{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]" if math.isfinite(estimate.low) else ABSENT
 
 
-def _known(model: SearchedModel, listed: str, kind: str) -> str:
+def _published(model: SearchedModel, listed: str, kind: str) -> str:
     value = (model.published or {}).get(listed, {}).get(kind)
     return ABSENT if value is None else f"{value:.1f}"
 
 
 _PUBLISHED = "published"
-_LINES: dict[str, Callable[[SearchedModel, str, str], str]] = {"": _percent, "95 % interval": _interval, _PUBLISHED: _known}
-"""What a line shows of a type of hit, by the line's title; the first bears the model's name."""
+_LINES: dict[str, Callable[[SearchedModel, str, str], str]] = {
+    "": _percent,
+    "95 % interval": _interval,
+    _PUBLISHED: _published,
+}
+"""The cell of a type of hit, by the line's title; the first line has the model's name."""
 
 
 def _braced(shown: Sequence[str]) -> str:
-    """The cell of a column, in braces where it has two types of hit."""
+    """Return the cell of a column, in braces if it has two types of hit."""
     if all(text == ABSENT for text in shown):
         return ABSENT
     return shown[0] if len(shown) == 1 else f"{{{', '.join(shown)}}}"

@@ -1,16 +1,16 @@
-"""What searches by replies alone come to: shares of targets with a success, beside no input and random ones; queries.
+"""Metrics and tables of searches by replies alone, of brute force, and of methods under one budget.
 
-The few inputs of a run that a screen and a file of tables show: successes first, then what came closest.
+Searches by replies alone (`text_metrics`): shares of targets with a success, beside no input and random ones; queries.
 
-Prompts, inputs and replies are hostile text: what a terminal or Markdown would obey is spelled.
+The best inputs of a run (`shown_inputs`): successes first, then those with the closest replies. Prompts, inputs and replies are
+hostile text: control characters and markup are escaped.
 
-What brute force finds, in numbers, beside the published ones (He & Glass 2018, appendix B, tables 5 and 6).
+Brute force (`enumeration_table`): counts beside the published ones (He & Glass 2018, appendix B, tables 5 and 6). Every input
+was tried, so the counts have no interval.
 
-Every input was tried, so the numbers are counts without an interval.
-
-Methods of trigger search on one model under one budget: how often a reply is a success, what they tried, and what they read.
-
-Lines are methods by name. Where one sees replies alone, "random words" and "no input" of its search stand below it.
+Methods of trigger search on one model under one budget (`methods_table`): the rate of successes, the inputs tried, and the
+access needed. Lines are methods by name. Below a method that sees replies alone stand "random words" and "no input" of its
+search.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ _LONGEST = 100
 
 @dataclass(frozen=True)
 class ShownInput:
-    """An input as it was typed, and what came of it.
+    """An input as it was typed, with the reply to it.
 
     Args:
-        success: whether the reply is one.
+        success: True if the reply is one.
         prompt: the request; None without one.
-        typed: what stood in its slots.
-        target: what was wanted.
-        reply: the model's; empty where it did not reply.
-        no_reply: the kind of an answer that is no reply; empty of a reply.
+        typed: the texts in its slots.
+        target: the wanted reply.
+        reply: the model's; empty if it did not reply.
+        no_reply: the kind of an answer that is no reply; empty for a reply.
         merit: orders inputs that are both successes, or both none; the higher the better.
-        model: who replied, where there are several.
+        model: the name of the model, if there are several.
     """
 
     success: bool
@@ -92,29 +92,29 @@ def shown_inputs(inputs: Iterable[ShownInput]) -> dict[str, TextTable]:
     """Return a table of the best of some inputs with its heading; none where there is no input.
 
     Args:
-        inputs: of a run; looked at once, one after the other.
+        inputs: of a run; read once, one after the other.
     """
     num = num_successes = 0
 
     def counted() -> Iterable[ShownInput]:
         nonlocal num, num_successes
-        for each in inputs:
-            num, num_successes = num + 1, num_successes + each.success
-            yield each
+        for shown in inputs:
+            num, num_successes = num + 1, num_successes + shown.success
+            yield shown
 
-    best = nsmallest(NUM_SHOWN, counted(), key=lambda each: (not each.success, bool(each.no_reply), -each.merit))
+    best = nsmallest(NUM_SHOWN, counted(), key=lambda shown: (not shown.success, bool(shown.no_reply), -shown.merit))
     if not best:
         return {}
     heading = "inputs that worked" if num_successes else "no input worked; the closest"
-    several, prompted = any(each.model for each in best), any(each.prompt is not None for each in best)
+    several, prompted = any(shown.model for shown in best), any(shown.prompt is not None for shown in best)
     columns = ("outcome", *(["model"] if several else []), "prompt" if prompted else "target", "input", "reply")
     rows = []
-    for each in best:
-        told = (each.prompt or "") if prompted else each.target
-        typed = " ... ".join(filter(None, each.typed))
-        reply = f"(no reply: {each.no_reply})" if each.no_reply else each.reply
-        texts = map(_shortened, (*([each.model] if several else []), told, typed, reply))
-        rows.append((_SUCCESS if each.success else _NONE, *texts))
+    for shown in best:
+        request = (shown.prompt or "") if prompted else shown.target
+        typed = " ... ".join(filter(None, shown.typed))
+        reply = f"(no reply: {shown.no_reply})" if shown.no_reply else shown.reply
+        texts = map(_shortened, (*([shown.model] if several else []), request, typed, reply))
+        rows.append((_SUCCESS if shown.success else _NONE, *texts))
     successes = "1 success" if num_successes == 1 else f"{num_successes:,} successes"
     note = f"{successes} of {num:,} input{'s' * (num > 1)}; at most {NUM_SHOWN} are shown, all are in the rows and on the page."
     return {heading: TextTable(columns, tuple(rows), note, texts=columns[1:])}
@@ -178,23 +178,23 @@ LEGEND = {
 
 
 def enumeration_metrics(rows: Iterable[Mapping[str, Any]], lists: Mapping[str, Collection[str]]) -> dict[str, Estimate]:
-    """What was found, by name of `LEGEND`.
+    """Return the counts of listed strings, by name of `LEGEND`.
 
     Args:
         rows: finished branches, columns of `parley.engine.triggers.verbs.config.BRANCHES`.
-        lists: what was looked for, by the name of the list.
+        lists: the strings to look for, by the name of the list.
     """
-    found: dict[str, set[str]] = {f"{kind}.{name}": set() for kind in (SAID, CONTAINED) for name in lists}
+    strings_found: dict[str, set[str]] = {f"{kind}.{name}": set() for kind in (SAID, CONTAINED) for name in lists}
     num_inputs = num_outside = 0
     for row in rows:
         num_inputs += row["inputs"]
         num_outside += row["outside"]
         for find in row["finds"]:
-            found[f"{CONTAINED}.{find['list']}"].add(find["string"])
+            strings_found[f"{CONTAINED}.{find['list']}"].add(find["string"])
             if find["whole"]:
-                found[f"{SAID}.{find['list']}"].add(find["string"])
+                strings_found[f"{SAID}.{find['list']}"].add(find["string"])
     metrics = {}
-    for name, strings in found.items():
+    for name, strings in strings_found.items():
         size = len(lists[name.partition(".")[2]])
         metrics[name] = count(len(strings) / size if size else math.nan, size)
     metrics[OUTSIDE] = count(num_outside / num_inputs, num_inputs)
@@ -203,11 +203,11 @@ def enumeration_metrics(rows: Iterable[Mapping[str, Any]], lists: Mapping[str, C
 
 
 def enumeration_table(metrics: Mapping[str, Estimate], attention: str) -> TextTable:
-    """The lists as rows, tables 5 and 6 side by side.
+    """Return the lists as rows, tables 5 and 6 side by side.
 
     Args:
         metrics: of `enumeration_metrics`.
-        attention: the model's, which says what stands beside them; kinds that were not published have nothing.
+        attention: the model's, which selects the published counts; kinds that were not published have none.
     """
     published = PUBLISHED.get(attention, {})
 
@@ -310,12 +310,12 @@ def text_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
 
 
 def _without_reply(row: Row, asked: str = "") -> Counter[str]:
-    """Return how many answers are no replies, by kind, of those to one sort of question or to all; older rows do not say."""
-    found = Counter[str]()
-    for each in row.get("no_replies") or ():
-        if asked in ("", each["asked"]):
-            found[each["kind"]] += each["answers"]
-    return found
+    """Return how many answers are no replies, by kind, to one sort of question or to all; older rows lack the sort."""
+    counts = Counter[str]()
+    for entry in row.get("no_replies") or ():
+        if asked in ("", entry["asked"]):
+            counts[entry["kind"]] += entry["answers"]
+    return counts
 
 
 def _attacker_note(metrics: Mapping[str, Estimate]) -> str:
@@ -349,7 +349,7 @@ _NOTE_METHODS = (
 
 
 def losses_told(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate]:
-    """The figures of a method that reads losses.
+    """Return the figures of a method that reads losses.
 
     Args:
         metrics: of its search, `hits.search_metrics`.
@@ -367,7 +367,7 @@ def losses_told(metrics: Mapping[str, Estimate], hit: str) -> dict[str, Estimate
 
 
 def replies_told(metrics: Mapping[str, Estimate], name: str, drawn: int = 0) -> dict[str, dict[str, Estimate]]:
-    """The figures of a method that reads text, and of its controls, by line.
+    """Return the figures of a method that reads text, and of its controls, by line.
 
     Args:
         metrics: of its search, `text_metrics`.
@@ -396,19 +396,19 @@ def replies_told(metrics: Mapping[str, Estimate], name: str, drawn: int = 0) -> 
 
 
 def _replies(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """What a method has where replies are drawn, or a model judges them."""
+    """Return the figures of a method for drawn or judged replies."""
     judged = JUDGE_METRICS if metrics.get(JUDGE_ANSWERS, NOTHING).value > 0 else ()
     names = [*([SAMPLED] if metrics.get(SAMPLED, NOTHING).n else []), *judged]
     return {name: metrics[name] for name in names}
 
 
 def random_line(name: str) -> str:
-    """The line of the random words beside a method."""
+    """Return the line of the random words beside a method."""
     return f"random words, {name}"
 
 
 def describe_method(name: str) -> Metric:
-    """What a metric of the table is called and how to read it."""
+    """Return the title and the meaning of a metric of the table."""
     line, kind = name.split(BETWEEN)
     return FIGURES[kind]._replace(title=f"{FIGURES[kind].title}: {line}")
 
@@ -424,8 +424,8 @@ def methods_table(metrics: Mapping[str, Estimate], access: Mapping[str, str], cl
 
     Args:
         metrics: figures by "LINE | FIGURE".
-        access: what is read of the model, by line.
-        clause: what a successful reply is (`successful_reply`).
+        access: the access to the model that a line needs.
+        clause: the description of a successful reply (`successful_reply`).
     """
     lines: dict[str, dict[str, Estimate]] = {}
     for name, estimate in metrics.items():

@@ -1,12 +1,10 @@
-"""Transfer of triggers: how many that were found on one model work when they are typed to others.
+"""Metrics and tables of transfer: the share of one model's triggers that work on others, and of known inputs after hardening.
 
-Source: Zou et al. 2023 (arXiv 2307.15043, section 3.2). A cell of the matrix is the share of a source's triggers after which a
-model's greedy reply is a success; "no input" is the same prompts with empty slots, beside each cell. Triggers are the units.
+Transfer (Zou et al. 2023, arXiv 2307.15043, section 3.2): a cell of the matrix is the share of a source's triggers after which
+a model's greedy reply is a success; "no input" is the same prompts with empty slots, beside each cell. Triggers are the units.
 
-What rounds of hardening against triggers came to: a model a line, searched anew each time, and typed all known inputs.
-
-A greedy model answers alike each time, so an attacker may type every known input for a target: what any of them reaches is what
-can be reached, and no luck chooses it.
+Hardening by rounds: a model a line, searched anew each time, and typed all known inputs. A greedy model answers alike each
+time, so an attacker may type every known input for a target: the targets that any of them reaches can be reached, without luck.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ from parley.engine.triggers.metrics.hits import (
 BETWEEN = " | "
 """Between the source, the model and the figure of a metric's name."""
 NO_INPUT = "no input"
-"""What the same prompts with empty slots are called."""
+"""The name of the same prompts with empty slots."""
 ANSWERS, EMPTY = "answers", "empty"
 COSTS = {
     ANSWERS: Metric("answers", NEITHER, "of models, those that were known when the run was resumed included", "count"),
@@ -68,7 +66,7 @@ _NOTE = (
 
 
 def transfer_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """Figures by "SOURCE | MODEL | FIGURE", and what it took."""
+    """Return figures by "SOURCE | MODEL | FIGURE", and the cost."""
     done = finished(rows)
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in done:
@@ -95,13 +93,13 @@ def transfer_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
 def _no_replies(row: Row) -> Counter[str]:
     """Return how many answers of a row are no replies, by kind: the likeliest one, and those that were drawn."""
     (kinds,) = kinds_of_rows([row])
-    for each in row.get("drawn_no_replies") or ():
-        kinds[each["kind"]] += each["answers"]
+    for entry in row.get("drawn_no_replies") or ():
+        kinds[entry["kind"]] += entry["answers"]
     return kinds
 
 
 def describe_transfer(name: str) -> Metric:
-    """What a metric of a transfer is called and how to read it."""
+    """Return the title and the meaning of a metric of a transfer."""
     if name in COSTS:
         return COSTS[name]
     source, model, figure = name.split(BETWEEN)
@@ -124,16 +122,16 @@ def transfer_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
         metrics: those of `transfer_metrics`.
         clause: what a successful reply is (`successful_reply`).
     """
-    cells = {tuple(name.split(BETWEEN)): each for name, each in metrics.items() if name not in COSTS}
-    sources, models = (list(dict.fromkeys(cell[place] for cell in cells)) for place in (0, 1))
-    shown = {figure: told for figure, told in _COLUMNS.items() if any(cell[2] == figure for cell in cells)}
-    columns = {(model, figure): f"{model}{told}" for model in models for figure, told in shown.items()}
+    cells = {tuple(name.split(BETWEEN)): value for name, value in metrics.items() if name not in COSTS}
+    sources, models = (list(dict.fromkeys(cell[index] for cell in cells)) for index in (0, 1))
+    shown = {figure: heading for figure, heading in _COLUMNS.items() if any(cell[2] == figure for cell in cells)}
+    columns = {(model, figure): f"{model}{heading}" for model in models for figure, heading in shown.items()}
     rows = []
     for source in sources:
         estimates = [cells.get((source, *column), NOTHING) for column in columns]
         most = max(estimates, key=lambda estimate: estimate.n)
         rows.append((source, *map(with_interval, estimates), num_measured(most)))
-    few = any(each.flagged for cell, each in cells.items() if cell[2] == VERIFIED)
+    few = any(value.flagged for cell, value in cells.items() if cell[2] == VERIFIED)
     note = success_note(clause) + _NOTE + (SAMPLED in shown) * DRAWN_NOTE + no_reply_note(metrics, "success.tokens")
     note += few * few_note("triggers") + unread_note(metrics)
     return TextTable(("found on", *columns.values(), "triggers"), tuple(rows), note)
@@ -144,7 +142,7 @@ START, CONTROL = "start", "control"
 ADAPTIVE = "adaptive"
 """Share of targets for which a search of this very model found a trigger."""
 LESS_THAN_CONTROL = "gain_over_control"
-"""How many more of the targets any known input reaches in the control than in this model."""
+"""The share of targets that any known input reaches in the control, minus that in this model."""
 _BY_KNOWN = {
     EXPLOITABILITY: Metric(
         "any known input", FOR_ADVERSARY, "share of the targets said after what any search of the run found", "rate", main=True
@@ -153,7 +151,7 @@ _BY_KNOWN = {
         "less than control", "higher: model", "the control's share less this one, same targets", main=True
     ),
 }
-"""What a model is measured by when it is typed all known inputs."""
+"""The metrics of a model that is typed all known inputs."""
 INPUTS = AdversaryWords(
     cell="Share of the targets that the model of the column says after what the search of the model of the line found, as it "
     "is typed. A hardened model has learned from what searches before it found. No input: the same prompts with empty slots.",
@@ -180,7 +178,7 @@ _NOTE_HARDENING = (
 
 
 def round_name(number: int) -> str:
-    """What the model of a round is called."""
+    """Return the name of the model of a round."""
     return f"round-{number}"
 
 
@@ -201,33 +199,33 @@ _SHOWN = tuple(name for name in _COLUMNS_HARDENING if name not in (ADAPTIVE, *_B
 def hardening_figures(
     searched: Mapping[str, Mapping[str, Estimate]], trained: Mapping[str, Mapping[str, Estimate]], hit: str
 ) -> dict[str, Estimate]:
-    """The figures of all models, by "MODEL.FIGURE".
+    """Return the figures of all models, by "MODEL.FIGURE".
 
     Args:
         searched: metrics of the search of each model.
         trained: metrics of the training of each model but the first.
         hit: the type of hit that was searched for.
     """
-    found: dict[str, Estimate] = {}
+    figures: dict[str, Estimate] = {}
     for model, metrics in searched.items():
-        found[f"{model}.{ADAPTIVE}"] = metrics.get(f"{HIT_RATE}{hit}", NOTHING)
+        figures[f"{model}.{ADAPTIVE}"] = metrics.get(f"{HIT_RATE}{hit}", NOTHING)
         # What the start was is measured before each training on the same held-out triggers as after it; the last counts.
-        own: Mapping[str, Estimate | None] = (
+        of_model: Mapping[str, Estimate | None] = (
             {name: trained[CONTROL].get(name + BEFORE) for name in _SHOWN} if model == START else trained[model]
         )
-        found |= {f"{model}.{name}": figure for name in _SHOWN if (figure := own.get(name)) is not None}
-    return found
+        figures |= {f"{model}.{name}": figure for name in _SHOWN if (figure := of_model.get(name)) is not None}
+    return figures
 
 
 def hardening_legend(name: str, hit: str) -> Metric:
-    """What a figure "MODEL.FIGURE" means."""
+    """Return the meaning of a figure "MODEL.FIGURE"."""
     model, _, figure = name.partition(".")
     metric = describe(f"{HIT_RATE}{hit}") if figure == ADAPTIVE else {**HARDENED, **_BY_KNOWN}[figure]
     return metric._replace(title=f"{metric.title}, {model}")
 
 
 def hardening_table(figures: Mapping[str, Estimate]) -> TextTable:
-    """The table of those figures, a model a line."""
+    """Return the table of those figures, a model a line."""
     models = list(dict.fromkeys(name.partition(".")[0] for name in figures))
     shown = [name for name in _COLUMNS_HARDENING if any(f"{model}.{name}" in figures for model in models)]
     rows = []
@@ -241,12 +239,12 @@ def hardening_table(figures: Mapping[str, Estimate]) -> TextTable:
 
 @dataclass(frozen=True)
 class KnownInputs:
-    """What all known inputs reach in each model.
+    """The targets that all known inputs reach in each model.
 
     Args:
         models: their names.
-        attacks: what is typed: by the names of the models whose search found it, and no input.
-        reached_MAT: whether the model says the target, models first; what a search has not found for a target reaches nothing.
+        attacks: the typed inputs, by the names of the models whose search found them, and no input.
+        reached_MAT: True if the model says the target, models first; False if the search found no input for a target.
     """
 
     models: Sequence[str]
@@ -272,7 +270,7 @@ class KnownInputs:
         return cls(list(models.values()), list(sources.values()), reached_MAT)
 
     def figures(self) -> dict[str, Estimate]:
-        """Return by "MODEL.FIGURE" what any input reaches, and how much less that is than in the control."""
+        """Return by "MODEL.FIGURE" the rate that any input reaches, and its distance from the control."""
         any_MT = {model: reached_AT.any(axis=0) for model, reached_AT in zip(self.models, self.reached_MAT, strict=True)}
         figures = {f"{model}.{EXPLOITABILITY}": clustered_rate(any_T) for model, any_T in any_MT.items()}
         for model in self.models:
@@ -281,9 +279,9 @@ class KnownInputs:
         return figures
 
     def adversaries(self) -> KnownAdversaries:
-        """Return which search's inputs reach most, and which search found nothing that does more than no input."""
+        """Return the inputs of each search as adversaries of each model, with their rates and the best of them."""
         shares_MA = self.reached_MAT.mean(axis=2)
-        own = {model: self.reached_MAT[i, self.attacks.index(model)] for i, model in enumerate(self.models)}
+        by_own = {model: self.reached_MAT[i, self.attacks.index(model)] for i, model in enumerate(self.models)}
         empty = {model: self.reached_MAT[i, self.attacks.index(NO_INPUT)] for i, model in enumerate(self.models)}
         return KnownAdversaries(
             targets=self.models,
@@ -291,7 +289,7 @@ class KnownInputs:
             gains_TA=[[clustered_rate(reached_T) for reached_T in reached_AT] for reached_AT in self.reached_MAT],
             best=shares_MA.argmax(axis=1).tolist(),
             measured=[clustered_rate(reached_AT.any(axis=0)) for reached_AT in self.reached_MAT],
-            learned={model: rate_difference(own[model], empty[model]) for model in self.models},
-            gained={model: clustered_rate(own[model]) for model in self.models},
+            learned={model: rate_difference(by_own[model], empty[model]) for model in self.models},
+            gained={model: clustered_rate(by_own[model]) for model in self.models},
             words=INPUTS,
         )

@@ -1,7 +1,7 @@
-"""How many prompts one input works behind: those it was searched for and held-out ones, beside random inputs and none.
+"""Metrics and table of a universal search: the share of prompts behind which one input works, beside random inputs and none.
 
 Source: Wallace et al. 2019 (arXiv 1908.07125) and Zou et al. 2023 (arXiv 2307.15043, section 3.1: held-out behaviours). Of
-several searches the input is taken that works behind most of the searched prompts; held-out prompts choose nothing. Prompts are
+several searches the input counts that works behind most of the searched prompts; held-out prompts choose nothing. Prompts are
 the units, because they are what is held out: pairs of one prompt, and random inputs behind it, are one cluster.
 """
 
@@ -35,7 +35,7 @@ from parley.engine.core.stats.tables import TextTable, few_note, num_measured, w
 from parley.engine.triggers.metrics.hits import JUDGE_METRICS, judge_counts, success_note, unread_note
 
 FOUND, RANDOM, EMPTY = KINDS = ("found", "random", "empty")
-"""Inputs: what a search found, random ones as searches begin with, and none at all."""
+"""Kinds of input: found by a search, random as searches begin, and none at all."""
 SEARCHED, HELD_OUT = SPLITS = ("searched", "held_out")
 """Pairs that searches saw, and pairs behind prompts that none has seen."""
 VERIFIED, SAMPLED, NATS, HIT, OVER = "verified", "sampled", "nats", "hit", "over_random"
@@ -48,7 +48,7 @@ COSTS = {
     **NO_REPLY_METRICS,
     **JUDGE_METRICS,
 }
-"""What a universal search is described by, beside its rates."""
+"""The metrics of a universal search beside its rates."""
 _OF_KIND = {FOUND: "the found input", RANDOM: "random inputs", EMPTY: "no input"}
 _OF_SPLIT = {SEARCHED: "searched", HELD_OUT: "held out"}
 _FIGURES: Mapping[str, tuple[str, str, Literal["number", "share"]]] = {
@@ -78,7 +78,7 @@ _NOTE = (
 
 
 def best_found(rows: Sequence[Row]) -> Row | None:
-    """The row of the input that is kept; None where no search came to its end."""
+    """Return the row of the input that is kept; None if no search came to its end."""
 
     def merit(row: Row) -> tuple[int, float, str]:
         works = sum(bool(pair[VERIFIED]) for pair in row["pairs"] if pair["searched"])
@@ -88,7 +88,7 @@ def best_found(rows: Sequence[Row]) -> Row | None:
 
 
 def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estimate]:
-    """Figures by "KIND.SPLIT.FIGURE", with ".MODEL" behind where there are several, and what it took.
+    """Return figures by "KIND.SPLIT.FIGURE", with ".MODEL" behind if there are several, and the cost.
 
     Args:
         rows: of one run.
@@ -126,7 +126,7 @@ def universal_metrics(rows: Sequence[Row], num_skipped: int) -> dict[str, Estima
 
 
 def describe_universal(name: str) -> Metric:
-    """What a metric of a universal search is called and how to read it."""
+    """Return the title and the meaning of a metric of a universal search."""
     if name in COSTS:
         return COSTS[name]
     kind, split, figure, *models = name.split(".", 3)
@@ -155,36 +155,36 @@ def universal_table(metrics: Mapping[str, Estimate], clause: str) -> TextTable:
         estimates = [metrics.get(f"{kind}.{name}{behind}", NOTHING) for name in shown]
         nums = (num_measured(metrics.get(f"{kind}.{split}.{VERIFIED}{behind}", NOTHING)) for split in SPLITS)
         rows.append((f"{kind}, {model}" if model else kind, *map(with_interval, estimates), *nums))
-    few = any(each.flagged for name, each in metrics.items() if VERIFIED in name.split(".") and each.n)
+    few = any(estimate.flagged for name, estimate in metrics.items() if VERIFIED in name.split(".") and estimate.n)
     columns = ("input", *(_COLUMNS[name] for name in shown), "searched prompts", "held-out prompts")
     note = success_note(clause) + _NOTE + no_reply_note(metrics, "success.tokens") + few * few_note("prompts")
     return TextTable(columns, tuple(rows), note + unread_note(metrics))
 
 
 def _figures(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
-    """The figures of pairs, each as often as there are inputs."""
+    """Return the figures of pairs; a pair occurs once for each input."""
     if not pairs:
         return {}
     prompts = [pair["prompt"] for pair in pairs]
-    found = {VERIFIED: clustered_rate([bool(pair[VERIFIED]) for pair in pairs], prompts)}
+    figures = {VERIFIED: clustered_rate([bool(pair[VERIFIED]) for pair in pairs], prompts)}
     if any(pair["samples"] for pair in pairs):
-        found[SAMPLED] = clustered_rate([pair[SAMPLED] for pair in pairs], prompts, [pair["samples"] for pair in pairs])
+        figures[SAMPLED] = clustered_rate([pair[SAMPLED] for pair in pairs], prompts, [pair["samples"] for pair in pairs])
     if all(pair[HIT] is not None for pair in pairs):
-        found[HIT] = clustered_rate([bool(pair[HIT]) for pair in pairs], prompts)
+        figures[HIT] = clustered_rate([bool(pair[HIT]) for pair in pairs], prompts)
     if any(without := list(map(is_no_reply, pairs))):
-        found[NO_REPLY] = clustered_rate(without, prompts)
-    return found | {NATS: mean([pair[NATS] for pair in pairs], prompts)}
+        figures[NO_REPLY] = clustered_rate(without, prompts)
+    return figures | {NATS: mean([pair[NATS] for pair in pairs], prompts)}
 
 
-def _over_random(found: Sequence[Row], random: Sequence[Row], split: str) -> Estimate:
-    """What the found input has more than random ones, paired by pair and clustered by prompt."""
+def _over_random(best: Sequence[Row], random: Sequence[Row], split: str) -> Estimate:
+    """Return the advantage of the found input over random ones, paired by pair and clustered by prompt."""
 
     def by_pair(rows: Sequence[Row]) -> dict[str, float]:
-        said: dict[str, list[bool]] = {}
+        flags_of: dict[str, list[bool]] = {}
         for pair in (pair for row in rows for pair in row["pairs"] if pair["searched"] == (split == SEARCHED)):
-            said.setdefault(pair["key"], []).append(bool(pair[VERIFIED]))
-        return {key: sum(flags) / len(flags) for key, flags in said.items()}
+            flags_of.setdefault(pair["key"], []).append(bool(pair[VERIFIED]))
+        return {key: sum(flags) / len(flags) for key, flags in flags_of.items()}
 
-    ours, theirs = by_pair(found), by_pair(random)
-    prompts = {pair["key"]: pair["prompt"] for row in found for pair in row["pairs"]}
+    ours, theirs = by_pair(best), by_pair(random)
+    prompts = {pair["key"]: pair["prompt"] for row in best for pair in row["pairs"]}
     return rate_difference(list(ours.values()), [theirs[key] for key in ours], [prompts[key] for key in ours])

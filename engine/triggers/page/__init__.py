@@ -1,1 +1,1 @@
-"""What a page shows of trigger searches. Read `chapter.py` first."""
+"""The chapter of trigger searches on the page. Read `chapter.py` first."""

@@ -1,10 +1,7 @@
-"""Trigger searches, from run folders to what their report shows.
+"""The chapters of trigger searches and of hardened models: from run folders to sections of the page.
 
-Trigger searches for people to read: pairs of input and target, and what it took to find them.
-
-Inputs and targets are hostile text: it is made visible before it is shown, and the page escapes it.
-
-Models that are hardened against triggers by rounds, from run folders to what their report shows.
+A search shows pairs of input and target with the cost of the search. Inputs and targets are hostile text: it is made visible
+before it is shown, and the page escapes it.
 """
 
 from __future__ import annotations
@@ -60,7 +57,7 @@ from parley.engine.triggers.verbs.table import SEARCH_TABLE
 from parley.envs.core.visible import visible
 
 NUM_SHOWN = 200
-"""Targets of a search that the viewer holds."""
+"""Most targets of a search that the viewer holds."""
 _MAX_SERIES = 8
 _SUCCESS = {None: (), True: ("success",), False: ("no success",)}
 """Tags by whether the reply to what was typed is a success."""
@@ -76,7 +73,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Pair:
-    """An input and the sentence that it was found for; numbers as text, in nats.
+    """An input and its target; numbers as text, in nats.
 
     Of a chat model the request, what it answered, and whether that is a success; empty, and None, of others.
     """
@@ -95,12 +92,12 @@ class Pair:
 
 
 def ranked(search: ShownSearch) -> list[Row]:
-    """Its finished targets: hits as wanted first, then by loss, then by key."""
+    """Return its finished targets: hits as wanted first, then by loss, then by key."""
     return sorted(search.done, key=lambda row: (not is_hit(row, search.hit), row["loss"], str(row["item_key"])))
 
 
 def note_of(search: ShownSearch) -> str:
-    """What the numbers of its pairs are measured against, and how many pairs are not shown."""
+    """Return a note on the thresholds of its numbers, and on the number of pairs that are not shown."""
     limits = ", ".join(f"{name} = {value:.3f}".replace("-", "\N{MINUS SIGN}") for name, value in search.thresholds.items())
     usual = f"; a usual word has {limits} nats" if limits else ""
     hidden = len(search.done) - NUM_SHOWN
@@ -109,7 +106,7 @@ def note_of(search: ShownSearch) -> str:
 
 
 def search_items(search: ShownSearch) -> list[Item]:
-    """The pairs of a search that the viewer holds, the best first.
+    """Return the pairs of a search that the viewer holds, the best first.
 
     Args:
         search: with at least one finished target.
@@ -139,14 +136,14 @@ def _item(search: ShownSearch, row: Row) -> Item:
 
 
 def search_figures(sections: Sequence[ShownSearch]) -> list[Figure]:
-    """The curves of all searches of a page: loss by sweep, hits by restarts, hits by candidates."""
+    """Return the curves of all searches of a page: loss by sweep, hits by restarts, hits by candidates."""
     searched = [section for section in sections if section.done]
     names = told_apart([section.name for section in searched])
     losses = {name: loss_by_sweep(section.done) for name, section in zip(names, searched, strict=True)}
     if len(searched) == 1:
-        (one,) = searched
-        found = [kind for kind in kinds(one.done) if kind == one.hit or any(is_hit(row, kind) for row in one.done)]
-        hits = {kind: hits_by_restarts(one.done, kind) for kind in found}
+        (search,) = searched
+        types = [kind for kind in kinds(search.done) if kind == search.hit or any(is_hit(row, kind) for row in search.done)]
+        hits = {kind: hits_by_restarts(search.done, kind) for kind in types}
     else:
         hits = {
             f"{name}: {section.hit}": hits_by_restarts(section.done, section.hit)
@@ -167,7 +164,7 @@ def search_figures(sections: Sequence[ShownSearch]) -> list[Figure]:
 
 
 def read_pair(row: Row, wanted: str) -> Pair:
-    """A finished target, ready to be shown; `wanted` is the type of hit that was searched for."""
+    """Return a finished target, ready to be shown; `wanted` is the type of hit that was searched for."""
     words = row["word_log_probability"]
     return Pair(
         prompt=visible(row.get("prompt") or ""),
@@ -176,7 +173,7 @@ def read_pair(row: Row, wanted: str) -> Pair:
         reply=f"(no reply: {row['kind']})" if is_no_reply(row) else visible(row.get("reply") or ""),
         reasoning=visible(row.get("reasoning") or ""),
         success=row.get("verified"),
-        hits=tuple(Hit(str(found["type"]), found["type"] == wanted) for found in row["hits"] if found["hit"]),
+        hits=tuple(Hit(str(hit["type"]), hit["type"] == wanted) for hit in row["hits"] if hit["hit"]),
         loss=figure(row["loss"]),
         least=figure(min(words)),
         mean=figure(float(np.mean(words))),
@@ -189,7 +186,7 @@ def _trigger(row: Row) -> str:
 
 
 def _by_candidates(sections: Sequence[ShownSearch]) -> dict[str, Points]:
-    """Hit rates by number of candidates, of searches that differ in nothing else."""
+    """Return hit rates by number of candidates, of searches that differ in nothing else."""
     groups: dict[str, list[ShownSearch]] = {}
     for section in sections:
         if f"{HIT_RATE}{section.hit}" in section.metrics:
@@ -215,7 +212,7 @@ def _curve(title: str, x_label: str, y_label: str, series: Mapping[str, Points],
 
 
 def word_figures(search: ShownSearch) -> list[Figure]:
-    """The words of the best pair, and of the one that is nearest to being a hit and is none (figure 5)."""
+    """Return the words of the best pair, and of the nearest miss (figure 5)."""
     from parley.engine.triggers.page import sections as plots
 
     rows = ranked(search)
@@ -235,7 +232,7 @@ def word_figures(search: ShownSearch) -> list[Figure]:
 
 
 _LISTS = {"normal": "usual replies", "mal": "rude sentences", "random": "sentences of random words"}
-"""What the built-in lists of targets hold."""
+"""The contents of the built-in lists of targets."""
 
 
 class TriggerSearches(Chapter[Triggers]):
@@ -276,10 +273,10 @@ class TriggerSearches(Chapter[Triggers]):
         tables += [(run.heading, enumeration_table(run.metrics, run.summary["attention"])) for run in tried]
         shown = [ShownRun.of(run) for run in tried]
         typed = [shown_typed(run) for run in measured if run.job in TYPED_JOBS]
-        tables += [(each.name, each.table) for each in typed]
+        tables += [(typed_run.name, typed_run.table) for typed_run in typed]
         compared = [(_clause(run), methods_successes(run.metrics)) for run in measured if run.job == SEARCH_METHODS.name]
-        found = Triggers(searches=searches, tables=tables, others=shown, typed=typed, compared=compared)
-        return found if searches or tables else None
+        triggers = Triggers(searches=searches, tables=tables, others=shown, typed=typed, compared=compared)
+        return triggers if searches or tables else None
 
     def verdict(self, found: Triggers) -> Verdict | None:
         if found.compared:
@@ -288,13 +285,13 @@ class TriggerSearches(Chapter[Triggers]):
         if not searches:
             return next(filter(None, map(typed_verdict, found.typed)), None)
         ordered = sorted(searches, key=lambda search: -search.rate.value)
-        said = listed([_told(search) for search in ordered])
+        rates = listed([_rate_text(search) for search in ordered])
         if len(searches) > MOST_SAID:
-            said = f"{_told(ordered[0])} at most, {_told(ordered[-1])} at least, in {len(searches)} searches"
-        skipped = [f"{len(each.skipped):,} of {len(each.skipped) + len(each.rows):,}" for each in searches if each.skipped]
+            rates = f"{_rate_text(ordered[0])} at most, {_rate_text(ordered[-1])} at least, in {len(searches)} searches"
+        skipped = [f"{len(item.skipped):,} of {len(item.skipped) + len(item.rows):,}" for item in searches if item.skipped]
         words = f" Skipped, as the model cannot say them: {listed(skipped[:MOST_SAID])} sentences." if skipped else ""
         return Verdict(
-            sentence=f"A trigger was found for {said}.{caveat(*(each.rate for each in searches), unit='targets')}{words}",
+            sentence=f"A trigger was found for {rates}.{caveat(*(item.rate for item in searches), unit='targets')}{words}",
             metric=SHARE._replace(title="Triggers found", direction="higher: adversary", definition="share of all targets"),
             marks=_marks(searches[:MOST_MARKS]),
         )
@@ -335,7 +332,7 @@ def _clause(run: Run) -> str:
 def _search(run: Run) -> ShownSearch:
     settings = {name: value for name, value in run.config.items() if name not in SEARCH.resume_safe}
     effort = dict(settings["search"])
-    given, own = effort.pop("candidates"), CANDIDATES_BY_METHOD.get(run.config["method"], CANDIDATES)
+    given, default = effort.pop("candidates"), CANDIDATES_BY_METHOD.get(run.config["method"], CANDIDATES)
     return ShownSearch.of(
         run,
         legend={name: describe(name) for name in run.metrics},
@@ -343,28 +340,27 @@ def _search(run: Run) -> ShownSearch:
         hit=run.config["hit"],
         thresholds=run.summary.get("thresholds", {}),
         skipped=[(entry["sentence"], Skipped(**entry).reason) for entry in run.summary.get("skipped", ())],
-        candidates=own if given is None else given,
+        candidates=default if given is None else given,
         alike=json.dumps({**settings, "search": effort}, sort_keys=True),
     )
 
 
 def _marks(searches: Sequence[ShownSearch]) -> dict[str, Estimate]:
-    """The hit rates by list and type of hit, and by run where several have these in common."""
-    names = [f"{_what(search)}, {search.hit}" for search in searches]
+    """Return the hit rates by list and type of hit, and by run if several have these in common."""
+    names = [f"{_list_name(search)}, {search.hit}" for search in searches]
     return {
         f"{name} ({search.name})" if names.count(name) > 1 else name: search.rate
         for name, search in zip(names, searches, strict=True)
     }
 
 
-def _what(search: ShownSearch) -> str:
-    """What its targets are."""
+def _list_name(search: ShownSearch) -> str:
     return _LISTS.get(search.targets, f"sentences of {visible(search.targets)}")
 
 
-def _told(search: ShownSearch) -> str:
-    """Such as "28 of 30 usual replies"."""
-    return f"{round(search.rate.value * search.rate.n):,} of {search.rate.n:,} {_what(search)}"
+def _rate_text(search: ShownSearch) -> str:
+    """Return text such as "28 of 30 usual replies"."""
+    return f"{round(search.rate.value * search.rate.n):,} of {search.rate.n:,} {_list_name(search)}"
 
 
 class HardenedModels(Hardenings):

@@ -1,7 +1,4 @@
-"""What the chapter of triggers reads: searches, and tables of several.
-
-Figures of trigger searches, in the style of the others (`parley.engine.core.page.plots`).
-"""
+"""The data of the chapter of triggers: searches, tables of several, and figures in the style of the page's plots."""
 
 from __future__ import annotations
 
@@ -19,15 +16,15 @@ from parley.engine.triggers.page.typed import ShownTyped
 
 
 def words_svg(title: str, words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None) -> str:
-    """How likely each word of a sentence is, as SVG text (see `draw_words`)."""
+    """Return the log-probability of each word of a sentence as SVG text (see `draw_words`)."""
     return svg((5.4, 3.2), title, lambda axes: draw_words(axes, words, log_probabilities, threshold))
 
 
 def draw_words(axes: Axes, words: Sequence[str], log_probabilities: Sequence[float], threshold: float | None) -> None:
-    """Draws the log-probability of each word of a sentence, and as a dashed line what a usual word has.
+    """Draw the log-probability of each word of a sentence, and as a dashed line that of a usual word.
 
     Args:
-        axes: where to draw.
+        axes: the axes to draw on.
         words: the sentence.
         log_probabilities: nats of each.
         threshold: nats of a usual word; None draws no line.
@@ -49,7 +46,7 @@ class ShownSearch(ShownRun):
     Args:
         targets: the list of sentences that was searched for.
         hit: the type of hit that was searched for.
-        thresholds: what separates usual words from unusual ones, in nats, by name.
+        thresholds: log probabilities of usual words, in nats, by name.
         skipped: sentences that no target could be made of, each with the reason.
         candidates: inputs tried at each visit.
         alike: equal for searches that differ in `candidates` alone.
@@ -65,20 +62,20 @@ class ShownSearch(ShownRun):
 
     @property
     def rate(self) -> Estimate:
-        """The share of targets that are hits as wanted."""
+        """Return the share of targets that are hits as wanted."""
         return self.metrics.get(f"{HIT_RATE}{self.hit}", NOTHING)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Triggers:
-    """What a page shows.
+    """The searches and tables of a page.
 
     Args:
         searches: one by one.
         tables: of several.
         others: runs that are shown by their metrics alone.
         typed: runs that type inputs to chat models.
-        compared: what a successful reply is, and the share of targets with one by method, under one budget.
+        compared: the description of a successful reply, and the share of targets with one by method, under one budget.
     """
 
     searches: Sequence[ShownSearch] = ()

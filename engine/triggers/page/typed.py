@@ -1,4 +1,4 @@
-"""Inputs that were typed to chat models, for people to read: prompt, input, target and what was replied.
+"""Inputs that were typed to chat models, as items of the page: prompt, input, target and reply.
 
 Prompts, inputs, targets and replies are hostile text: it is made visible before it is shown, and the page escapes it.
 """
@@ -31,7 +31,7 @@ NUM_SHOWN = 200
 
 
 Marks = tuple[str, dict[str, Estimate]]
-"""What is counted, in the plural, and shares of it by what was typed."""
+"""The name of the units, in the plural, and shares of them by kind of input."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class TypedReply:
 
     Args:
         key: its own in the run.
-        sort: what was typed, in a word or two, such as "found" or "no input".
-        place: whose reply it is, or behind which sort of prompt.
-        prompt: the request; None where what is typed is all that is asked.
-        typed: what stood in its slots; empty where nothing did.
-        target: what was to be said.
-        row: what the model answered: the columns `reply`, `verified`, `kind`, `reasoning` and `withheld`.
+        sort: the kind of input in a word or two, such as "found" or "no input".
+        place: the model of the reply, or the sort of prompt.
+        prompt: the request; None if the typed text is the whole prompt.
+        typed: the texts in its slots; empty if they were empty.
+        target: the wanted reply.
+        row: the model's answer: the columns `reply`, `verified`, `kind`, `reasoning` and `withheld`.
         measured: numbers to sort by, by name.
-        model: whose reply it is, where there are several and `place` does not say so.
+        model: the model of the reply, if there are several and `place` does not name it.
     """
 
     key: str
@@ -62,17 +62,17 @@ class TypedReply:
 
     @property
     def success(self) -> bool:
-        """Whether the reply is one."""
+        """Return True if the reply is one."""
         return bool(self.row[VERIFIED])
 
     @property
     def no_reply(self) -> str:
-        """The kind of an answer that is no reply; empty of a reply."""
+        """Return the kind of an answer that is no reply; empty for a reply."""
         return str(self.row["kind"]) if is_no_reply(self.row) else ""
 
     @property
     def shown(self) -> str:
-        """The reply, or what stands in its place."""
+        """Return the reply, or the text in its place."""
         return f"(no reply: {self.no_reply})" if self.no_reply else str(self.row["reply"])
 
     def part(self, column: str) -> str:
@@ -81,7 +81,7 @@ class TypedReply:
 
 
 class _Sort(NamedTuple):
-    """What is read of the runs of one job: what metrics mean, replies of rows, and marks of metrics."""
+    """The readers of the runs of one job: legend of metrics, replies of rows, and marks of metrics."""
 
     job: Job[Any, Any, Any]
     describe: Callable[[str], Metric]
@@ -95,8 +95,8 @@ class ShownTyped(ShownRun):
 
     Args:
         job: its job.
-        clause: what a successful reply is (`successful_reply`).
-        table: what was measured.
+        clause: the description of a successful reply (`successful_reply`).
+        table: the measured figures.
     """
 
     job: str
@@ -105,7 +105,7 @@ class ShownTyped(ShownRun):
 
 
 def shown_typed(run: Run) -> ShownTyped:
-    """A run of one of `TYPED_JOBS` that was measured."""
+    """Return a run of one of `TYPED_JOBS` that was measured."""
     sort = _SORTS[run.job]
     legend = {name: sort.describe(name) for name in run.metrics}
     settings = run.config if run.job == SEARCH_TEXT.name else run.config.get("hugging_face", {})
@@ -114,13 +114,13 @@ def shown_typed(run: Run) -> ShownTyped:
 
 
 def success_metric(clause: str) -> Metric:
-    """Return what the shares of a verdict measure, by what a successful reply is."""
+    """Return the name of a verdict's shares, by the description of a successful reply."""
     definition = f"share of typed prompts with a likeliest reply {clause}"
     return SHARE._replace(title="Successes", direction="higher: adversary", definition=definition)
 
 
 def typed_items(run: ShownTyped) -> list[Item]:
-    """Replies that the viewer holds, successes first."""
+    """Return replies that the viewer holds, successes first."""
     replies = sorted(_SORTS[run.job].replies(run.done), key=lambda reply: (not reply.success, bool(reply.no_reply)))
     return [
         Item(
@@ -148,19 +148,19 @@ def _tags(reply: TypedReply) -> tuple[str, ...]:
 
 
 def typed_verdict(run: ShownTyped) -> Verdict | None:
-    """What a run comes to, its controls beside; None where nothing was measured."""
-    units, found = _SORTS[run.job].marks(run.metrics)
-    marks = {name: mark for name, mark in found.items() if mark.n}
+    """Return the verdict on a run, with its controls; None if nothing was measured."""
+    units, all_marks = _SORTS[run.job].marks(run.metrics)
+    marks = {name: mark for name, mark in all_marks.items() if mark.n}
     if not marks:
         return None
     shown = first_marks(marks)
-    told = {name: f"{number(SHARE, mark.value)} {name}" for name, mark in marks.items()}
+    shares = {name: f"{number(SHARE, mark.value)} {name}" for name, mark in marks.items()}
     ordered = sorted(marks, key=lambda name: -marks[name].value)
     # A matrix has more lines than a sentence carries.
-    said = f"{told[ordered[0]]} at most, {told[ordered[-1]]} at least, in {len(told)} lines,"
-    if len(told) <= MOST_SAID:
-        said = listed(list(told.values()))
-    sentence = f"Of the {units}, {said} got a reply {run.clause}.{caveat(*marks.values(), unit=units)}"
+    summary = f"{shares[ordered[0]]} at most, {shares[ordered[-1]]} at least, in {len(shares)} lines,"
+    if len(shares) <= MOST_SAID:
+        summary = listed(list(shares.values()))
+    sentence = f"Of the {units}, {summary} got a reply {run.clause}.{caveat(*marks.values(), unit=units)}"
     if without := run.metrics.get(NO_REPLY, NOTHING).value:
         sentence += f" Of all answers {number(SHARE, without)} are no reply." if without > 0 else ""
     return Verdict(sentence=sentence, metric=success_metric(run.clause), marks=shown)
@@ -199,13 +199,13 @@ def _transfer_replies(rows: Sequence[Row]) -> Iterator[TypedReply]:
 
 
 def _transfer_marks(metrics: Mapping[str, Estimate]) -> Marks:
-    told = {VERIFIED: "of {} on {}", NO_TRIGGER: "of the prompts of {} without input on {}"}
+    names = {VERIFIED: "of {} on {}", NO_TRIGGER: "of the prompts of {} without input on {}"}
     marks: dict[str, Estimate] = {}
-    for figure, sentence in told.items():
-        for name, each in metrics.items():
+    for figure, sentence in names.items():
+        for name, estimate in metrics.items():
             if name.endswith(f"{BETWEEN}{figure}"):
                 source, model, _ = map(visible, name.split(BETWEEN))
-                marks[sentence.format(source, model)] = each
+                marks[sentence.format(source, model)] = estimate
     return "typed triggers", marks
 
 

@@ -1,1 +1,1 @@
-"""What methods ask of a model: losses and slopes of many inputs at once. Read `scorer.py` first."""
+"""Scorers: losses and slopes of many inputs at once, for methods of search. Read `scorer.py` first."""

@@ -1,4 +1,4 @@
-"""What a trigger search asks of a model, and the plain way to answer.
+"""The protocols between a trigger search and a model, and `PlainScorer`, their plain implementation.
 
 A search holds one `BestInput` per (target, restart): an input, its loss, and the slope of the loss at it. It asks a
 `Scorer` for three things: to measure inputs, for the slope of the loss towards every word at a position, and for the best
@@ -26,7 +26,7 @@ from parley.engine.triggers.searches.batch_finder import BatchFinder
 from parley.envs.core.errors import CheckpointError
 
 LEAST_GAIN = 1e-6
-"""A swap's least gain in nats, and its share of losses above 1: the word that is there returns within rounding of its loss."""
+"""A swap's least gain in nats, or its share of losses above 1: the current word returns within rounding of its loss."""
 
 
 class Victim(Protocol):
@@ -34,35 +34,35 @@ class Victim(Protocol):
 
     @property
     def embedding_VE(self) -> Tensor:
-        """Embeddings of the words of the input."""
+        """Return the embeddings of the words of the input."""
 
     @property
     def searchable_V(self) -> Tensor:
-        """Which words an input may hold (bool): no special tokens."""
+        """Return a mask of the words that an input may hold (bool): no special tokens."""
 
     @property
     def input_length(self) -> int:
-        """N, the searched positions; what else the model's input has (a mark at its end, a prompt) is its own affair."""
+        """Return N, the searched positions; the model's input may have further tokens, such as a prompt."""
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of each word of the replies given those before it; differentiable in the embeddings."""
+        """Return logits (B, T, V) of each word of the replies given those before it; differentiable in the embeddings."""
 
 
 class TextVictim(Victim, Protocol):
-    """A model that also knows what its words read."""
+    """A model that also knows the text of its words."""
 
     def target(self, text: str) -> Tensor:
-        """Word ids (T,) int64 of a reply, its end included, on the model's device.
+        """Return the word ids (T,) int64 of a reply, its end included, on the model's device.
 
         Raises:
             DataError: the model cannot say some of it.
         """
 
     def words(self, ids: Sequence[int]) -> list[str]:
-        """How the model spells each of its words."""
+        """Return the spelling of each word."""
 
     def text(self, ids: Sequence[int]) -> str:
-        """What an input reads."""
+        """Return an input as text."""
 
 
 class InputModel(Protocol):
@@ -70,14 +70,14 @@ class InputModel(Protocol):
 
     @property
     def embedding_VE(self) -> Tensor:
-        """Embeddings of the words."""
+        """Return the embeddings of the words."""
 
     @property
     def end_id(self) -> int:
-        """What ends an input."""
+        """Return the id that ends an input."""
 
     def word_logits(self, embedded_BNE: Tensor) -> Tensor:
-        """Logits (B, N + 1, V) of each word of the inputs and of their end; differentiable in the embeddings."""
+        """Return logits (B, N + 1, V) of each word of the inputs and of their end; differentiable in the embeddings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +88,9 @@ class BestInput:
         target: word ids (T,) int64, the end included.
         words: the input's word ids (N,) int64.
         loss: the objective.
-        reading: how likely the target's words and the input are.
-        cache: what the scorer that measured it keeps with it.
-        allowed: whether the victim's rules allow it as a whole; otherwise its loss is infinite.
+        reading: log probabilities of the target's words and of the input.
+        cache: data of the scorer that measured it.
+        allowed: True if the victim's rules allow it as a whole; otherwise its loss is infinite.
     """
 
     target: Tensor
@@ -103,12 +103,12 @@ class BestInput:
 
 @dataclass(frozen=True, eq=False)
 class Swaps:
-    """Single swaps tried on one incumbent each.
+    """Single swaps to try on one incumbent each.
 
     Args:
-        positions_BG: where, int64.
-        words_BG: which word is put there, int64.
-        nums: how many of each list count, the first; all when None.
+        positions_BG: the positions, int64.
+        words_BG: the new words, int64.
+        nums: number of swaps of each list that count, the first ones; all when None.
     """
 
     positions_BG: Tensor
@@ -116,40 +116,40 @@ class Swaps:
     nums: Sequence[int] | None = None
 
     def lists(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Positions and words (G,) of each list."""
+        """Yield positions and words (G,) of each list."""
         nums = self.nums or [self.words_BG.shape[1]] * len(self.words_BG)
         for num, positions_G, words_G in zip(nums, self.positions_BG, self.words_BG, strict=True):
             yield positions_G[:num], words_G[:num]
 
 
 class Scorer(Protocol):
-    """Answers a search's questions about a model, for one objective."""
+    """The losses and slopes of a model's inputs, for one objective."""
 
     @property
     def victim(self) -> Victim:
-        """The model."""
+        """Return the model."""
 
     @property
     def objective(self) -> TriggerObjective:
-        """What is minimised."""
+        """Return the objective."""
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
-        """Measures inputs together with the slopes at them.
+        """Measure inputs together with the slopes at them.
 
         Results do not depend on what else is in the batch.
         """
 
     def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
-        """First-order change of the loss (B, V) towards each word at a position of each incumbent, up to a constant per row.
+        """Return the first-order change of the loss (B, V) towards each word at a position, up to a constant per row.
 
         It is the gradient in the one-hot input x_t, taken as continuous (equation 8); the lower, the better the word.
         """
 
     def gradients(self, incumbents: Sequence[BestInput]) -> Tensor:
-        """The loss's gradient (B, N, E) in the words' embeddings, a language model's term left out."""
+        """Return the loss's gradient (B, N, E) in the words' embeddings, a language model's term left out."""
 
     def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The best swap of each list, if it is better than what is to be beaten.
+        """Return the best swap of each list, if it is better than the loss to beat.
 
         Args:
             incumbents: where the swaps start from.
@@ -162,19 +162,19 @@ class Scorer(Protocol):
         """
 
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
-        """The loss of each input (R,) for the target beside it."""
+        """Return the loss of each input (R,) for the target beside it."""
 
 
 class ContinuingScorer(Scorer, Protocol):
-    """A scorer of a victim that says how its inputs go on. It gives losses of inputs of fewer words than N too."""
+    """A scorer of a victim that predicts the next word of its inputs; it also gives losses of inputs shorter than N."""
 
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
-        """Logits (B, V), float32, of the word behind the first t words of inputs; equal ones where nothing stands before it."""
+        """Return logits (B, V), float32, of the word behind the first t words of inputs; equal ones if t is 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Slope:
-    """What the plain scorer keeps with an incumbent: gradients (N, E) in both embeddings, and log P_LM of every word (N, V)."""
+    """The plain scorer's cache of an incumbent: gradients (N, E) in both embeddings, and log P_LM of every word (N, V)."""
 
     gradient_NE: Tensor
     input_gradient_NE: Tensor | None
@@ -183,12 +183,12 @@ class _Slope:
 
 
 class PlainScorer:
-    """One forward pass of everything, in the ordinary style: the reference, and the scorer of models without a faster one.
+    """The reference scorer, also for models without a faster one: one forward pass of everything.
 
     Args:
         victim: the model.
-        objective: what is minimised.
-        input_model: judges inputs; asked only when the objective weighs it, and for readings.
+        objective: the loss.
+        input_model: judges inputs; used only if the objective weighs it, and for readings.
         rows: inputs per forward pass, until memory runs out.
     """
 
@@ -200,17 +200,17 @@ class PlainScorer:
         self._finder = BatchFinder(rows, "inputs of a forward pass")
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
-        """Measures inputs one by one, so that no batch can change what is measured."""
+        """Measure inputs one by one, so that no batch can change a result."""
         return [self._measure(target, words_N) for target, words_N in zip(targets, words_BN, strict=True)]
 
     def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
-        """The one-hot gradient at a position: through both embeddings, and as a word that the language model predicts."""
+        """Return the one-hot gradient at a position: through both embeddings, and through the language model's prediction."""
         rows = []
         # Positions of one incumbent in one product.
         for _, group in groupby(zip(incumbents, positions_B.tolist(), strict=True), key=lambda pair: id(pair[0])):
-            asked = list(group)
-            slope: _Slope = asked[0][0].cache
-            at = [position for _, position in asked]
+            group_rows = list(group)
+            slope: _Slope = group_rows[0][0].cache
+            at = [position for _, position in group_rows]
             rows_bV = slope.gradient_NE[at] @ self.victim.embedding_VE.T
             if slope.input_gradient_NE is not None and slope.input_pull_NV is not None:
                 assert self.input_model is not None
@@ -220,16 +220,16 @@ class PlainScorer:
         return torch.cat(rows)
 
     def gradients(self, incumbents: Sequence[BestInput]) -> Tensor:
-        """What was kept of the pass backward (B, N, E)."""
+        """Return the stored gradients of the backward pass (B, N, E)."""
         return torch.stack([incumbent.cache.gradient_NE for incumbent in incumbents])
 
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
-        """What the victim says (B, V)."""
-        logits_BV: Tensor = self.victim.next_logits(words_Bt)  # type: ignore[attr-defined]  # asked of those that have it
+        """Return the victim's logits (B, V)."""
+        logits_BV: Tensor = self.victim.next_logits(words_Bt)  # type: ignore[attr-defined]  # callers check that it exists
         return logits_BV
 
     def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The argmin over the losses of the whole lists."""
+        """Return the argmin over the losses of the whole lists."""
         choices, losses = [], []
         for incumbent, (positions_G, words_G), beat in zip(incumbents, swaps.lists(), beat_B, strict=True):
             loss_G = self.swap_losses(incumbent, positions_G, words_G)
@@ -241,14 +241,14 @@ class PlainScorer:
         return torch.tensor(choices), torch.stack(losses)
 
     def swap_losses(self, incumbent: BestInput, positions_G: Tensor, words_G: Tensor) -> Tensor:
-        """The loss (G,) of each swap of a list."""
+        """Return the loss (G,) of each swap of a list."""
         tried_GN = incumbent.words.repeat(len(words_G), 1)
         tried_GN[torch.arange(len(words_G)), positions_G] = words_G
         return self.losses([incumbent.target] * len(words_G), tried_GN)
 
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
-        """The loss of each input (R,)."""
+        """Return the loss of each input (R,)."""
         found: list[Tensor] = []
 
         def score(rows: Sequence[int]) -> None:
@@ -261,7 +261,7 @@ class PlainScorer:
         return torch.cat(found)
 
     def input_nll(self, words_BN: Tensor) -> Tensor | None:
-        """R(x) of each input (B,); None where the objective does not weigh it."""
+        """Return R(x) of each input (B,); None if the objective does not weigh it."""
         if self.objective.lm_weight == 0:
             return None
         assert self.input_model is not None
@@ -269,21 +269,21 @@ class PlainScorer:
         return self._inputs(self.input_model.embedding_VE[there_BN], there_BN)[0].to(words_BN.device)
 
     def _read(self, embedded_1NE: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Any]:
-        """Nats (1, T), differentiable, and whether the likeliest (1, T); and what else is kept with an incumbent."""
+        """Return nats (1, T), differentiable, whether each word is the likeliest (1, T), and a cache for the incumbent."""
         return *read_replies(self.victim, embedded_1NE, target_T[None]), None
 
     def _measure(self, target_T: Tensor, words_N: Tensor) -> BestInput:
         embedded_BNE = self.victim.embedding_VE[words_N][None].detach().requires_grad_()
         mask_BT = torch.ones(1, len(target_T), dtype=torch.bool, device=words_N.device)
-        nll_BT, likeliest_BT, known = self._read(embedded_BNE, target_T)
+        nll_BT, likeliest_BT, cache = self._read(embedded_BNE, target_T)
         self.objective.loss(nll_BT, likeliest_BT, mask_BT, None).sum().backward()
         assert embedded_BNE.grad is not None
-        input_nll_B, slope = None, _Slope(embedded_BNE.grad[0], None, None, known)
+        input_nll_B, slope = None, _Slope(embedded_BNE.grad[0], None, None, cache)
         if self.input_model is not None:
             there_N = words_N.to(self.input_model.embedding_VE.device)
             input_nll_B, input_gradient_NE, pull_NV = self._measure_input(self.input_model, there_N)
             input_nll_B = input_nll_B.to(words_N.device)
-            slope = _Slope(slope.gradient_NE, input_gradient_NE, pull_NV, known)
+            slope = _Slope(slope.gradient_NE, input_gradient_NE, pull_NV, cache)
         nll_BT = nll_BT.detach()
         weighed_B = input_nll_B if self.objective.lm_weight > 0 else None
         loss = float(self.objective.loss(nll_BT, likeliest_BT, mask_BT, weighed_B))
@@ -292,7 +292,7 @@ class PlainScorer:
         return BestInput(target_T, words_N, loss, reading, slope)
 
     def _measure_input(self, input_model: InputModel, words_N: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """R(x) as (1,), and where the objective weighs it the slopes of its term: (N, E), and (N, V) as predicted words."""
+        """Return R(x) as (1,), and the slopes of its term if it is weighed: (N, E), and (N, V) as predicted words."""
         with torch.set_grad_enabled(self.objective.lm_weight > 0):
             embedded_BNE = input_model.embedding_VE[words_N][None].detach().requires_grad_(self.objective.lm_weight > 0)
             nll_B, log_BNV = self._inputs(embedded_BNE, words_N[None])
@@ -304,7 +304,7 @@ class PlainScorer:
         return nll_B.detach(), embedded_BNE.grad[0], weight_B * log_BNV.detach()[0] / (len(words_N) + 1)
 
     def _inputs(self, embedded_BNE: Tensor, words_BN: Tensor) -> tuple[Tensor, Tensor]:
-        """R(x) of each input (B,), and log P_LM (B, N, V) of every word in the place of each of theirs."""
+        """Return R(x) of each input (B,), and log P_LM (B, N, V) of every word at each of their positions."""
         assert self.input_model is not None
         log_BNV = self.input_model.word_logits(embedded_BNE).float().log_softmax(-1)
         said_BN = log_BNV.gather(-1, pad(words_BN, (0, 1), value=self.input_model.end_id)[..., None])[..., 0]
@@ -312,20 +312,20 @@ class PlainScorer:
 
 
 def read_replies(victim: Victim, embedded_BNE: Tensor, replies_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Nats of the replies' words (B, T), differentiable in the embeddings, and whether they are the likeliest."""
+    """Return nats of the replies' words (B, T), differentiable in the embeddings, and whether they are the likeliest."""
     log_BTV = victim.reply_logits(embedded_BNE, replies_BT).float().log_softmax(-1)
     said_BT = log_BTV.gather(-1, replies_BT[..., None])[..., 0]
     return -said_BT, said_BT.detach() >= log_BTV.detach().amax(-1)
 
 
 def require_numbers(values: Tensor) -> None:
-    """Raises CheckpointError where a model's loss, or a part of it, is no finite number."""
+    """Raise CheckpointError if a model's loss, or a part of it, is no finite number."""
     if not bool(values.isfinite().all()):
         raise CheckpointError("the model's loss is no number", fix="fit the model again, or name another checkpoint")
 
 
 def stack_targets(targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Targets side by side: ids (B, T), the first target word repeated as padding, and the mask (B, T) of real words."""
+    """Return padded targets: ids (B, T), the first target word repeated as padding, and the mask (B, T) of real words."""
     length = max(map(len, targets))
     ids_BT = torch.stack([torch.cat([target, target[:1].expand(length - len(target))]) for target in targets])
     lengths_B = torch.tensor([len(target) for target in targets], device=ids_BT.device)
@@ -333,5 +333,5 @@ def stack_targets(targets: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def to_beat(loss: float) -> float:
-    """What a swap must undercut to be better than a loss by more than rounding."""
+    """Return the loss that a swap must undercut to be better by more than rounding."""
     return loss if loss == torch.inf else loss - LEAST_GAIN * max(1.0, loss)

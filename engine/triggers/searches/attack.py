@@ -1,16 +1,15 @@
-"""A composed trigger search, and the one call that runs it: a method, the model under test, an objective, what is a hit.
+"""A composed trigger search, and the one call that runs it: a method, the model under test, an objective, and a type of hit.
 
     from parley.engine.triggers import GibbsEnum, search
 
-    found = search(victim, ["you are a fool"], method=GibbsEnum(candidates=50, restarts=2), seed=1)
-    print(found[0].text, found[0].hit, found[0].loss)
+    triggers = search(victim, ["you are a fool"], method=GibbsEnum(candidates=50, restarts=2), seed=1)
+    print(triggers[0].text, triggers[0].hit, triggers[0].loss)
 
 `print(TriggerSearch(victim, GibbsEnum()))` shows the whole composition.
 
-Searches among inputs that a victim allows as a whole, such as those that give the same tokens again when they are typed.
-
-What is not allowed is refused before the model is asked: swaps leave their list, inputs cost infinitely much. A search may
-stand at such an input (where gcg finds no allowed swap) and never returns it.
+Rules for inputs (`RuledVictim`): a victim may allow some inputs only, such as those that give the same tokens again when they
+are typed. Other inputs are refused before the model reads them: swaps leave their list, inputs cost infinitely much. A search
+may stand at such an input (if gcg finds no allowed swap) and never returns it.
 
     B searches, G candidates, R inputs, N searched positions
 """
@@ -50,18 +49,18 @@ class RuledVictim(Victim, Protocol):
 
     @property
     def start_ids(self) -> Sequence[int] | None:
-        """The words (N,) that searches start from; None where they are drawn."""
+        """Return the words (N,) that searches start from; None if they are drawn."""
 
     def allows(self, words_RN: Tensor) -> Tensor:
-        """Which inputs (R,) are allowed."""
+        """Return a mask of the allowed inputs (R,)."""
 
 
 class RuledScorer:
     """A scorer that refuses inputs.
 
     Args:
-        inner: answers for what is allowed.
-        victim: says what is.
+        inner: scores the allowed inputs.
+        victim: the model, which has the rules.
     """
 
     def __init__(self, inner: Scorer, victim: RuledVictim) -> None:
@@ -70,20 +69,20 @@ class RuledScorer:
 
     @property
     def victim(self) -> Victim:
-        """The model."""
+        """Return the model."""
         return self.inner.victim
 
     @property
     def objective(self) -> TriggerObjective:
-        """What is minimised."""
+        """Return the objective."""
         return self.inner.objective
 
     def refused(self, target: Tensor) -> int:
-        """How many candidates were refused of a search, told apart by the tensor of its target, since this was last asked."""
+        """Return the candidates of a search, identified by its target tensor, refused since the last call."""
         return self._refused.pop(id(target), 0)
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
-        """Those that are not allowed have an infinite loss, and are no hits."""
+        """Measure inputs; those that are not allowed have an infinite loss, and are no hits."""
         measured = self.inner.measure(targets, words_BN)
         allowed = self.ruled.allows(words_BN).tolist()
         self._count(targets, allowed)
@@ -93,19 +92,19 @@ class RuledScorer:
         ]
 
     def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
-        """Those of the inner scorer."""
+        """Return the slopes of the inner scorer."""
         return self.inner.slopes(incumbents, positions_B)
 
     def gradients(self, incumbents: Sequence[BestInput]) -> Tensor:
-        """Those of the inner scorer."""
+        """Return the gradients of the inner scorer."""
         return self.inner.gradients(incumbents)
 
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
-        """Those of the inner scorer."""
+        """Return the logits of the inner scorer."""
         return cast(ContinuingScorer, self.inner).next_logits(target, words_Bt)
 
     def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The best of the allowed swaps; where none is allowed and nothing is to be beaten, the first at infinite loss."""
+        """Return the best of the allowed swaps; if none is allowed and there is no loss to beat, the first at infinite loss."""
         tried_BGN = torch.stack([incumbent.words for incumbent in incumbents])[:, None].repeat(1, swaps.words_BG.shape[1], 1)
         tried_BGN.scatter_(2, swaps.positions_BG[..., None], swaps.words_BG[..., None])
         allowed_BG = self.ruled.allows(tried_BGN.flatten(0, 1)).view_as(swaps.words_BG)
@@ -115,7 +114,7 @@ class RuledScorer:
         asked_b = allowed_BG.any(1).nonzero()[:, 0]
         if len(asked_b):
             kept_bG = (~allowed_BG[asked_b]).int().argsort(dim=1, stable=True)
-            positions_bG, words_bG = (each[asked_b].gather(1, kept_bG) for each in (swaps.positions_BG, swaps.words_BG))
+            positions_bG, words_bG = (part[asked_b].gather(1, kept_bG) for part in (swaps.positions_BG, swaps.words_BG))
             left = Swaps(positions_bG, words_bG, allowed_BG[asked_b].sum(1).tolist())
             chosen_b, loss_B[asked_b] = self.inner.best_swap(
                 [incumbents[row] for row in asked_b.tolist()], left, beat_B[asked_b]
@@ -125,7 +124,7 @@ class RuledScorer:
         return choice_B, loss_B
 
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
-        """Infinite for what is not allowed."""
+        """Return the loss of each input (R,), infinite for those not allowed."""
         allowed_R = self.ruled.allows(words_RN)
         self._count(targets, allowed_R.tolist())
         kept_r = allowed_R.nonzero()[:, 0]
@@ -145,22 +144,22 @@ class RuledScorer:
 
 
 def allowed_inputs(victim: RuledVictim, likely: Callable[[int], Tensor] | None = None, *, from_start: bool = True) -> Initial:
-    """Inputs that a victim allows: its own start, else drawn until one is.
+    """Return a function that gives an input that the victim allows: its own start, else a drawn one.
 
     Args:
         victim: the model.
         likely: draws an input (N,) by a seed; uniformly when None.
-        from_start: whether the victim's own start counts.
+        from_start: True to use the victim's own start.
 
     Raises:
         ConfigError: the start is not allowed, or none of many that were drawn is.
     """
     words = victim.searchable_V.nonzero()[:, 0].cpu().numpy()
-    device, length, own = victim.searchable_V.device, victim.input_length, victim.start_ids if from_start else None
-    start_N = None if own is None else torch.tensor(own, device=device)
+    device, length, start = victim.searchable_V.device, victim.input_length, victim.start_ids if from_start else None
+    start_N = None if start is None else torch.tensor(start, device=device)
     if start_N is not None and not bool(victim.allows(start_N[None])[0]):
         fix = "start from other words, or --set hugging_face.typed=false"
-        raise ConfigError("the text to start from gives other tokens where it stands in the prompt", got=str(own), fix=fix)
+        raise ConfigError("the text to start from gives other tokens where it stands in the prompt", got=str(start), fix=fix)
 
     def drawn(seed: int) -> Tensor:
         for number in range(_ROUNDS if likely else 0):
@@ -173,8 +172,8 @@ def allowed_inputs(victim: RuledVictim, likely: Callable[[int], Tensor] | None =
         tried_RN = generator.integers(len(words), size=(1, length))
         for _ in range(_ROUNDS):
             ids_RN = torch.from_numpy(words[tried_RN]).to(device)
-            if len(found := victim.allows(ids_RN).nonzero()[:, 0]):
-                return ids_RN[found[0]]
+            if len(allowed := victim.allows(ids_RN).nonzero()[:, 0]):
+                return ids_RN[allowed[0]]
             # Words that repeat survive more often than others: half of the inputs are of one or two words.
             tried_RN = generator.integers(len(words), size=(_DRAWN, length))
             tried_RN[::2] = np.where(np.arange(length) % 2, tried_RN[::2, :1], tried_RN[::2, -1:])
@@ -191,18 +190,18 @@ def allowed_inputs(victim: RuledVictim, likely: Callable[[int], Tensor] | None =
 
 
 MEMBERS = ("embedding_VE", "searchable_V", "input_length", "reply_logits")
-"""What a victim has."""
+"""The members of a victim."""
 
 
 class TriggerSearch:
-    """A method, composed with the model under test and what is wanted of it.
+    """A method, composed with the model under test, an objective and a type of hit.
 
     Args:
         victim: the model.
-        method: how to search; gibbs-enum as published when None.
-        hit: what ends a restart, and by default what is minimised: a type of hit or its name.
+        method: the method; gibbs-enum as published when None.
+        hit: the type of hit, or its name, that ends a restart; it sets the default objective.
         thresholds: of hits; needed for all types but o-greedy.
-        objective: what is minimised; the hit's own when None.
+        objective: the loss; the hit's own when None.
         input_model: judges inputs of a victim that is not one of Parley's own networks; those bring theirs.
         batch_size: searches side by side, until memory runs out.
 
@@ -255,13 +254,13 @@ class TriggerSearch:
             what = "only swaps in Parley's own networks and in causal Hugging Face models are screened, by gibbs-enum and gcg"
             fix = "leave out search.screening"
             raise ConfigError(what, where="search.screening", got=f"{type(method).__name__} on {_kind(victim)}", fix=fix)
-        one, num_models = (victim.victims[0], victim.num_models) if isinstance(victim, UniversalVictim) else (victim, 1)
+        first, num_models = (victim.victims[0], victim.num_models) if isinstance(victim, UniversalVictim) else (victim, 1)
         if method.embeds and num_models > 1:
             what, fix = "the method moves among embeddings, which models do not share", "search one model, or by another method"
             raise ConfigError(what, where="method", got=f"{type(method).__name__} on {num_models} models", fix=fix)
-        if method.continues and not hasattr(one, "next_logits"):
+        if method.continues and not hasattr(first, "next_logits"):
             what, fix = "the victim does not say how its inputs go on", "a causal model, or another method"
-            raise ConfigError(what, where="method", got=f"{type(method).__name__} on {_kind(one)}", fix=fix)
+            raise ConfigError(what, where="method", got=f"{type(method).__name__} on {_kind(first)}", fix=fix)
         self.victim, self.objective, self.input_model = victim, objective, input_model
         # A continuous input is asked of the model itself: no tables are made for its words.
         if isinstance(victim, Seq2SeqVictim) and method.searches_words:
@@ -296,32 +295,32 @@ class TriggerSearch:
         return "\n".join([f"{type(self).__name__}(", *(f"  {name}: {part}" for name, part in parts.items()), ")"])
 
     def _likely_inputs(self) -> Callable[[int], Tensor] | None:
-        """Inputs that the judge finds likely, where a hit limits the input and the judge can draw them (paper, section 5)."""
+        """Return a sampler of likely inputs, if a hit limits the input and the judge can draw them (paper, section 5)."""
         draw = getattr(self.input_model, "draw", None)
         if draw is None or not self.hit.limits_input:
             return None
         return lambda seed: draw([seed], self.victim.input_length, self.victim.searchable_V)[0]
 
     def is_hit(self, reading: Reading) -> bool:
-        """Whether a reading is a hit as wanted."""
+        """Return True if a reading is a hit as wanted."""
         return self.hit.is_hit(reading, self.thresholds)
 
     def run(self, tasks: Iterable[Task], on_step: Callable[[int], None] | None = None) -> Iterator[Outcome]:
-        """Searches for the target of each task; see `Method.search_all`."""
+        """Search for the target of each task; see `Method.search_all`."""
         return self.method.search_all(tasks, self.finder, on_step)
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """What was found for a target.
+    """The result of the search for a target.
 
     Args:
-        target: as it was asked for.
-        text: what the input reads; None where the victim has no text, or the input no words.
-        words: ids of the input; None where it is none of words.
-        hit: whether it is one as wanted.
+        target: as it was given.
+        text: the input as text; None if the victim has no text, or the input no words.
+        words: ids of the input; None for a continuous input.
+        hit: True if it is a hit as wanted.
         loss: the objective.
-        reading: how likely the target's words and the input are.
+        reading: log probabilities of the target's words and of the input.
         restarts: every search for it.
     """
 
@@ -347,11 +346,11 @@ def search(
     batch_size: int = 16,
     on_step: Callable[[int], None] | None = None,
 ) -> list[Trigger]:
-    """Searches for inputs after which a model says the targets.
+    """Search for inputs after which a model says the targets.
 
     Args:
         victim: the model.
-        targets: what it shall say: texts, where the victim knows what its words read, or word ids that end as a reply does.
+        targets: texts, if the victim can encode them, or word ids that end as a reply does.
         method: as in `TriggerSearch`, like `hit`, `thresholds`, `objective`, `input_model` and `batch_size`.
         hit: see there.
         thresholds: see there.
@@ -366,8 +365,8 @@ def search(
 
     Raises:
         ConfigError: an argument is of another kind than it has to be.
-        DataError: the victim cannot say some words of a target, or says nothing as long; of a victim with the member
-            `longest_reply`, words of a reply with its end, the latter is found out.
+        DataError: the victim cannot say some words of a target, or a target is longer than its member `longest_reply`, the
+            words of the longest reply with its end.
         CheckpointError: the model's losses are no numbers.
     """
     parts: dict[str, Any] = {"hit": hit, "thresholds": thresholds, "objective": objective, "input_model": input_model}
@@ -378,14 +377,14 @@ def search(
         raise ConfigError("targets are a list", got=_kind(targets), fix="put a single target into a list")
     wanted = [_named(victim, target) for target in targets]
     ids = {_key(target): _ids(victim, target) for target in wanted}
-    found: dict[str, list[Outcome]] = {key: [] for key in ids}
+    outcomes: dict[str, list[Outcome]] = {key: [] for key in ids}
     for outcome in composed.run(tasks_of(ids, composed.method.settings.restarts, seed), on_step):
-        found[outcome.task.key].append(outcome)
-    return [_trigger(victim, target, found[_key(target)], composed.is_hit) for target in wanted]
+        outcomes[outcome.task.key].append(outcome)
+    return [_trigger(victim, target, outcomes[_key(target)], composed.is_hit) for target in wanted]
 
 
 def best_restart(outcomes: Iterable[Outcome]) -> Outcome:
-    """The restart whose input is kept: one that is a hit as wanted, else that of least loss; ties to the first."""
+    """Return the restart whose input is kept: one that is a hit as wanted, else that of least loss; ties to the first."""
     return min(outcomes, key=lambda outcome: (outcome.stopped != "satisfied", outcome.loss, outcome.task.restart))
 
 
@@ -402,7 +401,7 @@ def _key(target: str | tuple[int, ...]) -> str:
 
 
 def _named(victim: Victim, target: Any) -> str | tuple[int, ...]:
-    """A target as it was asked for, a text or word ids that the victim has."""
+    """Return a target as it was given: a text, or word ids that the victim has."""
     if isinstance(target, str):
         return target
     try:
@@ -417,7 +416,7 @@ def _named(victim: Victim, target: Any) -> str | tuple[int, ...]:
 
 
 def _ids(victim: Victim, target: str | tuple[int, ...]) -> Tensor:
-    """Word ids (T,) int64 of a target."""
+    """Return the word ids (T,) int64 of a target."""
     if not target:
         raise ConfigError("a target is empty", where="targets", fix="leave it out")
     ids = _encoded(victim, target)

@@ -1,39 +1,36 @@
-"""What a batch of searches is made of: tasks in, outcomes out, states in between, and a method that advances them.
+"""The parts of a batch of searches: tasks, outcomes, states and their JSON, and the scorers of texts and of universal triggers.
 
-A search is started from a task and then advanced one visit at a time, in lock-step with others so that a scorer can batch
+A search starts from a task. A method then advances it one visit at a time, in lock-step with others so that a scorer can batch
 them (`side_by_side.py`).
 
-Losses of a model that has other tokens than the searched ones: each input is read as its text, and nothing points to a word.
+Saved searches: outcomes, and searches under way, in JSON types. The words of an input are enough: measured again on the same
+processor it is the same to the last bit, in any company. Draws are functions of a search's seed and of its number of visits.
+Tensors in float32 are kept bit by bit.
 
-What all texts of a list begin with is read once; those of as many tokens are read together, the head at the reply alone.
+`ByTextScorer`: losses of a model that has other tokens than the searched ones. Each input is read as its text, and there is no
+gradient. The common beginning of a list of texts is read once; texts of equal length are read together, and the model's head
+computes the reply's positions alone.
 
-    B inputs at once, R inputs, N searched positions, S tokens of a prompt, T words of a target
-
-What is kept of searches: outcomes, and searches under way, in JSON types.
-
-Of an input its words are enough: measured again on the same processor it is the same to the last bit, in any company. Draws are
-functions of a search's seed and of how many visits it has made. Tensors in float32 are kept bit by bit.
-
-Universal triggers: one input behind many prompts, each with a target of its own (Wallace et al. 2019; Zou et al. 2023).
+`UniversalScorer`: one input behind many prompts, each with a target of its own (Wallace et al. 2019; Zou et al. 2023).
 
     L(x) = 1/K sum_k L_k(x)         mean over pairs; L_k is the objective behind prompt k for target k
     slope = 1/K sum_k slope_k       so every method that goes by words searches for one input of all pairs
 
 A universal victim is a victim to a method, and its scorer asks the scorer of each pair. Of a list of swaps the pairs are read
 one after the other, those of the highest loss first. No loss is below 0, so a candidate whose pairs read so far cost more than
-the best one does ends there, which is exact. Where nothing is to be beaten, as in gcg, the few that are cheapest behind the
+the best one does ends there, which is exact. If there is no loss to beat, as in gcg, the few that are cheapest behind the
 first prompt are read behind all of them first.
 
 Pairs may be of several models, as in Zou et al. (section 2.3: an input for several models at once): a prompt of each is a pair
 of its own. Models may have more embeddings than tokens; the words are those that all of them have. A model with other tokens
-than the first is given inputs as texts (`by_text.py`): its losses choose among candidates, which those with the first one's
-tokens point to. Each may be on a device of its own. A search is where the first one is: inputs go from there to each model,
-figures come back.
+than the first gets inputs as texts: its losses choose among candidates, which the slopes of the other models propose. Each may
+be on a device of its own. A search is on the first one's device: inputs go from there to each model, and losses come back.
 
 A hit is an input that is one behind every prompt (o-greedy, o-sample-min); of o-sample-avg it is the mean over all words.
-Zou et al. add prompts one by one as those before are hit. Ours: all from the beginning.
+# Zou et al. add prompts one by one as those before are hit. Ours: all from the beginning.
 
-    K pairs, B searches, G candidates, R inputs, N searched positions, T words of all targets, V words, E embedding
+    K pairs, B searches, G candidates, R inputs, N searched positions, S tokens of a prompt, T words of a target (or of all
+    targets), V words, E embedding
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ from parley.engine.triggers.targets import target_seed
 from parley.envs.core.errors import ConfigError
 
 _TRIED = 7
-"""Tokens of a text by which it is found out whether a model reads the same in parts."""
+"""Tokens of the text that tests whether a model reads the same in parts."""
 
 
 @runtime_checkable
@@ -66,17 +63,17 @@ class VictimByText(Victim, Protocol):
 
     @property
     def model(self) -> Any:
-        """The Hugging Face model."""
+        """Return the Hugging Face model."""
 
     def reads(self, words_RN: Tensor) -> list[list[int]]:
-        """The tokens of the whole prompt with each input typed into it."""
+        """Return the tokens of the whole prompt with each input typed into it."""
 
     def room(self, read: Sequence[int]) -> int | float:
-        """Words of a reply that fit behind these tokens."""
+        """Return the number of reply tokens that fit behind a prompt."""
 
 
 class ByTextScorer(PlainScorer):
-    """Says what inputs cost, and not where they should change.
+    """A scorer that gives losses of inputs, and no slopes.
 
     Args:
         victim: the model.
@@ -93,7 +90,7 @@ class ByTextScorer(PlainScorer):
 
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
-        """The loss of each input (R,); those of as many tokens for one target are read together."""
+        """Return the loss of each input (R,); inputs with equal target and length are read together."""
         read, loss_R = self.victim.reads(words_RN), torch.empty(len(words_RN), device=words_RN.device)
         alike = dict[tuple[int, int], list[int]]()
         for row, (target, ids) in enumerate(zip(targets, read, strict=True)):
@@ -117,7 +114,7 @@ class ByTextScorer(PlainScorer):
         return BestInput(target_T, words_N, float(loss_1), Reading((-nll_1T[0]).tolist(), likeliest_1T[0].tolist()), None)
 
     def _said(self, read: Sequence[Sequence[int]], target_T: Tensor) -> tuple[Tensor, Tensor]:
-        """Nats of the target's words (B, T) behind prompts of as many tokens, and whether they are the likeliest."""
+        """Return nats of the target's words (B, T) behind prompts of equal length, and whether each is the likeliest."""
         if self.victim.room(read[0]) < len(target_T):
             got, fix = f"{len(read[0])} tokens before the target", "leave the prompt out, or the model"
             raise ConfigError("a prompt with an input is longer than a model reads", got=got, fix=fix)
@@ -136,7 +133,7 @@ class ByTextScorer(PlainScorer):
 Saved = dict[str, Any]
 """A search under way, as JSON types."""
 Stop = Literal["satisfied", "converged", "limit"]
-"""Why a search ended: a hit, no swap that it would try helps, or out of sweeps."""
+"""The reason why a search ended: a hit, no swap helps, or a limit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +154,7 @@ class Task:
 
 
 def tasks_of(targets: Mapping[str, Tensor], restarts: int, seed: int) -> Iterator[Task]:
-    """The first restart of every target, then the second, and so on.
+    """Yield the first restart of every target, then the second, and so on.
 
     Args:
         targets: word ids (T,) int64 by key, the end included.
@@ -166,26 +163,26 @@ def tasks_of(targets: Mapping[str, Tensor], restarts: int, seed: int) -> Iterato
     """
     for restart in range(restarts):
         for key, target in targets.items():
-            # Of its own, so that a search is told apart by it.
+            # A copy, because scorers identify a search by its tensor.
             yield Task(key, target.clone(), restart, target_seed(seed, key))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search came to.
+    """The result of a search.
 
     Args:
-        task: what was searched.
-        words: ids of the best input found; None where it is none of words.
+        task: the task of the search.
+        words: ids of the best input; None for a continuous input.
         loss: its objective.
-        reading: how likely the target's words and the input are.
+        reading: log probabilities of the target's words and of the input.
         sweeps: sweeps begun, each of as many visits as an input has words.
         visits: steps of the search.
         accepted: visits that moved it.
         candidates: inputs tried.
         loss_by_sweep: the best loss at the start and after each sweep, the last one possibly cut short.
-        stopped: why it ended.
-        projected: of a continuous input, how likely the target's words are after the words nearest to it.
+        stopped: the reason why it ended.
+        projected: of a continuous input, the reading after the words nearest to it.
         refused: candidates among them that the victim's rules do not allow.
     """
 
@@ -205,10 +202,10 @@ class Outcome:
 
 @dataclass(eq=False)
 class SearchState:
-    """A search under way; techniques add what they remember.
+    """A search under way; methods add the fields that they need.
 
     Args:
-        task: what is searched.
+        task: the target and restart.
         best: the best input so far.
     """
 
@@ -223,11 +220,11 @@ class SearchState:
 
     @property
     def finished(self) -> bool:
-        """Whether it is over."""
+        """Return True if the search is over."""
         return self.stopped is not None
 
     def outcome(self) -> Outcome:
-        """What it came to, once finished."""
+        """Return the result of a finished search."""
         assert self.stopped is not None, "the search goes on"
         return Outcome(
             task=self.task,
@@ -252,38 +249,38 @@ class Stepper(Protocol[StateT]):
 
     @property
     def settings(self) -> SearchSettings:
-        """How long it goes on, and whether a target's later restarts are dropped after a hit."""
+        """Return the settings: limits, and whether a hit drops a target's later restarts."""
 
     @property
     def most_visits(self) -> int:
-        """Visits after which a search ends in any case."""
+        """Return the number of visits after which a search ends in any case."""
 
     def start(self, tasks: Sequence[Task]) -> list[StateT]:
-        """A state for each task, possibly finished already."""
+        """Return a state for each task, possibly finished already."""
 
     def step(self, states: Sequence[StateT]) -> None:
-        """Advances each unfinished search by one visit.
+        """Advance each unfinished search by one visit.
 
         States change only after the model was asked for the last time, so that a step that ran out of memory can be repeated.
         """
 
     def save(self, state: StateT) -> Saved | None:
-        """What the search can be taken up from; None where it has to be begun again."""
+        """Return the saved state of a search; None if it has to start again."""
 
     def restore(self, tasks: Sequence[Task], saved: Sequence[Saved]) -> list[StateT]:
-        """The states that were saved of those tasks."""
+        """Return the states of those tasks from their saved form."""
 
 
 WORDS = "words"
-"""Key of the one entry that stands for an input."""
+"""Key of the entry that stands for an input."""
 FLOAT32, SHAPE = "float32", "shape"
-"""Keys of the two that stand for a tensor: its numbers in base 64, and its axes."""
+"""Keys of the entries that stand for a tensor: its numbers in base 64, and its axes."""
 NOT_SAVED = {"saved": False}
-"""Metadata of a state's field that is made anew."""
+"""Metadata of a state's field that is not saved."""
 
 
 def state_to_json(state: SearchState) -> Saved | None:
-    """A search under way; None where its state holds what there is no form for."""
+    """Return a search under way as JSON types; None if its state has a field without a JSON form."""
     try:
         return {name: _to_json(getattr(state, name)) for name in _names(state)}
     except TypeError:
@@ -291,7 +288,7 @@ def state_to_json(state: SearchState) -> Saved | None:
 
 
 def words_in(saved: Any) -> Iterator[list[int]]:
-    """The words of every input in a saved search, in order."""
+    """Yield the words of every input in a saved search, in order."""
     if isinstance(saved, dict):
         for name, part in saved.items():
             yield from [part] if name == WORDS else words_in(part)
@@ -301,11 +298,11 @@ def words_in(saved: Any) -> Iterator[list[int]]:
 
 
 def fill(state: SearchState, saved: Saved, measured: Iterator[BestInput]) -> None:
-    """Makes a state what it was when it was saved.
+    """Restore a state from its saved form.
 
     Args:
         state: of the same task, at any input.
-        saved: what `state_to_json` made of it.
+        saved: result of `state_to_json`.
         measured: the inputs of `words_in`, in order.
 
     Raises:
@@ -319,18 +316,18 @@ def fill(state: SearchState, saved: Saved, measured: Iterator[BestInput]) -> Non
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """An outcome without its target."""
+    """Return an outcome as JSON types, without its target."""
     plain = {field.name: getattr(outcome, field.name) for field in fields(outcome)} | {"restart": outcome.task.restart}
     readings = {name: None if plain[name] is None else asdict(plain[name]) for name in ("reading", "projected")}
     return {name: value for name, value in (plain | readings).items() if name != "task"}
 
 
 def outcome_from_json(saved: Mapping[str, Any], task_of: Callable[[int], Task]) -> Outcome:
-    """The outcome again.
+    """Return the outcome from its JSON form.
 
     Args:
-        saved: what `outcome_to_json` made of it.
-        task_of: the target's restart of a number.
+        saved: result of `outcome_to_json`.
+        task_of: returns the target's task by the number of the restart.
     """
     readings = {name: None if saved[name] is None else Reading(**saved[name]) for name in ("reading", "projected")}
     words = None if saved[WORDS] is None else tuple(saved[WORDS])
@@ -367,7 +364,7 @@ def _from_json(value: Any, measured: Iterator[BestInput]) -> Any:
 
 
 FIRST = 8
-"""Candidates that are read behind all prompts first where nothing is to be beaten."""
+"""Candidates that are read behind all prompts first if there is no loss to beat."""
 _ROUNDING = 1e-5
 """Share of a loss by which a bound has to exceed it, so that rounding ends nothing that is as good."""
 
@@ -396,27 +393,27 @@ class UniversalVictim:
 
     @property
     def target_ids(self) -> Tensor:
-        """The words (T,) of all targets, one target behind the other."""
+        """Return the words (T,) of all targets, concatenated."""
         return torch.cat([target.to(self.device) for target in self.targets])
 
     @property
     def embedding_VE(self) -> Tensor:
-        """The first model's embeddings of the words of the input."""
+        """Return the first model's embeddings of the words of the input."""
         return self.victims[0].embedding_VE[: len(self.searchable_V)]
 
     @property
     def input_length(self) -> int:
-        """N."""
+        """Return N."""
         return self.victims[0].input_length
 
     @property
     def start_ids(self) -> Sequence[int] | None:
-        """The words (N,) that searches start from; None where they are drawn."""
+        """Return the words (N,) that searches start from; None if they are drawn."""
         start: Sequence[int] | None = getattr(self.victims[0], "start_ids", None)
         return start
 
     def allows(self, words_RN: Tensor) -> Tensor:
-        """Which inputs (R,) every prompt allows."""
+        """Return a mask of the inputs (R,) that every prompt allows."""
         allowed_R = torch.ones(len(words_RN), dtype=torch.bool, device=words_RN.device)
         for victim in self.victims:
             allows: Callable[[Tensor], Tensor] | None = getattr(victim, "allows", None)
@@ -427,21 +424,21 @@ class UniversalVictim:
         return allowed_R
 
     def reply_logits(self, embedded_BNE: Tensor, replies_BT: Tensor) -> Tensor:
-        """Logits (B, T, V) of the words of all targets, one target behind the other."""
+        """Return logits (B, T, V) of the words of all targets, concatenated."""
         parts_BT = replies_BT.split([len(target) for target in self.targets], dim=1)
         read = []
         for victim, part_BT in zip(self.victims, parts_BT, strict=True):
-            there = victim.embedding_VE.device
-            read.append(victim.reply_logits(embedded_BNE.to(there), part_BT.to(there)).to(self.device))
+            device = victim.embedding_VE.device
+            read.append(victim.reply_logits(embedded_BNE.to(device), part_BT.to(device)).to(self.device))
         return torch.cat(read, dim=1)
 
 
 class UniversalScorer:
-    """Answers a search's questions for the mean over pairs.
+    """A scorer of the mean over pairs.
 
     Args:
-        victim: the prompts and targets; the targets that a search names are not looked at.
-        objective: what is minimised behind each prompt.
+        victim: the prompts and targets; the targets that a search names are ignored.
+        objective: the loss behind each prompt.
         input_model: judges inputs.
     """
 
@@ -452,62 +449,62 @@ class UniversalScorer:
         self.parts: list[PlainScorer] = [
             kinds[id(getattr(part, "model", None))](part, objective, input_model) for part in victim.victims
         ]
-        self.guides = [place for place, part in enumerate(self.parts) if not isinstance(part, ByTextScorer)]
+        self.guides = [index for index, part in enumerate(self.parts) if not isinstance(part, ByTextScorer)]
 
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
-        """Measures inputs behind each prompt."""
-        of_pairs = [part.measure([own] * len(words_BN), words_BN.to(own.device)) for part, own in self._pairs()]
+        """Measure inputs behind each prompt."""
+        of_pairs = [part.measure([target_T] * len(words_BN), words_BN.to(target_T.device)) for part, target_T in self._pairs()]
         return [
-            BestInput(target, words_N, sum(each.loss for each in read) / len(read), _together(read), tuple(read))
+            BestInput(target, words_N, sum(measured.loss for measured in read) / len(read), _together(read), tuple(read))
             for target, words_N, read in zip(targets, words_BN, zip(*of_pairs, strict=True), strict=True)
         ]
 
     def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
-        """The mean of the slopes (B, V) behind each prompt of a model with the searched tokens."""
+        """Return the mean of the slopes (B, V) behind each prompt of a model with the searched tokens."""
         num = len(self.victim.searchable_V)
         total_BV = torch.zeros(len(incumbents), num, device=self.victim.device)
-        for place in self.guides:
-            slopes_BV = self.parts[place].slopes([incumbent.cache[place] for incumbent in incumbents], positions_B)
+        for index in self.guides:
+            slopes_BV = self.parts[index].slopes([incumbent.cache[index] for incumbent in incumbents], positions_B)
             total_BV += slopes_BV[:, :num].to(self.victim.device)
         return total_BV / len(self.guides)
 
     def gradients(self, incumbents: Sequence[BestInput]) -> Tensor:
-        """The mean of the gradients (B, N, E) behind each prompt of a model with the searched tokens."""
-        of_pairs = [self.parts[place].gradients([each.cache[place] for each in incumbents]) for place in self.guides]
+        """Return the mean of the gradients (B, N, E) behind each prompt of a model with the searched tokens."""
+        of_pairs = [self.parts[index].gradients([incumbent.cache[index] for incumbent in incumbents]) for index in self.guides]
         return torch.stack([of_pair.to(self.victim.device) for of_pair in of_pairs]).mean(0)
 
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
-        """The mean of log probabilities (B, V) behind each prompt of a model with the searched tokens."""
+        """Return the mean of log probabilities (B, V) behind each prompt of a model with the searched tokens."""
         num = len(self.victim.searchable_V)
         total_BV = torch.zeros(len(words_Bt), num, device=self.victim.device)
         pairs = self._pairs()
-        for part, own in (pairs[place] for place in self.guides):
-            logits_BV = part.next_logits(own, words_Bt.to(own.device))
+        for part, own_target in (pairs[index] for index in self.guides):
+            logits_BV = part.next_logits(own_target, words_Bt.to(own_target.device))
             total_BV += logits_BV.log_softmax(-1)[:, :num].to(self.victim.device)
         return total_BV / len(self.guides)
 
     def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The argmin of the mean over the lists; what cannot be it is not read behind all prompts."""
+        """Return the argmin of the mean over the lists; candidates that cannot be it are not read behind all prompts."""
         rows = zip(incumbents, swaps.lists(), beat_B.tolist(), strict=True)
-        found = [self._best(incumbent, *swaps_G, beat) for incumbent, swaps_G, beat in rows]
-        choices, losses = zip(*found, strict=True)
+        results = [self._best(incumbent, *swaps_G, beat) for incumbent, swaps_G, beat in rows]
+        choices, losses = zip(*results, strict=True)
         return torch.tensor(choices), beat_B.new_tensor(losses)
 
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
-        """The mean loss of each input (R,)."""
-        of_pairs = [part.losses([own] * len(words_RN), words_RN.to(own.device)) for part, own in self._pairs()]
+        """Return the mean loss of each input (R,)."""
+        of_pairs = [part.losses([target_T] * len(words_RN), words_RN.to(target_T.device)) for part, target_T in self._pairs()]
         return torch.stack([loss_R.to(self.victim.device) for loss_R in of_pairs]).mean(0)
 
     def _pairs(self) -> list[tuple[PlainScorer, Tensor]]:
         return list(zip(self.parts, self.victim.targets, strict=True))
 
     def _best(self, incumbent: BestInput, positions_G: Tensor, words_G: Tensor, beat: float) -> tuple[int, float]:
-        """The candidate of least loss and that, ties to the first; -1 and `beat` where none undercuts it."""
-        order = sorted(range(len(self.parts)), key=lambda place: -incumbent.cache[place].loss)
+        """Return the candidate of least loss and that loss, ties to the first; -1 and `beat` if none undercuts it."""
+        order = sorted(range(len(self.parts)), key=lambda index: -incumbent.cache[index].loss)
 
-        def read(place: int, rows_g: Tensor) -> Tensor:
-            known, swaps = incumbent.cache[place], (positions_G[rows_g], words_G[rows_g])
-            loss_g = self.parts[place].swap_losses(known, *(each.to(known.words.device) for each in swaps))
+        def read(index: int, rows_g: Tensor) -> Tensor:
+            stored, swaps = incumbent.cache[index], (positions_G[rows_g], words_G[rows_g])
+            loss_g = self.parts[index].swap_losses(stored, *(part.to(stored.words.device) for part in swaps))
             require_numbers(loss_g)
             return loss_g.to(self.victim.device) / len(order)
 
@@ -517,29 +514,29 @@ class UniversalScorer:
         if least == torch.inf and len(left_g) > FIRST:
             first_g = cost_G.argsort(stable=True)[:FIRST].sort().values
             sums_g = cost_G[first_g].clone()
-            for place in order[1:]:
-                sums_g += read(place, first_g)
+            for index in order[1:]:
+                sums_g += read(index, first_g)
             least = float(sums_g.min())
-        for place in order[1:]:
+        for index in order[1:]:
             left_g = left_g[cost_G[left_g] <= least + _ROUNDING * max(1.0, least)]
             if not len(left_g):
                 return -1, beat
-            cost_G[left_g] += read(place, left_g)
+            cost_G[left_g] += read(index, left_g)
         choice = int(left_g[cost_G[left_g].argmin()])
         loss = float(cost_G[choice])
         return (choice, loss) if loss < beat else (-1, beat)
 
 
 def _kind(victim: Victim) -> type[PlainScorer]:
-    """How losses of a model are read."""
+    """Return the class of scorer for a model."""
     if isinstance(victim, VictimByText):
         return ByTextScorer
     return CausalScorer if is_causal(victim) else PlainScorer
 
 
 def _together(read: Sequence[BestInput]) -> Reading:
-    """How likely the words of all targets are, and the input."""
-    readings = [each.reading for each in read]
+    """Return one reading of the words of all targets, and of the input."""
+    readings = [measured.reading for measured in read]
     nats = [nat for reading in readings for nat in reading.word_log_probability]
     likeliest = [word for reading in readings for word in reading.likeliest]
     return Reading(nats, likeliest, readings[0].input_log_probability)

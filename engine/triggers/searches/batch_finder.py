@@ -1,4 +1,4 @@
-"""How much fits into a device's memory at once: found out where it runs out, and kept from then on."""
+"""The batch size that fits into a device's memory: halved each time that memory runs out, and kept from then on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ItemT = TypeVar("ItemT")
 
 
 class BatchFinder:
-    """How many things are done at once; half as many each time that memory has run out, for good.
+    """A batch size that is halved for good each time that memory has run out.
 
     Args:
-        size: how many at first.
-        what: what they are called, such as "searches".
+        size: the number of items at first.
+        what: their name in messages, such as "searches".
     """
 
     def __init__(self, size: int, what: str) -> None:
@@ -28,12 +28,12 @@ class BatchFinder:
         self.size, self.what = size, what
 
     def in_pieces(self, call: Callable[[Sequence[ItemT]], None], items: Sequence[ItemT], most: int | None = None) -> None:
-        """Calls with at most as many items at once as have been found to fit.
+        """Call a function with at most as many items at once as have been found to fit.
 
         Args:
             call: leaves nothing behind when it runs out of memory, so that it can be repeated.
             items: handed to it in order.
-            most: that are handed to it at once, whatever fits.
+            most: largest number at once, whatever fits.
 
         Raises:
             ConfigError: a single item does not fit.

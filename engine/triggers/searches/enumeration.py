@@ -1,9 +1,8 @@
-"""Brute force: what a model replies to every input there is (He & Glass 2018, appendix B).
+"""Brute force: the model's reply to every possible input (He & Glass 2018, appendix B).
 
 Inputs are the sequences of some words, letters for instance, of every length up to a limit. They form a tree in which an input
-is the child of its beginning, so the encoder reads every input in one step from its parent's state; what the decoder then
-says greedily is worked out for all children of some parents side by side. A branch is all inputs with one beginning, and is
-worked off by itself.
+is the child of its beginning, so the encoder reads every input in one step from its parent's state; greedy decoding then runs
+for all children of some parents side by side. A branch is all inputs with one beginning, and is one item of work.
 
     root       a, b, .., z           one letter: branches of their own when branches begin with two
     branch     ab, aba, .., abz, abaa, ..
@@ -53,7 +52,7 @@ class Space:
         return sum(len(self.words) ** length for length in range(1, self.max_length + 1))
 
     def branches(self) -> Iterator[tuple[int, ...]]:
-        """The beginnings: every input of `branch_length` words, and the shorter inputs, which stand for themselves alone."""
+        """Yield the beginnings: every input of `branch_length` words, and the shorter inputs, branches of one input each."""
         for length in range(1, self.branch_length + 1):
             yield from product(self.words, repeat=length)
 
@@ -69,7 +68,7 @@ class _Nodes:
 
 @torch.no_grad()
 def branch_replies(model: Seq2Seq, space: Space, beginning: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The greedy replies to every input of a branch.
+    """Yield the greedy replies to every input of a branch.
 
     Args:
         model: in evaluation mode; its sources hold at least `max_length` words.
@@ -90,7 +89,7 @@ def branch_replies(model: Seq2Seq, space: Space, beginning: Sequence[int]) -> It
 
 
 def _below(model: Seq2Seq, space: Space, parents: _Nodes) -> Iterator[tuple[Tensor, Tensor]]:
-    """The inputs below some parents and their replies, depth first, a block of parents at a time."""
+    """Yield the inputs below some parents and their replies, depth first, a block of parents at a time."""
     if parents.words_BL.shape[1] == space.max_length:
         return
     letters_A = torch.tensor(space.words, device=parents.words_BL.device)
@@ -104,7 +103,7 @@ def _below(model: Seq2Seq, space: Space, parents: _Nodes) -> Iterator[tuple[Tens
 
 
 def _read(model: Seq2Seq, nodes: _Nodes, words_A: Tensor) -> _Nodes:
-    """Every node followed by every word, A = 1 for the end of a source."""
+    """Return every node followed by every word; A = 1 for the end of a source."""
     size = len(words_A)
     grown_BL = nodes.words_BL.repeat_interleave(size, dim=0)
     added_B = words_A.repeat(len(nodes.words_BL))
@@ -118,26 +117,26 @@ def _read(model: Seq2Seq, nodes: _Nodes, words_A: Tensor) -> _Nodes:
 
 
 def _replies(model: Seq2Seq, nodes: _Nodes) -> Tensor:
-    """What is said to inputs of one length (B, T); a reply that has come to its end is filled up and no longer computed."""
+    """Return the replies (B, T) to inputs of one length; a reply that has ended is padded and no longer computed."""
     num = len(nodes.words_BL)
     device = nodes.words_BL.device
     read = _read(model, nodes, torch.tensor([EOU_ID], device=device))
     memory = model.remember(read.states_BLH)
     state = model.begin(memory)
     words_B = torch.full((num,), BOS_ID, device=device)
-    said_BT = torch.full((num, model.sizes.max_reply - 1), EOS_ID, device=device)
+    replies_BT = torch.full((num, model.sizes.max_reply - 1), EOS_ID, device=device)
     open_B = torch.arange(num, device=device)
-    for place in range(model.sizes.max_reply - 1):
+    for position in range(model.sizes.max_reply - 1):
         logits_BV, state = model.step(memory, words_B, state)
         words_B = logits_BV.argmax(1)
-        said_BT[open_B, place] = words_B
+        replies_BT[open_B, position] = words_B
         left_B = (words_B != EOS_ID).nonzero().squeeze(1)
         if not len(left_B):
             break
         if len(left_B) < len(words_B):
             open_B, words_B = open_B[left_B], words_B[left_B]
             memory, state = _kept(memory, left_B), State(*(part[left_B] for part in state))
-    return said_BT
+    return replies_BT
 
 
 def _kept(memory: Memory, rows_B: Tensor) -> Memory:

@@ -1,15 +1,14 @@
 """Many searches at once: a batch that stays full, because new ones join as others leave (continuous batching).
 
-What comes out does not depend on the batch: every search owns its randomness, scorers promise the same answers in any company,
-and of a target's restarts exactly those up to the first that hits are kept, also where a later one was faster. A search that is
-interrupted says what it can be taken up from.
+Outcomes do not depend on the batch: every search owns its randomness, scorers promise the same answers in any company, and of
+a target's restarts exactly those up to the first that hits are kept, also if a later one was faster. An interrupted search
+gives a state from which it can resume.
 
-Targets with prompts of their own, searched for side by side: each prompt is a model of its own to a method.
-
-Targets that are searched for together from first to last, by methods that cannot take in others meanwhile.
-
-These are the relaxation, whose inputs are optimised as one tensor, batches that stop as one, and methods of one's own that give
-no more than `search_all`. What is kept of them is whole restarts of a group.
+    SteppedSearches   methods that go visit by visit; targets join at any moment
+    ByPrompt          targets with prompts of their own: to a method each prompt is a model of its own
+    Groups            targets that are searched for together to the end: the relaxation, whose inputs are optimised as one
+                      tensor, batches that stop as one, and methods of one's own that have no more than `search_all`;
+                      whole restarts of a group are saved
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ AHEAD = 0.05
 
 @dataclass(frozen=True)
 class StartedSearch:
-    """How far the search for a target has come: all that it can be taken up from.
+    """The progress of the search for a target, from which it can resume.
 
     Args:
         outcomes: of the restarts that have ended.
@@ -49,26 +48,26 @@ class BatchedSearch(Protocol):
 
     @property
     def keys(self) -> Collection[str]:
-        """The targets whose search has not ended."""
+        """Return the targets whose search has not ended."""
 
     @property
     def num_free(self) -> int:
-        """Places of the batch for which no search waits, but for restarts that an earlier one may make needless."""
+        """Return the free places of the batch; restarts that an earlier one may make needless leave their places free."""
 
     def add(self, tasks: Sequence[Task], begun: StartedSearch = NOT_BEGUN) -> None:
-        """Lets a target join: its restarts in rising order, and how far an earlier search for it had come."""
+        """Add a target: its restarts in rising order, and the progress of an earlier search for it."""
 
     def step(self) -> list[Outcome]:
-        """Goes on for a while; of each target the outcomes that are now certain to count, in rising order of restarts."""
+        """Run for a while; return the outcomes that are now certain to count, of each target in rising order of restarts."""
 
     def begun(self, key: str) -> StartedSearch:
-        """How far the search for a target has come that has not ended."""
+        """Return the progress of the search for a target that has not ended."""
 
     def share(self, key: str) -> float:
-        """The same as an estimated share of its work, 0 to 1."""
+        """Return the same as an estimated share of its work, 0 to 1."""
 
     def tried_for(self, key: str) -> int:
-        """The candidates that were tried for it."""
+        """Return the number of candidates that were tried for it."""
 
 
 def run_searches(
@@ -78,10 +77,10 @@ def run_searches(
     on_step: Callable[[int], None] | None = None,
     ahead: float = AHEAD,
 ) -> Iterator[Outcome]:
-    """Runs searches side by side.
+    """Run searches side by side.
 
     Args:
-        method: what advances them.
+        method: advances them.
         tasks: the restarts of a key in rising order.
         finder: searches at once. With `stop_on_batch_mean` its size is also which tasks stop as one: consecutive ones.
         on_step: called after every step with the number of candidates tried so far.
@@ -100,18 +99,18 @@ def run_searches(
         restarts[task.key].append(task)
     waiting = deque(restarts.values())
     while waiting or searches.keys:
-        # All would be looked through at each step.
+        # Not all at once, because each step goes through all targets.
         while waiting and (len(searches.keys) < 2 * finder.size or method.settings.stop_on_batch_mean):
             searches.add(waiting.popleft())
         before = searches.tried
-        found = searches.step()
+        outcomes = searches.step()
         if on_step is not None and searches.tried > before:
             on_step(searches.tried)
-        yield from found
+        yield from outcomes
 
 
 class _Target(Generic[StateT]):
-    """The restarts of a target: those that wait, run, have ended, and have been told."""
+    """The restarts of a target: waiting, running, ended, and reported."""
 
     def __init__(self, tasks: Sequence[Task], begun: StartedSearch, stop_on_hit: bool) -> None:
         self.stop_on_hit = stop_on_hit
@@ -123,20 +122,20 @@ class _Target(Generic[StateT]):
 
     @property
     def first_hit(self) -> float:
-        """The first restart that is known to be satisfied, where that makes later ones needless."""
+        """Return the first restart that is known to be satisfied, if that makes later ones needless."""
         hits = (restart for restart, outcome in self.ended.items() if outcome.stopped == "satisfied")
         return min(hits, default=inf) if self.stop_on_hit else inf
 
     @property
     def next(self) -> Task | None:
-        """What may be begun."""
+        """Return the task that may start next."""
         while self.waiting and (self.waiting[0].restart in self.ended or self.waiting[0].restart in self.running):
             self.waiting.popleft()
         return self.waiting[0] if self.waiting and self.waiting[0].restart < self.first_hit else None
 
     @property
     def num_certain(self) -> int:
-        """How many that may be begun are certain to count."""
+        """Return the number of tasks that may start and are certain to count."""
         task = self.next
         if task is None or self.is_ahead(task.restart):
             return 0
@@ -144,15 +143,15 @@ class _Target(Generic[StateT]):
 
     @property
     def is_over(self) -> bool:
-        """Whether none runs, or has to."""
+        """Return True if no restart runs or has to run."""
         return not self.running and self.next is None
 
     def is_ahead(self, restart: int) -> bool:
-        """Whether an earlier restart that has not ended may make this one needless."""
-        return self.stop_on_hit and any(other < restart and other not in self.ended for other in self.order)
+        """Return True if an earlier restart that has not ended may make this one needless."""
+        return self.stop_on_hit and any(earlier < restart and earlier not in self.ended for earlier in self.order)
 
     def settle(self) -> int:
-        """Takes note of searches that are finished, and drops those that a hit has made needless; their candidates."""
+        """Move finished searches to `ended` and drop those that a hit made needless; return the candidates of the dropped."""
         for restart, state in list(self.running.items()):
             if state.finished:
                 self.ended[restart] = self.running.pop(restart).outcome()
@@ -162,7 +161,7 @@ class _Target(Generic[StateT]):
         return sum(state.candidates for state in dropped) + sum(outcome.candidates for outcome in late)
 
     def tell(self) -> Iterator[Outcome]:
-        """The outcomes before the first restart that has not ended."""
+        """Yield the outcomes before the first restart that has not ended."""
         while self.num_told < len(self.order) and self.order[self.num_told] in self.ended:
             yield self.ended[self.order[self.num_told]]
             self.num_told += 1
@@ -171,14 +170,14 @@ class _Target(Generic[StateT]):
 class SteppedSearches(BatchedSearch, Generic[StateT]):
     """The `BatchedSearch` of a method that goes visit by visit.
 
-    A place is given to a restart that is certain to count: the next one of a target at which no search is at work, those first
-    that have begun. Only places that are left go to restarts ahead of others of their target, and only as long as few
+    A place goes to a restart that is certain to count: the next one of a target for which no search runs; targets that have
+    begun come first. Only the remaining places go to restarts ahead of others of their target, and only as long as few
     candidates are tried in them, because a hit makes them needless.
 
     Args:
-        method: what advances searches.
+        method: advances searches.
         finder: searches at once.
-        ahead: most candidates that may be tried in vain, as a share of all; 1 for as many as there are places.
+        ahead: most candidates that may be tried in vain, as a share of all; 1 for no limit but the places.
     """
 
     def __init__(self, method: Stepper[StateT], finder: BatchFinder, ahead: float = AHEAD) -> None:
@@ -201,28 +200,28 @@ class SteppedSearches(BatchedSearch, Generic[StateT]):
     def add(self, tasks: Sequence[Task], begun: StartedSearch = NOT_BEGUN) -> None:
         target = self._targets[tasks[0].key] = _Target[StateT](tasks, begun, self.method.settings.stop_on_hit)
         first = target.first_hit
-        known = {restart: saved for restart, saved in begun.saved.items() if restart < first}
-        taken_up = [(task, known[task.restart]) for task in tasks if task.restart in known]
+        states = {restart: saved for restart, saved in begun.saved.items() if restart < first}
+        taken_up = [(task, states[task.restart]) for task in tasks if task.restart in states]
         self.finder.in_pieces(lambda piece: self._join(self.method.restore(*map(list, zip(*piece, strict=True)))), taken_up)
 
     def step(self) -> list[Outcome]:
-        found = self._leave()
+        outcomes = self._leave()
         while joining := self._joining():
             self.finder.in_pieces(lambda tasks: self._join(self.method.start(tasks)), joining)
-            found += self._leave()
+            outcomes += self._leave()
         states = self._at_work(ahead=False)
         states += self._at_work(ahead=True)[: min(max(0, self.finder.size - len(states)), self._num_ahead())]
         before = [state.candidates for state in states]
         self.finder.in_pieces(self.method.step, states)
         tried = [state.candidates - already for state, already in zip(states, before, strict=True)]
         self.tried, self._most = self.tried + sum(tried), max([self._most, *tried])
-        return found + self._leave()
+        return outcomes + self._leave()
 
     def begun(self, key: str) -> StartedSearch:
         target = self._targets[key]
         saved = {restart: self.method.save(state) for restart, state in target.running.items()}
         return StartedSearch(
-            list(target.ended.values()), {restart: each for restart, each in saved.items() if each is not None}
+            list(target.ended.values()), {restart: state for restart, state in saved.items() if state is not None}
         )
 
     def share(self, key: str) -> float:
@@ -231,7 +230,7 @@ class SteppedSearches(BatchedSearch, Generic[StateT]):
         return (len(target.ended) + under_way) / len(target.order)
 
     def _share_of(self, state: StateT) -> float:
-        """Return how much of a search is done: of the visits of those that have ended, and of what it may take at most."""
+        """Return the share of a search that is done, by the usual number of visits and by its limits."""
         most_visits, most_candidates = max(1, self.method.most_visits), self.method.settings.max_candidates
         usual = max(1, sum(self._ended) / len(self._ended)) if self._ended else most_visits
         of_candidates = state.candidates / most_candidates if most_candidates else 0.0
@@ -243,17 +242,17 @@ class SteppedSearches(BatchedSearch, Generic[StateT]):
         return ended + sum(state.candidates for state in target.running.values())
 
     def _at_work(self, *, ahead: bool) -> list[StateT]:
-        """The searches under way that are certain to count, or the others, lower restarts first."""
-        found = [
+        """Return the running searches that are certain to count, or the others, lower restarts first."""
+        states = [
             state
             for target in self._targets.values()
             for restart, state in target.running.items()
             if target.is_ahead(restart) == ahead
         ]
-        return sorted(found, key=lambda state: state.task.restart) if ahead else found
+        return sorted(states, key=lambda state: state.task.restart) if ahead else states
 
     def _num_ahead(self) -> int:
-        """How many searches may make a visit ahead, so that few enough candidates come to be tried in vain."""
+        """Return the number of searches that may make a visit ahead, so that few candidates are tried in vain."""
         if self.ahead >= 1:
             return self.finder.size
         at_risk = sum(state.candidates for state in self._at_work(ahead=True))
@@ -263,11 +262,11 @@ class SteppedSearches(BatchedSearch, Generic[StateT]):
         return max(0, int(left // self._most)) if self._most else 0
 
     def _joining(self) -> list[Task]:
-        """As many tasks as there are places for; they wait no more."""
+        """Remove and return as many waiting tasks as there are places for."""
         num_certain, num_ahead = len(self._at_work(ahead=False)), len(self._at_work(ahead=True))
         if self._as_one and num_certain:
             return []
-        found: list[Task] = []
+        tasks: list[Task] = []
         while num_certain < self.finder.size:
             ranks = {target: rank for target in self._targets.values() if (rank := self._rank(target)) is not None}
             target = min(ranks, key=ranks.__getitem__, default=None)
@@ -278,11 +277,11 @@ class SteppedSearches(BatchedSearch, Generic[StateT]):
             if is_ahead and num_ahead >= min(self.finder.size - num_certain, self._num_ahead()):
                 break
             num_certain, num_ahead = num_certain + (not is_ahead), num_ahead + is_ahead
-            found.append(target.waiting.popleft())
-        return found
+            tasks.append(target.waiting.popleft())
+        return tasks
 
     def _rank(self, target: _Target[StateT]) -> tuple[bool, int] | None:
-        """Whether a target's next restart is ahead of others, then what it comes after; None where there is none."""
+        """Return whether a target's next restart is ahead of others, and its order among them; None if there is none."""
         task = target.next
         if task is None:
             return None
@@ -295,22 +294,22 @@ class SteppedSearches(BatchedSearch, Generic[StateT]):
             self._targets[state.task.key].running[state.task.restart] = state
 
     def _leave(self) -> list[Outcome]:
-        """What can be told, of targets that end and others."""
-        found: list[Outcome] = []
+        """Return the outcomes that can be reported, and remove targets that are over."""
+        outcomes: list[Outcome] = []
         for key, target in list(self._targets.items()):
             running = len(target.running)
             self.in_vain += target.settle()
             if running > len(target.running) or not target.num_told:
-                told = list(target.tell())
-                found += told
-                self._ended += [outcome.visits for outcome in told]
+                reported = list(target.tell())
+                outcomes += reported
+                self._ended += [outcome.visits for outcome in reported]
             if target.is_over:
                 del self._targets[key]
-        return found
+        return outcomes
 
 
 class ByPrompt(BatchedSearch):
-    """Searches of several compositions.
+    """A batch of searches of several compositions.
 
     Args:
         begin: the searches of a target, by its key; those of its prompt where it is not the first.
@@ -335,10 +334,12 @@ class ByPrompt(BatchedSearch):
         self._of[key].add(tasks, begun)
 
     def step(self) -> list[Outcome]:
-        """A step of each."""
-        found = [outcome for searches in {id(each): each for each in self._of.values()}.values() for outcome in searches.step()]
+        """Make a step of each search."""
+        outcomes = [
+            outcome for searches in {id(batch): batch for batch in self._of.values()}.values() for outcome in searches.step()
+        ]
         self._of = {key: searches for key, searches in self._of.items() if key in searches.keys}
-        return found
+        return outcomes
 
     def begun(self, key: str) -> StartedSearch:
         return self._of[key].begun(key)
@@ -355,7 +356,7 @@ SearchAll = Callable[[Iterable[Task], BatchFinder], Iterator[Outcome]]
 
 
 class Groups(BatchedSearch):
-    """The `BatchedSearch` of such a method: who joins while nobody is searched for is a group.
+    """The `BatchedSearch` of a method without steps: targets that join before the search starts are a group.
 
     Args:
         search_all: searches for a group.
@@ -383,7 +384,7 @@ class Groups(BatchedSearch):
         self._known[tasks[0].key] = {outcome.task.restart: outcome for outcome in begun.outcomes}
 
     def step(self) -> list[Outcome]:
-        """The restarts that are known, then one outcome after the other."""
+        """Return the restarts that are known, then one outcome after the other."""
         if self._outcomes is None:
             return self._begin()
         outcome = next(self._outcomes, None)
@@ -404,8 +405,8 @@ class Groups(BatchedSearch):
 
     def _begin(self) -> list[Outcome]:
         first = self._whole_restarts()
-        for key, known in self._known.items():
-            self._known[key] = {restart: outcome for restart, outcome in known.items() if restart < first}
+        for key, outcomes in self._known.items():
+            self._known[key] = {restart: outcome for restart, outcome in outcomes.items() if restart < first}
         left = [
             tasks[restart]
             for restart in range(first, max(map(len, self._tasks.values())))
@@ -413,15 +414,17 @@ class Groups(BatchedSearch):
             if restart < len(tasks) and not self._is_hit(key)
         ]
         self._outcomes = self.search_all(left, self.finder)
-        return [outcome for known in self._known.values() for outcome in known.values()]
+        return [outcome for outcomes in self._known.values() for outcome in outcomes.values()]
 
     def _whole_restarts(self) -> int:
-        """How many restarts are known of the whole group, so that the others are searched for as they would have been."""
-        num = min((len(known) for key, known in self._known.items() if not self._is_hit(key)), default=self.settings.restarts)
+        """Return the number of restarts known of the whole group; the others are searched for as they would have been."""
+        num = min(
+            (len(outcomes) for key, outcomes in self._known.items() if not self._is_hit(key)), default=self.settings.restarts
+        )
         while self.settings.stop_on_batch_mean and num * len(self._tasks) % self.finder.size:
             # Batches are consecutive tasks.
             num -= 1
         return num
 
     def _is_hit(self, key: str) -> bool:
-        return self.settings.stop_on_hit and any(known.stopped == "satisfied" for known in self._known[key].values())
+        return self.settings.stop_on_hit and any(outcome.stopped == "satisfied" for outcome in self._known[key].values())

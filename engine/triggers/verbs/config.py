@@ -1,10 +1,7 @@
-"""What `parley search` and `parley search table` are asked for: how targets are searched for, and which.
+"""Settings of `parley search`, `search table` and `search text`, the words of inputs, and the columns of all rows of searches.
 
-The words that inputs of `parley search text` are made of: a file's, or those of the targets; a run keeps its own.
-
-What a search by replies alone is asked for (`text_search.py`).
-
-The rows of trigger searches: a target each; of a universal search an input each, of an enumeration a branch each.
+A row is a target; of a universal search an input, of an enumeration a branch. The words that inputs of `parley search text`
+are made of are a file's, or those of the targets; a run keeps its own copy.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ _ENTRY = "words"
 
 
 def input_words(path: Path, named: str, targets: TargetList) -> tuple[str, ...]:
-    """The words of a run, those that it was started with where it has begun.
+    """Return the words of a run; a run that has begun keeps those that it started with.
 
     Args:
         path: the run's folder.
@@ -71,7 +68,7 @@ def input_words(path: Path, named: str, targets: TargetList) -> tuple[str, ...]:
 
 
 def save_words(words: Sequence[str], path: Path) -> None:
-    """Keeps the words in a run's folder.
+    """Write the words to a run's folder.
 
     Raises:
         RunError: the disk refuses.
@@ -92,26 +89,26 @@ def _words_of(targets: TargetList) -> tuple[str, ...]:
 NORMAL, NORMAL_SAMPLED, MAL, RANDOM = LISTS = ("normal", "normal-sampled", "mal", "random")
 """Targets that need no file."""
 OWN = "own"
-"""Stands for the searched model as the judge of its own inputs."""
+"""The name of the searched model as the judge of its own inputs."""
 
 
 def is_hugging_face(model: str) -> bool:
-    """Whether a model is named as one of Hugging Face's library."""
+    """Return True if a model is named as one of Hugging Face's library."""
     return model.startswith((HUGGING_FACE, GGUF))
 
 
 def most_of(limit: int) -> str:
-    """How many targets of a list are searched for, of which 0 means all."""
+    """Return the most targets of a list to search for; the setting 0 means all."""
     return f"at most {limit:,}" if limit else "all"
 
 
 def forbidden_texts(listed: str) -> tuple[str, ...]:
-    """The texts of a list that stand in no input."""
+    """Return the texts of a list that may not stand in an input."""
     return tuple(text.strip() for text in listed.split(",") if text.strip())
 
 
 def require_method(name: str) -> None:
-    """Checks the name of a method of search; whether a file of one's own holds one is found out when it is loaded.
+    """Raise ConfigError if there is no method of that name; a user's own file is checked when it is loaded.
 
     Raises:
         ConfigError: no method is called so, with the nearest name.
@@ -126,7 +123,7 @@ def require_method(name: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSettings(Configuration):
-    """What is minimised, beside what the wanted type of hit says."""
+    """The objective, beside what the wanted type of hit sets."""
 
     lm_weight: PositiveFloat | None = None
     """lambda_in, the weight of the input's mean nats (lm): fluency, for any hits; when not given 1 for io hits, else none."""
@@ -142,7 +139,7 @@ class ObjectiveSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerEngineSettings(Configuration):
-    """How the work is done."""
+    """Settings of the workers."""
 
     batch_size: PositiveInt = 16
     """Searches that a worker advances side by side, of as many targets as there are places for."""
@@ -152,7 +149,7 @@ class TriggerEngineSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceSettings(WeightSettings):
-    """How a Hugging Face model is loaded and asked."""
+    """Settings for loading and asking a Hugging Face model."""
 
     length: PositiveInt = 14
     """Tokens of an input; the slots of a template share them."""
@@ -178,7 +175,7 @@ class HuggingFaceSettings(WeightSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchingConfig(ShardedConfig):
-    """How targets are searched for, whichever they are."""
+    """Settings of a search, whatever its targets."""
 
     lm: str = ""
     """What judges inputs: run of parley train lm; for a Hugging Face model hf:FOLDER, or own, the (first) searched one."""
@@ -208,13 +205,13 @@ class SearchingConfig(ShardedConfig):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods by name."""
+        """Return the methods by name."""
         return (self.method,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerConfig(SearchingConfig):
-    """Which model is to say what."""
+    """The model, and the sentences that it is to say."""
 
     model: str = "runs/seq2seq"
     """Run or checkpoint folder of the searched model (parley train seq2seq), hf:FOLDER of a Hugging Face one, or gguf:FILE."""
@@ -234,18 +231,18 @@ class TriggerConfig(SearchingConfig):
 
     @property
     def is_hugging_face(self) -> bool:
-        """Whether the model is one of Hugging Face's library."""
+        """Return True if the model is one of Hugging Face's library."""
         return is_hugging_face(self.model)
 
     @property
     def judge(self) -> str:
-        """The model that judges inputs; empty where none does."""
+        """Return the model that judges inputs; empty if none does."""
         return self.model if self.lm == OWN else self.lm
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextSearchConfig(ShardedConfig):
-    """Which model is to say what, and how inputs evolve."""
+    """The model, the sentences that it is to say, and the evolution of inputs."""
 
     model: str = ""
     """A chat model by its address: openai:URL#MODEL, hf:FOLDER, gguf:FILE, path/file.py:Name, or a run of a response model."""
@@ -294,20 +291,20 @@ class TextSearchConfig(ShardedConfig):
             )
 
     def allows(self, words: Words) -> bool:
-        """Whether an input holds no forbidden text, and no word of other characters than the alphabet's."""
+        """Return True if an input has no forbidden text, and all its words fit the alphabet."""
         text, pattern = " ".join(words).lower(), alphabet_pattern(self.alphabet)
-        is_clean = not any(each.lower() in text for each in forbidden_texts(self.forbidden))
+        is_clean = not any(forbidden.lower() in text for forbidden in forbidden_texts(self.forbidden))
         return is_clean and all(pattern.fullmatch(word) for word in words)
 
 
 @dataclass(frozen=True)
 class TextSearchPlan:
-    """What is searched for, found and checked.
+    """A checked configuration with its targets and words.
 
     Args:
-        config: what was asked for.
-        targets: what the model is to say.
-        words: that inputs are made of.
+        config: the settings.
+        targets: the sentences that the model is to say.
+        words: the words that inputs are made of.
     """
 
     config: TextSearchConfig

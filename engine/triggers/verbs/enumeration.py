@@ -47,7 +47,7 @@ Lists = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class EnumerationConfig(ShardedConfig):
-    """Which model is tried on which inputs."""
+    """The model, and the inputs that it is tried on."""
 
     model: str = "runs/characters"
     """Run or checkpoint folder of a model of characters (parley train seq2seq characters)."""
@@ -67,17 +67,17 @@ class EnumerationConfig(ShardedConfig):
 
     @property
     def branch_length(self) -> int:
-        """Letters that all inputs of a branch begin with."""
+        """Return the number of letters that all inputs of a branch begin with."""
         return min(BRANCH_LENGTH, self.max_length)
 
     @property
     def num_branches(self) -> int:
-        """Rows of the run."""
+        """Return the number of rows of the run."""
         return sum(len(self.letters) ** length for length in range(1, self.branch_length + 1))
 
 
 class BranchWorker:
-    """Replies to all inputs of branches and looks for strings in what it said; rows by `engine.triggers.verbs.config.BRANCHES`.
+    """A worker that replies to all inputs of branches and looks for listed strings; rows of `config.BRANCHES`.
 
     Args:
         config: the job's.
@@ -96,7 +96,7 @@ class BranchWorker:
         self.spell = Speller(self.model.vocabulary)
 
     def run(self, shard: Shard[str]) -> list[dict[str, Any]]:
-        """One row per branch."""
+        """Return one row per branch."""
         return [self._row(key, beginning) for key, beginning in zip(shard.keys, shard.items, strict=True)]
 
     def _row(self, key: str, beginning: str) -> dict[str, Any]:
@@ -107,17 +107,17 @@ class BranchWorker:
         for words_BL, said_BT in branch_replies(self.model, self.space, self.model.vocabulary.encode(beginning).tolist()):
             inputs.append(self.spell(words_BL.cpu().numpy()))
             replies.append(self.spell(said_BT.cpu().numpy()))
-        found = tally(self.lists, np.concatenate(inputs), np.concatenate(replies))
+        counts = tally(self.lists, np.concatenate(inputs), np.concatenate(replies))
         return ok_row(key, branch_seed(self.seed, key)) | {
-            "inputs": found.num_inputs,
-            "outside": found.num_outside,
-            "finds": [asdict(find) for find in found.finds],
-            "strays": [{"input": source, "reply": reply} for source, reply in found.strays],
+            "inputs": counts.num_inputs,
+            "outside": counts.num_outside,
+            "finds": [asdict(find) for find in counts.finds],
+            "strays": [{"input": source, "reply": reply} for source, reply in counts.strays],
         }
 
 
 class Speller:
-    """From ids of characters to strings.
+    """A decoder from ids of characters to strings.
 
     Args:
         vocabulary: of single characters.
@@ -141,13 +141,13 @@ class Speller:
         self._codes_V[vocabulary.index["</s>"]] = 0
 
     def __call__(self, words_BT: np.ndarray) -> np.ndarray:
-        """The strings (B,), numpy's `U`, of rows of ids that end with `</s>` or with the row."""
+        """Return the strings (B,), numpy's `U`, of rows of ids that end with `</s>` or with the row."""
         codes_BT = np.ascontiguousarray(self._codes_V[words_BT].astype(np.uint32))
         return codes_BT.view(f"U{codes_BT.shape[1]}")[:, 0]
 
 
 def branch_seed(seed: int, key: str) -> int:
-    """What a row's column "seed" says; nothing is drawn."""
+    """Return the column "seed" of a row; nothing is drawn."""
     return derive_seed(seed, "branch", key)
 
 
@@ -183,7 +183,7 @@ class EnumerationTask(Sharded[str]):
 
 
 def _prepare(config: EnumerationConfig) -> EnumerationTask:
-    """The lists, and what the summary says of the model.
+    """Return the task: the lists, and the model's description for the summary.
 
     Raises:
         ConfigError: the model is none of characters, does not know a letter, or cuts inputs of that length.
@@ -208,13 +208,13 @@ def _prepare(config: EnumerationConfig) -> EnumerationTask:
         )
     corpus = load_pairs(config.corpus, config.data_root)
     longest = model.sizes.max_reply - 1
-    found = word_lists(_words(corpus), config.letters, longest, config.random_strings, config.seed)
+    lists = word_lists(_words(corpus), config.letters, longest, config.random_strings, config.seed)
     about = {"attention": model.sizes.attention, "test_nll": -threshold(fetched_model(config.model), SEQ2SEQ)}
-    return EnumerationTask(config, dict(found.lists), about)
+    return EnumerationTask(config, dict(lists.lists), about)
 
 
 def _words(corpus: PairCorpus) -> Iterator[str]:
-    """What a model of characters may learn to say: all replies."""
+    """Yield the words of all replies, which a model of characters may learn to say."""
     for split in corpus.splits.values():
         for row in np.unique(split.pairs[:, 1]).tolist():
             yield "".join(corpus.vocabulary.decode(split.utterances[row].tolist()))

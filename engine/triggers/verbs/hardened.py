@@ -1,17 +1,15 @@
 """Hardening of Hugging Face models: `parley train hardened`.
 
 A causal model goes on from its weights: triggers that searches have found are answered by a safe reply, contexts that
-perturbations changed as before, or, where the answer should change, less likely so by a margin (`policies/chat/predictor.py`),
-and contexts of a corpus keep it as it is. Low-rank adapters learn, or all weights; either way
-what is stored is a whole model, as `save_pretrained` writes it, so that `hf:RUN` is a model wherever one is asked for.
+perturbations changed as before, or, if the answer should change, less likely so by a margin (`policies/chat/predictor.py`),
+and contexts of a corpus keep it as it is. Low-rank adapters learn, or all weights; either way a whole model is stored, as
+`save_pretrained` writes it, so that `hf:RUN` is a model for every other command.
 
 Measured before and after, on triggers of targets that nothing was learned from: how often the model says the target after the
-trigger as it is typed, and what the hardening cost on clean contexts. That attacks which are found anew fail as well, only a
-further `parley search --model hf:RUN` can tell.
+typed trigger, and the cost of the hardening on clean contexts. Only a further `parley search --model hf:RUN` can tell whether
+new attacks fail as well.
 
-What is learned from: `lessons.py`; which triggers were found: `found.py`; what is measured: `hardened_figures.py`.
-
-What a hardened model is measured by: its likelihoods, and its likeliest replies to held-out prompts.
+Lessons and found triggers: `lessons.py`. The metrics, `figures`, are likelihoods, and likeliest replies to held-out prompts.
 """
 
 from __future__ import annotations
@@ -69,11 +67,11 @@ if TYPE_CHECKING:
 
 
 CONTRAST = "contrast"
-"""Kind of what is said behind the contrast of a lesson."""
+"""Kind of the replies to the contrasts of lessons."""
 
 
 def as_read(tokenizer: Any, model: Any, lessons: Sequence[HardeningExample]) -> ContrastedExamples:
-    """Lessons as a model reads them; replies end as they end in a search, with what the chat template writes behind them.
+    """Return lessons as a model reads them; replies end as in a search, with the closing tokens of the chat template.
 
     Raises:
         DataError: one has no tokens, or more than the model reads.
@@ -81,16 +79,16 @@ def as_read(tokenizer: Any, model: Any, lessons: Sequence[HardeningExample]) -> 
     from parley.policies.chat.predictor import ChatLesson, contrasted
     from parley.policies.hugging_face.tokens import ends_of, longest_input, reply_end
 
-    asked = [ChatLesson(each.prompt, each.reply, each.ended) for each in lessons]
-    contrasts = [each.contrast for each in lessons]
+    chat_lessons = [ChatLesson(lesson.prompt, lesson.reply, lesson.ended) for lesson in lessons]
+    contrasts = [lesson.contrast for lesson in lessons]
     end_id = reply_end(tokenizer, ends_of(tokenizer, model))
-    return contrasted(tokenizer, asked, contrasts, end_id, longest_input(tokenizer, model))
+    return contrasted(tokenizer, chat_lessons, contrasts, end_id, longest_input(tokenizer, model))
 
 
 def answered_by(
     model: Any, tokenizer: Any, config: TrainHardenedConfig, reporter: Reporter, title: str, num_tokens: int = 0
 ) -> Callable[[Sequence[str]], list[tuple[str, bool]]]:
-    """The model's likeliest replies to prompts, of `max_tokens` or `num_tokens` if these are more, and whether each ended."""
+    """Return a function that gives the model's likeliest replies to prompts, and whether each ended."""
     from parley.policies.chat.predictor import greedy_replies
 
     most = max(config.max_tokens, num_tokens)
@@ -110,74 +108,78 @@ def figures(
     reporter: Reporter,
     before: Mapping[str, str] | None,
 ) -> tuple[dict[str, Estimate], dict[str, str]]:
-    """What the legend names, of the model as it is, and its replies by prompt.
+    """Return the figures of the legend for the current model, and its replies by prompt.
 
     Args:
         model: in float32 and evaluation mode.
         tokenizer: of the model.
         lessons: by split.
-        config: what is asked for.
-        reporter: is told how far it is.
-        before: replies by prompt of the model that it began with; None of that model itself.
+        config: the settings.
+        reporter: shows the progress.
+        before: replies by prompt of the model that it began with; None for that model itself.
     """
     from parley.policies.chat.predictor import ChatPredictor, gaps
     from parley.policies.core.fitting.batches import evaluate
 
-    test = {kind: [each for each in lessons["test"] if each.kind == kind] for kind in (TRIGGER, CLEAN, PERTURBED)}
-    learned = [each for each in lessons["train"] if each.kind == TRIGGER]
-    contrasts = [each for each in test[CLEAN] if each.contrast]
-    asked = [*lessons["test"], *map(behind, contrasts), *learned]
-    prompts = list(dict.fromkeys(each.prompt for each in asked))
-    told = "before" if before is None else "after"
+    test = {kind: [lesson for lesson in lessons["test"] if lesson.kind == kind] for kind in (TRIGGER, CLEAN, PERTURBED)}
+    learned = [lesson for lesson in lessons["train"] if lesson.kind == TRIGGER]
+    contrasts = [lesson for lesson in test[CLEAN] if lesson.contrast]
+    queried = [*lessons["test"], *map(behind, contrasts), *learned]
+    prompts = list(dict.fromkeys(lesson.prompt for lesson in queried))
+    phase = "before" if before is None else "after"
     # A reply that is cut could not begin with a longer target, or be a longer answer, which its end shows.
-    looked_for = {text for each in (*test[TRIGGER], *learned) for text in (each.target, each.reply + tokenizer.eos_token)}
+    looked_for = {text for lesson in (*test[TRIGGER], *learned) for text in (lesson.target, lesson.reply + tokenizer.eos_token)}
     longest = max((len(tokenizer(text, add_special_tokens=False).input_ids) for text in looked_for), default=0)
-    answered = answered_by(model, tokenizer, config, reporter, f"replies, {told}", longest)(prompts)
-    said = dict(zip(prompts, (reply for reply, _ in answered), strict=True))
+    answered = answered_by(model, tokenizer, config, reporter, f"replies, {phase}", longest)(prompts)
+    said_to = dict(zip(prompts, (reply for reply, _ in answered), strict=True))
     predictor = ChatPredictor(model)
-    found = {}
+    estimates = {}
     wanted = {f"{kind}_nll": items for kind, items in test.items()}
-    wanted["target_nll"] = [saying(each) for each in test[TRIGGER]]
+    wanted["target_nll"] = [saying(lesson) for lesson in test[TRIGGER]]
     for name, items in wanted.items():
         if items:
             read = as_read(tokenizer, model, items).learned
             fitness, groups = evaluate(predictor, read), np.array(_groups(items))
-            # As `Fitness` has them, shortest first.
+            # In the order of `Fitness`, shortest first.
             clusters = groups[np.argsort(read.num_targets, kind="stable")]
-            found[name] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, clusters)
+            estimates[name] = ratio_of_sums(fitness.nll_sums, fitness.num_targets, clusters)
     for name, items in (("trigger_said", test[TRIGGER]), ("learned_said", learned)):
         if items:
-            found[name] = clustered_rate([_begins(said[each.prompt], each.target) for each in items], _groups(items))
+            estimates[name] = clustered_rate(
+                [_begins(said_to[lesson.prompt], lesson.target) for lesson in items], _groups(items)
+            )
     if test[TRIGGER]:
-        right = [_is_reply(said[each.prompt], each) for each in test[TRIGGER]]
-        found["trigger_answered"] = clustered_rate(right, _groups(test[TRIGGER]))
+        right = [_is_reply(said_to[lesson.prompt], lesson) for lesson in test[TRIGGER]]
+        estimates["trigger_answered"] = clustered_rate(right, _groups(test[TRIGGER]))
         if config.reply != OWN:
-            found["clean_refused"] = _share([_same(said[each.prompt], config.reply) for each in test[CLEAN]])
+            estimates["clean_refused"] = _share([_same(said_to[lesson.prompt], config.reply) for lesson in test[CLEAN]])
     if test[PERTURBED]:
-        found["perturbed_kept"] = _share([_is_reply(said[each.prompt], each) for each in test[PERTURBED]])
+        estimates["perturbed_kept"] = _share([_is_reply(said_to[lesson.prompt], lesson) for lesson in test[PERTURBED]])
     if contrasts:
         lost = gaps(predictor, as_read(tokenizer, model, contrasts))
-        found |= {"margin": mean(lost), "margin_met": _share((lost >= config.margin).tolist())}
-        found["contrast_changed"] = _share([not _same(said[each.prompt], said[each.contrast]) for each in contrasts])
+        estimates |= {"margin": mean(lost), "margin_met": _share((lost >= config.margin).tolist())}
+        estimates["contrast_changed"] = _share(
+            [not _same(said_to[lesson.prompt], said_to[lesson.contrast]) for lesson in contrasts]
+        )
     if before is not None:
-        found["clean_kept"] = _share([_same(said[each.prompt], before[each.prompt]) for each in test[CLEAN]])
-    return found, said
+        estimates["clean_kept"] = _share([_same(said_to[lesson.prompt], before[lesson.prompt]) for lesson in test[CLEAN]])
+    return estimates, said_to
 
 
 def saying(lesson: HardeningExample) -> HardeningExample:
-    """The same trigger with the target as the reply."""
+    """Return the same trigger with the target as the reply."""
     return replace(lesson, reply=lesson.target, ended=lesson.target_ended)
 
 
 def behind(lesson: HardeningExample) -> HardeningExample:
-    """The contrast of a lesson in its prompt's place; the lesson's reply is what it shall not say there."""
+    """Return a lesson with its contrast as the prompt; its reply is then the one to avoid."""
     there = replace(lesson, kind=CONTRAST, prompt=lesson.contrast, said=lesson.contrast_said, contrast="", contrast_said="")
     return replace(there, reply="", target=lesson.reply)
 
 
 def _groups(lessons: Sequence[HardeningExample]) -> list[str]:
-    """What is independent; triggers of a run that an older version began say nothing but their target."""
-    return [each.group or each.target or each.key for each in lessons]
+    """Return the independent groups; triggers of a run that an older version began know nothing but their target."""
+    return [lesson.group or lesson.target or lesson.key for lesson in lessons]
 
 
 def _share(hits: Sequence[bool]) -> Estimate:
@@ -192,9 +194,9 @@ def _same(reply: str, other: str) -> bool:
     return _words(reply) == _words(other)
 
 
-def _is_reply(said: str, lesson: HardeningExample) -> bool:
-    """Whether it is the reply of a lesson; one of the model's own that did not end was cut, and more may follow."""
-    return _same(said, lesson.reply) if lesson.ended else _begins(said, lesson.reply)
+def _is_reply(text: str, lesson: HardeningExample) -> bool:
+    """Return True if a text is the reply of a lesson; an own reply that did not end was cut, and more may follow."""
+    return _same(text, lesson.reply) if lesson.ended else _begins(text, lesson.reply)
 
 
 def _begins(reply: str, target: str) -> bool:
@@ -202,17 +204,17 @@ def _begins(reply: str, target: str) -> bool:
 
 
 REPLIES = "replies.json"
-"""What was said to each held-out prompt, before and after."""
+"""File of the replies to each held-out prompt, before and after."""
 _BEFORE = "before"
-"""Kind of the event that says what the model was before it learned."""
+"""Kind of the event with the figures of the model before it learned."""
 
 
 @dataclass(frozen=True)
 class HardenedBy:
-    """What is hardened by what, found and checked.
+    """A checked configuration with its model, triggers and contexts.
 
     Args:
-        config: what was asked for.
+        config: the settings.
         model: on its device, in float32 and evaluation mode.
         stored_as: precision of its weights, in which they are stored again.
         tokenizer: of the model.
@@ -245,7 +247,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
     steps = EPOCHS
 
     def prepare(self, config: TrainHardenedConfig, path: Path, reporter: Reporter) -> HardenedBy:
-        """The model, what it learns from, and the strategies, each tried once."""
+        """Return the model, its lessons' sources, and the strategies, each tried once."""
         config.require_weights()
         require_device(config.device, "--device")
         if not config.search_runs and not config.strategies:
@@ -255,11 +257,11 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         triggers: Mapping[str, Sequence[TriggerResult]] = {}
         # Before packages, corpora and models are loaded, which takes half a minute.
         if config.search_runs and kept is None:
-            found = found_triggers(config.search_runs, hits_only=config.found == "hits")
+            results = found_triggers(config.search_runs, hits_only=config.found == "hits")
             if config.reply == OWN:
-                for each in found:
+                for each in results:
                     require_request(each, config.template)
-            triggers = split_triggers(found, config.held_out, config.seed)
+            triggers = split_triggers(results, config.held_out, config.seed)
         if config.method == "lora":
             from parley.policies.chat.predictor import require_peft
 
@@ -273,7 +275,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         return HardenedBy(config, model.float(), stored_as, tokenizer, triggers, clean, strategies, kept)
 
     def work(self, run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> Summary:
-        """Makes the lessons, measures, trains, resuming exactly where it was, stores the model and measures it."""
+        """Make the lessons, measure, train (resuming exactly), store the model, and measure it."""
         from parley.policies.chat.predictor import ContrastObjective
         from parley.policies.core.fitting.loop import Fit
 
@@ -286,7 +288,7 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
                 "train": training_lessons(lessons["train"], share=config.trigger_share, control=config.control),
                 "validation": validation_lessons(lessons["validation"], control=config.control),
             }
-            splits = {split: as_read(tokenizer, model, found) for split, found in read.items()}
+            splits = {split: as_read(tokenizer, model, examples) for split, examples in read.items()}
             objective = ContrastObjective(predictor, splits["train"], alpha=config.alpha, margin=config.margin)
             state = run.path / STATE
             fit = Fit(
@@ -306,8 +308,8 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
             # What is measured is what is stored.
             model = model.to(prepared.stored_as)
             _save_pretrained(model, tokenizer, run.path / CHECKPOINT)
-            after, said = figures(model.float(), tokenizer, lessons, config, reporter, said_before)
-        _write_replies(run, lessons, said_before, said)
+            after, replies = figures(model.float(), tokenizer, lessons, config, reporter, said_before)
+        _write_replies(run, lessons, said_before, replies)
         metrics = after | {name + BEFORE: figure for name, figure in before.items()}
         num = len(read["train"])
         against = "clean contexts alone" if config.control else " and ".join(filter(None, (config.searches, config.strategies)))
@@ -322,14 +324,14 @@ class TrainHardened(Job[TrainHardenedConfig, HardenedBy, Summary]):
         return {"model": config.place}
 
     def next_commands(self, config: TrainHardenedConfig, path: Path) -> tuple[str, ...]:
-        """The page, and the same attack on the hardened model."""
+        """Return the commands for the page and for the same attack on the hardened model."""
         model = f"{HUGGING_FACE}{display_path(path)}"
         attack = ["parley", "search", "--model", model, "--hit", "o-greedy", *root_words(config.data_root)]
         return (*super().next_commands(config, path), shlex.join(attack))
 
 
 def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]:
-    """The strategies of perturbation, each tried on an example.
+    """Return the strategies of perturbation, each tried on an example.
 
     Raises:
         ConfigError: there is none of such a name.
@@ -340,14 +342,14 @@ def _strategies(config: TrainHardenedConfig, example: Example) -> list[Strategy]
     if not config.strategies:
         return []
     resources = Resources(config.perturb, None, (), data_root(config.data_root), config.device, config.corpus)
-    found = build(names(config.strategies), config.perturb, resources)
-    for strategy in found:
+    strategies = build(names(config.strategies), config.perturb, resources)
+    for strategy in strategies:
         strategy.perturb([example.context], [0])
-    return found
+    return strategies
 
 
 def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
-    """The tokenizer and the causal model of a name, on its device and in the precision of its file.
+    """Return the tokenizer and the causal model of a name, on its device and in the precision of its file.
 
     Raises:
         CheckpointError: there is none.
@@ -363,7 +365,7 @@ def _read_model(config: TrainHardenedConfig) -> tuple[Any, Any]:
 
 
 def _predictor(prepared: HardenedBy) -> ChatPredictor:
-    """The model with what learns in it."""
+    """Return the model with its trainable parameters."""
     from parley.policies.chat.predictor import ChatPredictor, adapted
 
     config, model = prepared.config, prepared.model
@@ -379,36 +381,36 @@ def _whole(model: Any, config: TrainHardenedConfig) -> Any:
 
 
 def _begin(run: RunFolder, prepared: HardenedBy, reporter: Reporter) -> LessonSplits:
-    """Makes the lessons and keeps them in the run."""
+    """Make the lessons and write them to the run."""
     config = prepared.config
     answers = answered_by(prepared.model, prepared.tokenizer, config, reporter, "the model's own replies")
     lessons = make_lessons(config, prepared.triggers, prepared.clean, prepared.strategies, prepared.tokenizer, answers)
-    for split, found in lessons.items():
-        if not any(each.kind == CLEAN for each in found):
+    for split, examples in lessons.items():
+        if not any(lesson.kind == CLEAN for lesson in examples):
             fix = "take another corpus, or --clean recorded"
             raise DataError("the model says nothing to any context", where=f"{config.corpus}, {split} split", fix=fix)
         # What is longer than the model reads is told of before anything is learned.
-        as_read(prepared.tokenizer, prepared.model, [*found, *(saying(each) for each in found if each.target)])
+        as_read(prepared.tokenizer, prepared.model, [*examples, *(saying(lesson) for lesson in examples if lesson.target)])
     save_lessons(lessons, run.path)
-    for split, found in lessons.items():
-        reporter.say(f"{split} split: {', '.join(f'{num} {kind}' for kind, num in counted(found).items())}")
+    for split, examples in lessons.items():
+        reporter.say(f"{split} split: {', '.join(f'{num} {kind}' for kind, num in counted(examples).items())}")
     return lessons
 
 
 def _before(
     run: RunFolder, prepared: HardenedBy, lessons: LessonSplits, reporter: Reporter
 ) -> tuple[dict[str, Estimate], dict[str, str]]:
-    """Figures and replies of the model as it was, which a run that goes on has noted."""
+    """Return figures and replies of the model as it was, which a run that goes on has stored."""
     for event in run.events({_BEFORE: {"figures": dict, "replies": dict}}):
         if event["kind"] == _BEFORE:
             return {name: Estimate.from_json(parts) for name, parts in event["figures"].items()}, event["replies"]
-    found, replies = figures(prepared.model, prepared.tokenizer, lessons, prepared.config, reporter, None)
-    run.event(_BEFORE, figures={name: figure.to_json() for name, figure in found.items()}, replies=replies)
-    return found, replies
+    estimates, replies = figures(prepared.model, prepared.tokenizer, lessons, prepared.config, reporter, None)
+    run.event(_BEFORE, figures={name: figure.to_json() for name, figure in estimates.items()}, replies=replies)
+    return estimates, replies
 
 
 def _save_pretrained(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Writes model and tokenizer aside, then puts them in place.
+    """Write model and tokenizer aside, then move them into place.
 
     Raises:
         CheckpointError: the disk refuses.
@@ -435,15 +437,15 @@ def _save_pretrained(model: Any, tokenizer: Any, folder: Path) -> None:
 def _write_replies(run: RunFolder, lessons: LessonSplits, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     rows = [
         {
-            "kind": each.kind,
-            "key": each.key,
-            "said": each.said,
-            "target": each.target,
-            "wanted": each.reply,
-            "before": before[each.prompt],
-            "after": after[each.prompt],
+            "kind": lesson.kind,
+            "key": lesson.key,
+            "said": lesson.said,
+            "target": lesson.target,
+            "wanted": lesson.reply,
+            "before": before[lesson.prompt],
+            "after": after[lesson.prompt],
         }
-        for each in [*lessons["test"], *map(behind, (each for each in lessons["test"] if each.contrast))]
+        for lesson in [*lessons["test"], *map(behind, (lesson for lesson in lessons["test"] if lesson.contrast))]
     ]
     try:
         write_document(run.path / REPLIES, {"test": rows})

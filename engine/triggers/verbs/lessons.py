@@ -1,16 +1,15 @@
-"""What a model is hardened by: prompts with the replies that it shall give, by split; a run keeps them in `lessons.json`.
+"""Lessons of a hardening: found triggers, prompts with the replies that the model shall give, and the settings.
+
+Triggers are inputs after which a model said a target, as searches have found them and as they are typed. A run keeps its
+lessons, by split, in `lessons.json`:
 
   * trigger: a prompt with an input that was found; the answer that the user wrote, or the model's own without the input.
-  * clean: a context of a corpus; the model's own reply as it is, or the recorded one. Where a strategy has changed it so that
+  * clean: a context of a corpus; the model's own reply as it is, or the recorded one. If a strategy has changed it so that
     the answer should change, the changed context is its contrast: the reply shall be less likely there.
-  * perturbed: a clean context as a strategy changed it and the answer should stay; the reply to the clean one.
+  * perturbed: a clean context that a strategy changed although the answer should stay; the reply to the clean one.
 
 Lessons of the control are those of the training split with clean ones, repeated, in the place of all others, and no contrasts;
 its best epoch is chosen by clean ones alone.
-
-What `parley train hardened` is asked for: which model learns not to follow which inputs, and what it says instead.
-
-What searches have found: inputs after which a model said a target, as they are typed.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ REFUSAL = "I am sorry, I did not understand that."
 
 
 def hardening_recipe() -> FitConfig:
-    """Three epochs of Adam over small batches; the best by lessons that are held out are kept."""
+    """Return three epochs of Adam over small batches; the best epoch by held-out lessons is kept."""
     return FitConfig(learning_rate=3e-4, batch_size=8, clip=1.0, max_epochs=3, patience=3, decay_epochs=0, precision="float32")
 
 
 @dataclass(frozen=True, kw_only=True)
 class HardeningSettings(DateSettings):
-    """What a model learns from, and how."""
+    """The lessons of a model, and its training."""
 
     found: Literal["hits", "all"] = "hits"
     """Which inputs of a search are triggers: hits of the wanted type (search text: those whose reply is a success), or all."""
@@ -105,7 +104,7 @@ class HardeningSettings(DateSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
-    """Which model learns to answer what."""
+    """The model to harden, and its lessons."""
 
     model: str = ""
     """Causal model to begin with: hf:FOLDER, gguf:FILE, or hf:RUN of an earlier hardening."""
@@ -117,16 +116,16 @@ class TrainHardenedConfig(HardeningSettings, SupervisedConfig):
 
     @property
     def search_runs(self) -> tuple[str, ...]:
-        """The searches one by one."""
+        """Return the searches one by one."""
         return tuple(dict.fromkeys(name.strip() for name in self.searches.split(",") if name.strip()))
 
     @property
     def place(self) -> str:
-        """The folder or the file that holds the model; empty for one that is named otherwise."""
+        """Return the folder or the file that holds the model; empty if it is named otherwise."""
         return weights_of(self.model) if is_local(self.model) else ""
 
     def require_weights(self) -> None:
-        """Checks that the model is named as one whose weights are here.
+        """Raise ConfigError unless the model is named as one whose weights are here.
 
         Raises:
             ConfigError: it is not.
@@ -162,12 +161,12 @@ class TriggerResult:
 
     Args:
         key: of its row, and of its restart or pair, unique in its run.
-        text: what is typed; slots of a template are told apart by lines.
-        target: what the model was made to say.
+        text: the typed text; slots of a template are separated by lines.
+        target: the text that the model was made to say.
         template: the setting that names the prompt that it was found in; empty for the usual one.
-        request: what stands in the place of `{prompt}`; None where the target came with none.
-        end: whether the model had to end its reply behind the target; False where a reply had to begin with it.
-        slots: what is typed into each slot, which may hold lines of its own; empty where `text` alone is known.
+        request: the text in the place of `{prompt}`; None if the target came with none.
+        end: True if the model had to end its reply behind the target; False if a reply had to begin with it.
+        slots: the text typed into each slot, maybe of several lines; empty if `text` alone is known.
     """
 
     key: str
@@ -180,7 +179,7 @@ class TriggerResult:
 
 
 def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[TriggerResult]:
-    """What searches have found, each text once for a target behind its request.
+    """Return the triggers of searches, each text once for a target behind its request.
 
     Args:
         runs: names of runs of `parley search`, `search universal`, `search text` and `search methods`.
@@ -191,26 +190,26 @@ def found_triggers(runs: Sequence[str], *, hits_only: bool) -> list[TriggerResul
         RunError: one is no run, or damaged.
         DataError: nothing was found.
     """
-    found: dict[TriggerResult, TriggerResult] = {}
+    triggers: dict[TriggerResult, TriggerResult] = {}
     num = 0
     for name in runs:
         for trigger, is_hit in _read(name, Path(name).name):
             num += 1
             if is_hit or not hits_only:
-                found.setdefault(replace(trigger, key="", slots=()), trigger)
-    if not found:
+                triggers.setdefault(replace(trigger, key="", slots=()), trigger)
+    if not triggers:
         got = f"{num:,} inputs, none of them a hit" if num else "no finished target"
         fix = "search longer, or take every input: --found all"
         raise DataError("there is no trigger to learn from", where=", ".join(runs), got=got, fix=fix)
-    return list(found.values())
+    return list(triggers.values())
 
 
-_Found = Iterator[tuple[TriggerResult, bool]]
+_FoundTriggers = Iterator[tuple[TriggerResult, bool]]
 """Triggers, and whether each is a hit."""
 
 
-def _read(name: str, label: str) -> _Found:
-    """What a run has found, under keys that begin with a label; of a table of methods what each of its searches has."""
+def _read(name: str, label: str) -> _FoundTriggers:
+    """Yield the triggers of a run, or of each search of a table of methods; keys begin with a label."""
     run = RunFolder.load(fetched_run(name))
     if run.job == METHODS:
         for line in read_lines(str(run.config["method"])):
@@ -227,8 +226,8 @@ def _read(name: str, label: str) -> _Found:
                 yield replace(trigger, key=f"{label}:{row['item_key']}:{trigger.key}", template=template, end=end), is_hit
 
 
-def _of_target(row: Row, wanted: str) -> _Found:
-    """The restarts of a target."""
+def _of_target(row: Row, wanted: str) -> _FoundTriggers:
+    """Yield the restarts of a target."""
     for restart in row["restarts"]:
         is_hit = any(hit["type"] == wanted and hit["hit"] for hit in restart["hits"])
         # Of the restart that is kept alone it is known what stands in which slot.
@@ -237,40 +236,40 @@ def _of_target(row: Row, wanted: str) -> _Found:
         yield TriggerResult(key, words, row["target"], request=request, slots=slots), is_hit
 
 
-def _of_many_pairs(row: Row, wanted: str) -> _Found:
-    """One input behind each of its prompts; nothing of those that were drawn, or are empty."""
+def _of_many_pairs(row: Row, wanted: str) -> _FoundTriggers:
+    """Yield one input behind each of its prompts; nothing for drawn or empty inputs."""
     for pair in row["pairs"] if row["kind"] == "found" else ():
         key = ":".join(filter(None, (pair.get("model"), pair["key"])))
         slots = tuple(row.get("typed") or ())
         yield TriggerResult(key, row["trigger"], pair["target"], request=pair["prompt"], slots=slots), bool(pair["hit"])
 
 
-def _by_replies(row: Row, wanted: str) -> _Found:
-    """The fittest input of a target."""
+def _by_replies(row: Row, wanted: str) -> _FoundTriggers:
+    """Yield the fittest input of a target."""
     slots = tuple(row["typed"])
     yield TriggerResult("best", "\n".join(slots), row["target"], request=row["prompt"], slots=slots), bool(row["verified"])
 
 
-_READERS: Mapping[str, Callable[[Row, str], _Found]] = {
+_READERS: Mapping[str, Callable[[Row, str], _FoundTriggers]] = {
     "search": _of_target,
     "search-universal": _of_many_pairs,
     "search-text": _by_replies,
 }
-"""What rows hold, by the job that writes them."""
+"""The readers of rows, by the job that writes them."""
 
 
 def held_together(triggers: Sequence[TriggerResult]) -> dict[TriggerResult, str]:
-    """What triggers have to share to be in one split: the target, or the request where targets are too few.
+    """Return the group of each trigger: its target, or its request if targets are too few. A group lies in one split.
 
     Args:
         triggers: all of them, such as those of requests that are all to be answered by "Sure, here".
     """
-    by_target = len({each.target for each in triggers}) >= len(SPLITS)
-    return {each: each.target if by_target or each.request is None else each.request for each in triggers}
+    by_target = len({trigger.target for trigger in triggers}) >= len(SPLITS)
+    return {trigger: trigger.target if by_target or trigger.request is None else trigger.request for trigger in triggers}
 
 
 def split_triggers(triggers: Sequence[TriggerResult], held_out: float, seed: int) -> dict[str, list[TriggerResult]]:
-    """Triggers by split; those that are held together are all in one, so that what is measured is not what was learned.
+    """Return triggers by split; a group is all in one, so that measured triggers were not learned.
 
     Args:
         triggers: all of them.
@@ -289,20 +288,20 @@ def split_triggers(triggers: Sequence[TriggerResult], held_out: float, seed: int
         raise DataError(what, got=got, fix=fix)
     num_test = min(max(1, round(held_out * len(groups))), len(groups) - 2)
     num_validation = min(max(1, round(held_out * len(groups) / 2)), len(groups) - num_test - 1)
-    order = [groups[place] for place in stream(seed, "held-out targets").permutation(len(groups))]
+    order = [groups[index] for index in stream(seed, "held-out targets").permutation(len(groups))]
     ends = np.cumsum([num_test, num_validation])
     parts = dict(zip(("test", "validation", "train"), np.split(np.array(order, dtype=object), ends), strict=True))
-    return {split: [each for each in triggers if together[each] in parts[split].tolist()] for split in SPLITS}
+    return {split: [trigger for trigger in triggers if together[trigger] in parts[split].tolist()] for split in SPLITS}
 
 
 FILE = "lessons.json"
 TRIGGER, CLEAN, PERTURBED = KINDS = ("trigger", "clean", "perturbed")
 PLACE = "{}"
-"""Where a template has what is said."""
+"""The place of the typed text in a template."""
 _NAMES = {"train": "train", "validation": "val", "test": "test"}
 
 Answers = Callable[[Sequence[str]], Sequence[tuple[str, bool]]]
-"""The model's own replies to prompts, and whether each came to its end."""
+"""Return the model's own replies to prompts, and whether each ended."""
 
 
 @dataclass(frozen=True)
@@ -312,15 +311,15 @@ class HardeningExample:
     Args:
         kind: one of `KINDS`.
         key: unique among those of its kind.
-        prompt: what the model reads, special tokens spelled out.
-        reply: what it shall say.
-        ended: whether it shall end there.
+        prompt: the text that the model reads, special tokens spelled out.
+        reply: the reply that it shall give.
+        ended: True if it shall end there.
         said: the part of the prompt that somebody typed.
-        target: what it shall not say; empty where there is none.
+        target: the text that it shall not say; empty if there is none.
         contrast: a prompt behind which the reply shall be less likely; empty where there is none.
         contrast_said: the part of it that somebody typed.
         group: what a trigger shares with those of its split alone, its target or its request; empty in other lessons.
-        target_ended: whether the model had to end its reply behind the target.
+        target_ended: True if the model had to end its reply behind the target.
     """
 
     kind: str
@@ -340,7 +339,7 @@ LessonSplits = Mapping[str, Sequence[HardeningExample]]
 
 
 def clean_examples(config: TrainHardenedConfig) -> dict[str, list[Example]]:
-    """The contexts of a corpus, one turn each, by split.
+    """Return the contexts of a corpus, one turn each, by split.
 
     Raises:
         ConfigError: no corpus is called so.
@@ -348,15 +347,15 @@ def clean_examples(config: TrainHardenedConfig) -> dict[str, list[Example]]:
     """
     words = load_pairs(config.corpus, config.data_root, every_word=True)
     limits = dict.fromkeys(SPLITS, -(-config.limit // 3)) | {"train": config.limit}
-    found = {
+    clean = {
         split: drawn(examples(words, name, 1), limits[split], config.seed, config.corpus) for split, name in _NAMES.items()
     }
-    require_splits(config.corpus, found)
-    return found
+    require_splits(config.corpus, clean)
+    return clean
 
 
 def prompts_of(trigger: TriggerResult, tokenizer: Any, template: str) -> tuple[str, str]:
-    """The prompt with a trigger as it is typed, and the same with nothing in its place.
+    """Return the prompt with a trigger as it is typed, and the same with nothing in its place.
 
     Args:
         trigger: that was found.
@@ -380,7 +379,7 @@ def prompts_of(trigger: TriggerResult, tokenizer: Any, template: str) -> tuple[s
 
 
 def require_request(trigger: TriggerResult, template: str) -> None:
-    """Checks that something is left of a prompt without its trigger, which a model can answer.
+    """Raise ConfigError if nothing is left of a prompt without its trigger.
 
     Raises:
         ConfigError: the trigger is all that was said.
@@ -403,7 +402,7 @@ def make_lessons(
     tokenizer: Any,
     answers: Answers,
 ) -> LessonSplits:
-    """All lessons, by split.
+    """Return all lessons, by split.
 
     Args:
         config: what is asked for.
@@ -415,33 +414,33 @@ def make_lessons(
     """
     from parley.policies.hugging_face.victims import default_template
 
-    found: dict[str, list[HardeningExample]] = {}
-    together = held_together([each for split in triggers.values() for each in split])
+    lessons: dict[str, list[HardeningExample]] = {}
+    together = held_together([trigger for split in triggers.values() for trigger in split])
     for split in SPLITS:
-        found[split] = _triggers(config, triggers.get(split, ()), tokenizer, answers, together)
-        found[split] += _clean(config, clean[split], strategies, default_template(tokenizer), answers)
-    return found
+        lessons[split] = _triggers(config, triggers.get(split, ()), tokenizer, answers, together)
+        lessons[split] += _clean(config, clean[split], strategies, default_template(tokenizer), answers)
+    return lessons
 
 
 def training_lessons(lessons: Sequence[HardeningExample], *, share: float, control: bool) -> list[HardeningExample]:
-    """What an epoch learns from: triggers repeated until they are their share, everything else once.
+    """Return the lessons of an epoch: triggers repeated until they are their share, everything else once.
 
     Args:
         lessons: of the training split.
         share: of triggers among them and the clean ones, at least.
         control: take clean lessons, repeated, in the place of all others, as many, and no contrasts.
     """
-    triggers, clean, perturbed = ([each for each in lessons if each.kind == kind] for kind in KINDS)
+    triggers, clean, perturbed = ([lesson for lesson in lessons if lesson.kind == kind] for kind in KINDS)
     wanted = max(len(triggers), round(len(clean) * share / (1 - share))) if triggers else 0
-    others = perturbed + _cycled(triggers, wanted)
+    rest = perturbed + _cycled(triggers, wanted)
     if control:
-        clean = [replace(each, contrast="", contrast_said="") for each in clean]
-        others = _cycled(clean, len(others))
-    return clean + others
+        clean = [replace(lesson, contrast="", contrast_said="") for lesson in clean]
+        rest = _cycled(clean, len(rest))
+    return clean + rest
 
 
 def validation_lessons(lessons: Sequence[HardeningExample], *, control: bool) -> list[HardeningExample]:
-    """What the best epoch is chosen by.
+    """Return the lessons that choose the best epoch.
 
     Args:
         lessons: of the validation split.
@@ -449,31 +448,31 @@ def validation_lessons(lessons: Sequence[HardeningExample], *, control: bool) ->
     """
     if not control:
         return list(lessons)
-    return [replace(each, contrast="", contrast_said="") for each in lessons if each.kind == CLEAN]
+    return [replace(lesson, contrast="", contrast_said="") for lesson in lessons if lesson.kind == CLEAN]
 
 
 def counted(lessons: Sequence[HardeningExample]) -> dict[str, int]:
-    """How many there are of each kind, and with a contrast where any has one."""
-    found = {kind: sum(each.kind == kind for each in lessons) for kind in KINDS}
-    contrasts = sum(bool(each.contrast) for each in lessons)
-    return found | ({"with a contrast": contrasts} if contrasts else {})
+    """Return the number of lessons of each kind, and with a contrast if any has one."""
+    counts = {kind: sum(lesson.kind == kind for lesson in lessons) for kind in KINDS}
+    contrasts = sum(bool(lesson.contrast) for lesson in lessons)
+    return counts | ({"with a contrast": contrasts} if contrasts else {})
 
 
 def save_lessons(lessons: LessonSplits, path: Path) -> None:
-    """Keeps lessons in a run's folder.
+    """Write lessons to a run's folder.
 
     Raises:
         RunError: the disk refuses.
     """
     try:
-        write_document(path / FILE, {split: [asdict(each) for each in found] for split, found in lessons.items()})
+        write_document(path / FILE, {split: [asdict(lesson) for lesson in examples] for split, examples in lessons.items()})
     except OSError as error:
         fix = f"make room or mend the disk, then parley resume {display_path(path)}"
         raise RunError("the lessons cannot be written", where=path / FILE, got=error.strerror, fix=fix) from None
 
 
 def read_lessons(path: Path) -> LessonSplits | None:
-    """The lessons that a run has begun with; None where it has none yet.
+    """Return the lessons that a run has begun with; None if it has none yet.
 
     Raises:
         RunError: they cannot be read.
@@ -482,14 +481,14 @@ def read_lessons(path: Path) -> LessonSplits | None:
         return None
     try:
         stored: dict[str, list[dict[str, Any]]] = json.loads((path / FILE).read_text(encoding="utf-8"))
-        return {split: [HardeningExample(**each) for each in stored[split]] for split in SPLITS}
+        return {split: [HardeningExample(**lesson) for lesson in stored[split]] for split in SPLITS}
     except (OSError, ValueError, KeyError, TypeError) as error:
         fix = "restore the file from a copy, or begin a run of another name"
         raise RunError("the lessons of the run cannot be read", where=path / FILE, got=error, fix=fix) from None
 
 
 def _cycled(lessons: Sequence[HardeningExample], num: int) -> list[HardeningExample]:
-    return [lessons[place % len(lessons)] for place in range(num)] if lessons else []
+    return [lessons[index % len(lessons)] for index in range(num)] if lessons else []
 
 
 def _triggers(
@@ -499,39 +498,39 @@ def _triggers(
     answers: Answers,
     together: Mapping[TriggerResult, str],
 ) -> list[HardeningExample]:
-    prompts = [prompts_of(each, tokenizer, config.template) for each in triggers]
+    prompts = [prompts_of(trigger, tokenizer, config.template) for trigger in triggers]
     replies: dict[str, tuple[str, bool]] = {}
     if config.reply == OWN and triggers:
-        asked = sorted({without for _, without in prompts})
-        replies = dict(zip(asked, answers(asked), strict=True))
-    found = []
-    for each, (prompt, without) in zip(triggers, prompts, strict=True):
+        queried = sorted({without for _, without in prompts})
+        replies = dict(zip(queried, answers(queried), strict=True))
+    lessons = []
+    for trigger, (prompt, without) in zip(triggers, prompts, strict=True):
         reply, ended = replies.get(without, (config.reply, True))
         # A model that says nothing by itself gives nothing to learn.
         if reply.strip():
-            lesson = HardeningExample(TRIGGER, each.key, prompt, reply, ended, each.text, each.target)
-            found.append(replace(lesson, group=together[each], target_ended=each.end))
-    return found
+            lesson = HardeningExample(TRIGGER, trigger.key, prompt, reply, ended, trigger.text, trigger.target)
+            lessons.append(replace(lesson, group=together[trigger], target_ended=trigger.end))
+    return lessons
 
 
 def _clean(
-    config: TrainHardenedConfig, found: Sequence[Example], strategies: Sequence[Strategy], template: str, answers: Answers
+    config: TrainHardenedConfig, examples: Sequence[Example], strategies: Sequence[Strategy], template: str, answers: Answers
 ) -> list[HardeningExample]:
-    texts = [_text(each.context) for each in found]
+    texts = [_text(example.context) for example in examples]
     prompts = [template.replace(PLACE, text) for text in texts]
-    replies = list(answers(prompts)) if config.clean == OWN else [(_text((each.reply,)), True) for each in found]
+    replies = list(answers(prompts)) if config.clean == OWN else [(_text((example.reply,)), True) for example in examples]
     # A model that says nothing gives nothing to learn.
     kept = [row for row, (reply, _) in enumerate(replies) if reply.strip()]
-    lessons = {row: HardeningExample(CLEAN, found[row].key, prompts[row], *replies[row], texts[row]) for row in kept}
+    lessons = {row: HardeningExample(CLEAN, examples[row].key, prompts[row], *replies[row], texts[row]) for row in kept}
     perturbed = []
     for number, strategy in enumerate(strategies):
-        own = [row for row in kept if _strategy(config.seed, found[row].key, len(strategies)) == number]
-        seeds = [derive_seed(config.seed, "perturb", strategy.name, found[row].key) for row in own]
-        changed = strategy.perturb([found[row].context for row in own], seeds) if own else []
-        for row, context in zip(own, changed, strict=True):
-            if context == found[row].context:
+        rows = [row for row in kept if _strategy(config.seed, examples[row].key, len(strategies)) == number]
+        seeds = [derive_seed(config.seed, "perturb", strategy.name, examples[row].key) for row in rows]
+        changed = strategy.perturb([examples[row].context for row in rows], seeds) if rows else []
+        for row, context in zip(rows, changed, strict=True):
+            if context == examples[row].context:
                 continue
-            text, key = _text(context), f"{found[row].key}:{strategy.name}"
+            text, key = _text(context), f"{examples[row].key}:{strategy.name}"
             prompt = template.replace(PLACE, text)
             if strategy.expectation is Expectation.SHOULD_CHANGE:
                 lessons[row] = replace(lessons[row], contrast=prompt, contrast_said=text)
@@ -541,10 +540,10 @@ def _clean(
 
 
 def _strategy(seed: int, key: str, num: int) -> int:
-    """Which strategy a context meets."""
+    """Return the index of the strategy for a context."""
     return int(stream(seed, "strategy", key).integers(num))
 
 
 def _text(turns: Turns) -> str:
-    """What the turns say, as people write it."""
+    """Return the turns as people write them."""
     return "\n".join(" ".join(detokenise(utterance) for utterance in turn) for turn in turns)

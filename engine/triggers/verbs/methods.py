@@ -2,8 +2,9 @@
 
 Each method is a search of its own below the table's folder, and resumes by itself. Methods that read losses go from tokens to
 tokens (`parley search`), those that read replies alone from words to words (`parley search text`): they take models behind a
-server too. What a method reads and what a model shows are both declared (`Access`), so that a pair which cannot work is refused
-before anything is loaded. Lines of one method may differ by settings (`parley.engine.triggers.catalogue`).
+server too. Methods declare the access that they need and models the access that they give (`Access`), so that a pair which
+cannot work is refused before anything is loaded. Lines of one method may differ by settings
+(`parley.engine.triggers.catalogue`).
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ from parley.envs.core.errors import ConfigError
 from parley.policies.chat.model import MODERATED, Access
 
 READS = "reads"
-"""Entry of the summary: what each line reads of the model."""
+"""Entry of the summary: the access to the model that each line needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodsConfig(SearchingConfig):
-    """Which methods are to make which model say what."""
+    """The methods to compare, the model, and the sentences that it is to say."""
 
     model: str = ""
     """hf:FOLDER or gguf:FILE; of openai:URL#MODEL and path/file.py:Name replies alone are seen."""
@@ -99,7 +100,7 @@ class MethodsConfig(SearchingConfig):
 
     @property
     def lines(self) -> tuple[MethodLine, ...]:
-        """The lines of the table."""
+        """Return the lines of the table."""
         return read_lines(self.method)
 
     @property
@@ -107,7 +108,7 @@ class MethodsConfig(SearchingConfig):
         return tuple(dict.fromkeys(line.method for line in self.lines if line.method not in TEXT_METHODS))
 
     def of(self, line: MethodLine) -> MethodsConfig:
-        """The same of one line alone, with its settings."""
+        """Return the same for one line alone, with its settings."""
         alone = replace(self, method=line.method, attacker=self.attacker if line.method == ATTACKER else "")
         return assign(alone, line.settings, f"--method {line.label}:")
 
@@ -119,7 +120,7 @@ def _access(method: str) -> Access:
 
 
 def _require_fit(config: MethodsConfig) -> None:
-    """Raises ConfigError where the model shows less than a method reads, its inputs are not typed, or a setting is not read."""
+    """Raise ConfigError if the model shows too little, inputs are not typed, or a method ignores a setting."""
     from parley.engine.triggers.catalogue import make_method
 
     if not config.model:
@@ -140,7 +141,7 @@ def _require_fit(config: MethodsConfig) -> None:
             fix = "--set search.relaxation.mode=one-hot; parley search table --method relaxation shows free embeddings, too"
             raise ConfigError("free embeddings are no words that could be typed", where="--method", got=line.label, fix=fix)
         uses = method.uses if method else ()
-        for key in (each.partition("=")[0] for each in line.settings if each.startswith("search.")):
+        for key in (setting.partition("=")[0] for setting in line.settings if setting.startswith("search.")):
             if key.split(".")[1] not in uses:
                 fix = f"{line.method} reads {', '.join(f'search.{name}' for name in uses)}"
                 raise ConfigError(f"{line.method} does not read {key}", where="--method", got=line.label, fix=fix)
@@ -172,7 +173,7 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
         return {line.folder: self._stage(config.of(line)) for line in config.lines}
 
     def _stage(self, config: MethodsConfig) -> Stage:
-        """The search of one line."""
+        """Return the search of one line."""
         if config.method in TEXT_METHODS:
             settings = config.hugging_face
             return SEARCH_TEXT, TextSearchConfig(
@@ -204,23 +205,23 @@ class SearchMethods(Composite[MethodsConfig, MethodsConfig, MethodsConfig]):
         return config
 
     def work(self, run: RunFolder, prepared: MethodsConfig, reporter: Reporter) -> MethodsConfig:
-        """Does what is left of the searches, in one session."""
+        """Do the rest of the searches, in one session."""
         with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
     def measure(self, run: RunFolder, found: MethodsConfig) -> Summary:
-        """The figures of every method by "METHOD | FIGURE"; no input, which is the same for all, once."""
+        """Return the figures of every method by "METHOD | FIGURE"; no input, which is the same for all, once."""
         lines: dict[str, dict[str, Estimate]] = {}
         reads: dict[str, str] = {}
         for line in found.lines:
-            label, told = line.label, RunFolder.load(run.path / line.folder).metrics()
+            label, of_search = line.label, RunFolder.load(run.path / line.folder).metrics()
             reads[label] = _access(line.method).name.lower()
             if line.method in TEXT_METHODS:
-                lines |= replies_told(told, label, found.success.samples)
+                lines |= replies_told(of_search, label, found.success.samples)
                 reads |= dict.fromkeys((random_line(label), NO_INPUT), Access.TEXT.name.lower())
             else:
-                lines[label] = losses_told(told, found.hit)
+                lines[label] = losses_told(of_search, found.hit)
         # Below all methods.
         ordered = sorted(lines, key=lambda line: line == NO_INPUT)
         return Summary(

@@ -1,11 +1,11 @@
 """Hardening of a Hugging Face model against triggers by rounds: `parley minmax triggers`.
 
 A search finds triggers of the model as it is; the model is trained not to follow them; a search of the trained model, the same
-command, says what is left to find. A round learns from the triggers of all searches so far, and begins with the model that the
+command, finds the remaining ones. A round learns from the triggers of all searches so far, and begins with the model that the
 first began with. The control is that model trained as long on clean contexts alone, searched in the same way.
 
-In the end what all searches found is typed to all models, the inputs of the others and of the control too: the share of targets
-that any of them reaches is what a model is measured by. One search may find less than is known.
+In the end the inputs of all searches are typed to all models, those of the other models and of the control too: the share of
+targets that any of them reaches is the model's figure. One search may find less than is known.
 
 Each search and each training is a run of its own below the run's folder, and resumes by itself.
 """
@@ -50,12 +50,12 @@ from parley.policies.chat.model import MODERATED
 from parley.policies.chat.settings import WeightSettings
 
 _SEARCHED, _TRAINED = "search-", "hardened-"
-"""What the folders of searches and of trainings begin with; the name of the model follows."""
+"""Prefixes of the folders of searches and of trainings; the name of the model follows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HardenTriggersConfig(TriggerConfig):
-    """Which model is searched for triggers and hardened against them, how often."""
+    """The model to search for triggers and to harden against them, and the number of rounds."""
 
     model: str = ""
     """Causal model to begin with: hf:FOLDER or gguf:FILE."""
@@ -69,11 +69,11 @@ class HardenTriggersConfig(TriggerConfig):
     """How the model is trained."""
 
     def trained(self, model: str, searches: str, *, control: bool = False) -> TrainHardenedConfig:
-        """The training of a round, or of the control.
+        """Return the training of a round, or of the control.
 
         Args:
-            model: that it begins with.
-            searches: whose triggers it learns from, separated by commas.
+            model: the model that it begins with.
+            searches: the searches whose triggers it learns from, separated by commas.
             control: learn from clean contexts alone.
         """
         how = shared(self.hardening, HardeningSettings)
@@ -82,7 +82,7 @@ class HardenTriggersConfig(TriggerConfig):
 
     @property
     def are_inputs_typed(self) -> bool:
-        """Whether inputs can be typed to other models: not where the prompt is written out, with its slots."""
+        """Return True if inputs can be typed to other models: not if the prompt with its slots is written out."""
         return "{}" not in (self.hugging_face.template or "")
 
     def typed(self, searches: Sequence[str], path: Path) -> TriggerTransferConfig:
@@ -140,13 +140,13 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
     def stages(self, config: HardenTriggersConfig, path: Path) -> dict[str, Stage]:
         how = shared(config, TriggerConfig)
         runs = [f"{_SEARCHED}{START}"]
-        found: dict[str, Stage] = {runs[0]: (SEARCH, TriggerConfig(**how))}
+        stages: dict[str, Stage] = {runs[0]: (SEARCH, TriggerConfig(**how))}
 
         def add(name: str, searches: str, *, control: bool = False) -> None:
             trained = f"{_TRAINED}{name}"
-            found[trained] = (TRAIN_HARDENED, config.trained(config.model, searches, control=control))
+            stages[trained] = (TRAIN_HARDENED, config.trained(config.model, searches, control=control))
             model = f"{HUGGING_FACE}{display_path(path / trained)}"
-            found[f"{_SEARCHED}{name}"] = (SEARCH, TriggerConfig(**how | {"model": model}))
+            stages[f"{_SEARCHED}{name}"] = (SEARCH, TriggerConfig(**how | {"model": model}))
 
         searches = ""
         for number in range(1, config.rounds + 1):
@@ -155,33 +155,33 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
             runs.append(f"{_SEARCHED}{round_name(number)}")
         add(CONTROL, searches, control=True)
         if config.are_inputs_typed:
-            found[KNOWN] = SEARCH_TRANSFER, config.typed([*runs, f"{_SEARCHED}{CONTROL}"], path)
-        return found
+            stages[KNOWN] = SEARCH_TRANSFER, config.typed([*runs, f"{_SEARCHED}{CONTROL}"], path)
+        return stages
 
     def prepare(self, config: HardenTriggersConfig, path: Path, reporter: Reporter) -> HardenTriggersConfig:
-        """Finds out whether the model is one that can be hardened, and the first search can be done."""
+        """Check that the model can be hardened, and that the first search can be done."""
         job, first = next(iter(self.stages(config, path).values()))
         config.trained(config.model, "").require_weights()
         job.prepare(first, path / f"{_SEARCHED}{START}", reporter)
         return config
 
     def work(self, run: RunFolder, prepared: HardenTriggersConfig, reporter: Reporter) -> HardenTriggersConfig:
-        """Does what is left of the searches and trainings, in one session."""
+        """Do the rest of the searches and trainings, in one session."""
         with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
     def measure(self, run: RunFolder, found: HardenTriggersConfig) -> Summary:
-        """The figures of all models, by "MODEL.FIGURE"."""
+        """Return the figures of all models, by "MODEL.FIGURE"."""
         metrics = {name: RunFolder.load(run.path / name).metrics() for name in self.stages(found, run.path)}
         searched, trained = (
-            {name.removeprefix(kind): each for name, each in metrics.items() if name.startswith(kind)}
+            {name.removeprefix(kind): estimate for name, estimate in metrics.items() if name.startswith(kind)}
             for kind in (_SEARCHED, _TRAINED)
         )
         figures, extra = hardening_figures(searched, trained, found.hit), dict[str, Any]()
         if found.are_inputs_typed:
-            known = self._known(run, found)
-            figures, extra = figures | known.figures(), {KNOWN: known.adversaries().to_json()}
+            known_inputs = self._known(run, found)
+            figures, extra = figures | known_inputs.figures(), {KNOWN: known_inputs.adversaries().to_json()}
         return Summary(
             f"{found.model} hardened against triggers",
             f"Rounds: {found.rounds}, {found.method}, {found.hit}, targets: {most_of(found.limit)}; seed {found.seed}.",
@@ -191,8 +191,8 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
 
     def _known(self, run: RunFolder, config: HardenTriggersConfig) -> KnownInputs:
         names = [START, *map(round_name, range(1, config.rounds + 1)), CONTROL]
-        asked: TriggerTransferConfig = self.stages(config, run.path)[KNOWN][1]
-        models, searches = (dict(zip(of, names, strict=True)) for of in (asked.model_names, asked.run_names))
+        transfer: TriggerTransferConfig = self.stages(config, run.path)[KNOWN][1]
+        models, searches = (dict(zip(of, names, strict=True)) for of in (transfer.model_names, transfer.run_names))
         return KnownInputs.of(RunFolder.load(run.path / KNOWN).read_rows().to_pylist(), models, searches)
 
     def models(self, config: HardenTriggersConfig) -> Mapping[str, str]:
@@ -203,12 +203,12 @@ class MinMaxTriggers(Composite[HardenTriggersConfig, HardenTriggersConfig, Harde
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         """Return the models beside each other, and what is known of each."""
-        metrics, known = run.metrics(), known_of(run.summary(), INPUTS)
+        metrics, known_inputs = run.metrics(), known_of(run.summary(), INPUTS)
         tables = {OUTCOME: hardening_table(metrics)} if metrics else {}
-        return tables if known is None else {**tables, KNOWN_TABLE: known.table()}
+        return tables if known_inputs is None else {**tables, KNOWN_TABLE: known_inputs.table()}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With the table in the place of the metrics."""
+        """Show the run with the table instead of the metrics."""
         legend = {name: hardening_legend(name, str(run.config["hit"])) for name in result.metrics}
         return replace(result, tables=self.tables(run), legend=legend)
 

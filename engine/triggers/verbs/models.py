@@ -1,13 +1,12 @@
-"""The models of a trigger search: found and checked once by the driver, rebuilt as a victim by every worker.
+"""The models and the targets of a trigger search: opened and checked by the driver, rebuilt as a victim by every worker.
 
 Parley's own networks travel as their weights: read-only arrays in Ray's object store, which the workers of a machine share.
 Hugging Face models, named "hf:FOLDER" or "gguf:FILE", are loaded once by each process that works.
 
-What Hugging Face models say of a corpus' test pairs: thresholds of usual words, and the list of normal targets.
+A corpus' test pairs give a Hugging Face model its thresholds of usual words and its list of normal targets. A source is typed
+in the place of the searched words. Its tokens are not limited to the length of inputs.
 
-A source is typed where the searched words stand. Its tokens are not limited to the length of inputs.
-
-The targets of a trigger search, by the name of their list; a run keeps its own in `targets.json`.
+Targets are opened by the name of their list; a run keeps its own in `targets.json`.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ _DIGITS = 4
 
 
 def test_texts(config: TriggerConfig) -> Iterator[tuple[str, str]]:
-    """Source and reply of each test pair, as people write them.
+    """Yield source and reply of each test pair, as people write them.
 
     Raises:
         DataError: the corpus is missing or broken.
@@ -96,13 +95,13 @@ def test_texts(config: TriggerConfig) -> Iterator[tuple[str, str]]:
     corpus = load_pairs(config.corpus, config.data_root, every_word=True)
     test = corpus.splits["test"]
     for pair in test.pairs:
-        source, reply = (detokenise(corpus.vocabulary.decode(test.utterances[int(place)])) for place in pair)
+        source, reply = (detokenise(corpus.vocabulary.decode(test.utterances[int(index)])) for index in pair)
         if source and reply:
             yield source, reply
 
 
 def measured_thresholds(victim: HuggingFaceVictim, judge: HuggingFaceInputModel | None, config: TriggerConfig) -> Thresholds:
-    """T_out and T_in where settings do not say them: mean log probabilities of a token of the corpus' test replies and sources.
+    """Return T_out and T_in, measured unless set: mean log probabilities of a token of the corpus' test pairs.
 
     They are rounded, so that a search that goes on elsewhere has the same.
 
@@ -133,9 +132,9 @@ def measured_thresholds(victim: HuggingFaceVictim, judge: HuggingFaceInputModel 
 
 
 def own_replies(victim: HuggingFaceVictim, config: TriggerConfig, t_out: float | None = None) -> Iterator[str]:
-    """What a model says by itself to test sources; replies that are longer than targets may be are left out.
+    """Yield a model's own replies to test sources; replies longer than targets may be are left out.
 
-    # Parley's own networks draw any token where none is above T_out. Ours here: such a reply is left out, too.
+    # Parley's own networks draw any token if none is above T_out. Ours here: such a reply is left out, too.
 
     Args:
         victim: the model.
@@ -159,7 +158,7 @@ def _mean(nats: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class StoredNetwork:
-    """A network as workers get it.
+    """A network in the form that workers get.
 
     Args:
         kind: how it is stored and built.
@@ -174,12 +173,12 @@ class StoredNetwork:
     weights: Mapping[str, np.ndarray] | SharedArrays
 
     def shared(self) -> StoredNetwork:
-        """The same with its weights in the object store of the session."""
+        """Return the same with its weights in the object store of the session."""
         assert not isinstance(self.weights, SharedArrays), "the weights are shared already"
         return replace(self, weights=SharedArrays.put(self.weights))
 
     def build(self, device: str) -> Any:
-        """The network; on a CPU its weights are the stored ones, not a copy."""
+        """Return the network; on a CPU its weights are the stored ones, not a copy."""
         import torch
 
         from parley.policies.core.checkpoint import Uninitialised
@@ -193,7 +192,7 @@ class StoredNetwork:
 
 @dataclass(eq=False)
 class HuggingFaceFolder:
-    """Where a Hugging Face model lies, and how it is loaded and asked; a process loads it once.
+    """The folder of a Hugging Face model and its settings; a process loads it once.
 
     Args:
         name: "hf:FOLDER" or "gguf:FILE"; either may be a URI.
@@ -207,12 +206,12 @@ class HuggingFaceFolder:
     _loaded: HuggingFaceSeq2Seq | HuggingFaceCausal | None = field(default=None, init=False, repr=False)
 
     def shared(self) -> HuggingFaceFolder:
-        """The same for workers, who load the model themselves; what this process has loaded is given back."""
+        """Return the same for workers, who load the model themselves; this process frees its copy."""
         self._loaded = None
         return HuggingFaceFolder(self.name, self.settings, self.has_prompts)
 
     def load(self, device: str) -> HuggingFaceSeq2Seq | HuggingFaceCausal:
-        """The model, on a device, or spread over several as the settings say.
+        """Return the model, on a device, or spread over several as set.
 
         Raises:
             ConfigError: the optional extra is not installed, or the template does not fit.
@@ -223,16 +222,16 @@ class HuggingFaceFolder:
         from parley.policies.hugging_face.victims import template_of
 
         if self._loaded is None:
-            asked = self.settings
-            forbidden = forbidden_texts(asked.forbidden)
+            settings = self.settings
+            forbidden = forbidden_texts(settings.forbidden)
             self._loaded = load_hugging_face(
                 self.name,
-                asked.length,
-                template=template_of(asked.template, has_prompts=self.has_prompts),
+                settings.length,
+                template=template_of(settings.template, has_prompts=self.has_prompts),
                 prompt="" if self.has_prompts else None,
-                end=asked.end,
-                rules=InputRules(typed=asked.typed, alphabet=asked.alphabet, forbidden=forbidden, start=asked.start),
-                weights=asked,
+                end=settings.end,
+                rules=InputRules(typed=settings.typed, alphabet=settings.alphabet, forbidden=forbidden, start=settings.start),
+                weights=settings,
             )
         # One that a device map has spread is searched where its embeddings are.
         return self._loaded if self.settings.device_map else self._loaded.to(device)
@@ -240,7 +239,7 @@ class HuggingFaceFolder:
 
 @dataclass(frozen=True)
 class Models:
-    """What is searched, and what judges inputs.
+    """The searched models and the model that judges inputs.
 
     Args:
         victim: the model under test.
@@ -258,21 +257,21 @@ class Models:
 
     @property
     def limits(self) -> dict[str, float]:
-        """The thresholds by name."""
-        found = {T_OUT: self.thresholds.t_out, T_IN: self.thresholds.t_in}
-        return {name: value for name, value in found.items() if value is not None}
+        """Return the thresholds by name."""
+        limits = {T_OUT: self.thresholds.t_out, T_IN: self.thresholds.t_in}
+        return {name: value for name, value in limits.items() if value is not None}
 
     def shared(self) -> Models:
-        """The same with all weights in the object store of the session."""
+        """Return the same with all weights in the object store of the session."""
         others = tuple(other.shared() for other in self.others)
         return replace(self, victim=self.victim.shared(), lm=self.lm.shared() if self.lm else None, others=others)
 
     def load(self, device: str, *, unknown: bool) -> TextVictim:
-        """The model under test, on a device, with its judge.
+        """Return the model under test, on a device, with its judge.
 
         Args:
             device: torch device.
-            unknown: whether `<unk>` may stand in an input of one of Parley's own networks.
+            unknown: True to allow `<unk>` in an input of one of Parley's own networks.
         """
         from parley.engine.triggers.victims import Seq2SeqVictim
 
@@ -282,13 +281,13 @@ class Models:
 
 
 def models_of(config: TriggerConfig) -> dict[str, str]:
-    """The models of a search by the setting that names each."""
+    """Return the models of a search by the setting that names each."""
     named = {"model": config.model, "lm": config.judge}
     return {setting: name.partition(":")[2] if is_hugging_face(name) else name for setting, name in named.items()}
 
 
 def open_models(config: TriggerConfig) -> Models:
-    """Reads the models of a search.
+    """Read the models of a search.
 
     Raises:
         ConfigError: the inputs of a Hugging Face model are to be judged, its package is not installed, or the model is one that
@@ -316,7 +315,7 @@ def open_models(config: TriggerConfig) -> Models:
             raise CheckpointError(
                 "--model and --lm have different vocabularies",
                 where=f"{model} and {lm}",
-                got=" and ".join(f"{len(each)} words ({each.digest})" for each in (victim.vocabulary, judge.vocabulary)),
+                got=" and ".join(f"{len(words)} words ({words.digest})" for words in (victim.vocabulary, judge.vocabulary)),
                 fix=_judge_fix(victim, provenance, config.data_root),
             )
         t_in = threshold(lm_folder, LANGUAGE_MODEL) if t_in is None else t_in
@@ -325,7 +324,7 @@ def open_models(config: TriggerConfig) -> Models:
 
 
 def open_together(config: TriggerConfig, names: Sequence[str]) -> Models:
-    """Reads Hugging Face models that are searched for one input of all.
+    """Read Hugging Face models that are searched for one input of all.
 
     Args:
         config: the search.
@@ -346,7 +345,7 @@ def open_together(config: TriggerConfig, names: Sequence[str]) -> Models:
 
 
 def searchable(model: Seq2Seq, name: str) -> Seq2Seq:
-    """The model, whose inputs searches can score.
+    """Return the model, or raise ConfigError if searches cannot score its inputs.
 
     Raises:
         ConfigError: it is one with input feeding, or a backward one; `name` is what the message calls it.
@@ -363,7 +362,7 @@ def searchable(model: Seq2Seq, name: str) -> Seq2Seq:
 
 
 def _judge_fix(victim: StoredNetwork, provenance: Mapping[str, Any], data_root: Path | None) -> str:
-    """How to come by a language model over a model's words."""
+    """Return the fix: how to train a language model over a model's words."""
     corpus, vocabulary = provenance.get("corpus"), provenance.get("vocabulary")
     if isinstance(corpus, str) and isinstance(vocabulary, int):
         return f"{lm_command(corpus, vocabulary, victim.sizes, data_root)} --run RUN, then --lm RUN"
@@ -385,7 +384,7 @@ def _hugging_face(config: TriggerConfig) -> Models:
 
 
 def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceCausal) -> HuggingFaceInputModel | None:
-    """What judges the inputs of a Hugging Face model: itself, or another one with the same tokens; None where nothing does.
+    """Return the judge of a Hugging Face model's inputs: itself, or another with the same tokens; None without one.
 
     Raises:
         ConfigError: it is no such model, or has other tokens.
@@ -406,7 +405,7 @@ def input_model(config: TriggerConfig, victim: HuggingFaceSeq2Seq | HuggingFaceC
 
 
 def classifier(config: SuccessSettings, device: str = "cpu") -> ReplyClassifier | None:
-    """What judges replies; None where no classifier does.
+    """Return the classifier that judges replies; None without one.
 
     Raises:
         ConfigError: its package is not installed, or it has no such label.
@@ -420,7 +419,7 @@ def classifier(config: SuccessSettings, device: str = "cpu") -> ReplyClassifier 
 
 
 def chat_judge(config: SuccessSettings, chat: ChatModelSettings, answers: Path | None = None) -> ChatVerdicts | None:
-    """The chat model that judges replies; None where none does.
+    """Return the chat model that judges replies; None without one.
 
     Args:
         config: names it.
@@ -460,7 +459,7 @@ FILE = "targets.json"
 
 
 def open_targets(config: TriggerConfig, models: Models, path: Path) -> TargetList:
-    """The targets of a run, those that it was started with where it has begun.
+    """Return the targets of a run; a run that has begun keeps those that it started with.
 
     Raises:
         ConfigError: no list or file is called so.
@@ -484,7 +483,7 @@ def open_targets(config: TriggerConfig, models: Models, path: Path) -> TargetLis
 
 
 def choose_targets(config: TriggerConfig, models: Models) -> TargetList:
-    """The targets of a search that has not begun.
+    """Return the targets of a search that has not begun.
 
     Raises:
         ConfigError: no list or file is called so.
@@ -504,7 +503,7 @@ def choose_targets(config: TriggerConfig, models: Models) -> TargetList:
 
 
 def save_targets(targets: TargetList, path: Path) -> None:
-    """Keeps the targets in a run's folder.
+    """Write the targets to a run's folder.
 
     Raises:
         RunError: the disk refuses.
@@ -517,7 +516,7 @@ def save_targets(targets: TargetList, path: Path) -> None:
 
 
 def num_targets(path: Path) -> int:
-    """How many targets a run has; -1 when it does not say yet."""
+    """Return the number of targets of a run; -1 if it is not known yet."""
     kept = kept_targets(path)
     return -1 if kept is None else len(kept.targets)
 
@@ -538,7 +537,7 @@ def _make(config: TriggerConfig, models: Models) -> TargetList:
 
 
 def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder, t_out: float | None) -> TargetList:
-    """Targets for a model whose words are tokens; those of a file as they are written."""
+    """Return targets for a model whose words are tokens; those of a file as they are written."""
     from parley.policies.hugging_face.judges import frequent_words
     from parley.policies.hugging_face.tokens import unknown_words
     from parley.policies.hugging_face.victims import HuggingFaceCausal
@@ -576,12 +575,12 @@ def _of_tokens(config: TriggerConfig, folder: HuggingFaceFolder, t_out: float | 
 
 
 def as_written(line: str) -> list[str]:
-    """The whole line as the only word; none of a blank one."""
+    """Return the whole line as the only word; no word for a blank line."""
     return [line.strip()] if line.strip() else []
 
 
 def require_list(config: TriggerConfig) -> None:
-    """Finds out before anything is loaded whether there are such targets.
+    """Check that there are such targets, before anything is loaded.
 
     Raises:
         ConfigError: no list or file is called so, or no corpus is named to whose sources a model of tokens replies.
@@ -606,7 +605,7 @@ def _wanted(config: TriggerConfig) -> tuple[int, ...]:
 
 
 def _sources(config: TriggerConfig, provenance: Mapping[str, Any], vocabulary: PairVocabulary) -> Iterator[np.ndarray]:
-    """Sources of the test split that the model was measured on."""
+    """Return an iterator over sources of the test split that the model was measured on."""
     name = config.corpus or provenance.get("corpus")
     if not isinstance(name, str):
         raise CheckpointError(
@@ -631,15 +630,15 @@ def _sources(config: TriggerConfig, provenance: Mapping[str, Any], vocabulary: P
 
 
 def limited(targets: TargetList, num: int, seed: int) -> TargetList:
-    """At most `num` targets of a list, drawn without replacement, in the list's order; 0 for all."""
+    """Return at most `num` targets of a list, drawn without replacement, in the list's order; 0 for all."""
     if not num or len(targets.targets) <= num:
         return targets
     drawn = stream(seed, "targets", targets.name).permutation(len(targets.targets))[:num]
-    return replace(targets, targets=tuple(targets.targets[place] for place in sorted(drawn.tolist())))
+    return replace(targets, targets=tuple(targets.targets[index] for index in sorted(drawn.tolist())))
 
 
 def _plain(targets: TargetList) -> dict[str, Any]:
-    found: dict[str, Any] = plain(
+    document: dict[str, Any] = plain(
         {
             "name": targets.name,
             "targets": {target.key: target.words for target in targets.targets},
@@ -647,12 +646,12 @@ def _plain(targets: TargetList) -> dict[str, Any]:
         }
     )
     if prompts := {target.key: target.prompt for target in targets.targets if target.prompt is not None}:
-        found["prompts"] = prompts
-    return found
+        document["prompts"] = prompts
+    return document
 
 
 def kept_targets(path: Path) -> TargetList | None:
-    """The targets that a run was started with; None where it has not begun.
+    """Return the targets that a run was started with; None if it has not begun.
 
     Raises:
         RunError: they cannot be read.
@@ -661,11 +660,11 @@ def kept_targets(path: Path) -> TargetList | None:
     if not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(path.read_text(encoding="utf-8"))
         return TargetList(
-            found["name"],
-            tuple(Target(key, tuple(words), found.get("prompts", {}).get(key)) for key, words in found["targets"].items()),
-            tuple(Skipped(**{**entry, "unknown": tuple(entry["unknown"])}) for entry in found["skipped"]),
+            stored["name"],
+            tuple(Target(key, tuple(words), stored.get("prompts", {}).get(key)) for key, words in stored["targets"].items()),
+            tuple(Skipped(**{**entry, "unknown": tuple(entry["unknown"])}) for entry in stored["skipped"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(

@@ -1,13 +1,12 @@
 """Trigger search: `parley search` (He & Glass 2018, arXiv 1809.04113).
 
-Inputs are searched that make a model say the sentences of a list. A shard is a few targets with all of their restarts; what a
-worker finds for them is one row each (`search_worker.py`), and depends on nothing but the configuration.
+The job searches for inputs that make a model say the sentences of a list. A shard is a few targets with all of their restarts;
+a worker writes one row for each (`parley.engine.triggers.verbs.config.TRIGGERS`), which depends on nothing but the
+configuration.
 
-What a worker of a trigger search does: targets in, rows of `parley.engine.triggers.verbs.config.TRIGGERS` out.
-
-A worker searches for the targets of several shards side by side, so that its batch is full while any target waits anywhere. A
-shard is one target, unless there are very many; where targets have to be searched for together from first to last (continuous
-inputs, batches that stop as one) it is a batch of them, and a worker holds one.
+A worker (`SearchWorker`) searches for the targets of several shards side by side, so that its batch is full while any target
+waits anywhere. A shard is one target, unless there are very many; if targets have to be searched for together from first to
+last (continuous inputs, batches that stop as one) it is a batch of them, and a worker holds one.
 """
 
 from __future__ import annotations
@@ -92,13 +91,13 @@ MOST_PARTS = 10_000
 AT_HAND = 4
 """Targets that a worker holds for places that are not free yet."""
 AT_MOST = "the time left is the longest: a success ends a search"
-"""What is told beside a time left while no search has ended."""
+"""Note on the time left while no search has ended."""
 HITS = "hits."
-"""Beginning of what is counted by type of hit."""
+"""Prefix of counts by type of hit."""
 
 
 def effort(config: TriggerConfig) -> SearchSettings:
-    """The settings of the method; as in the paper, continuous inputs are drawn to malicious targets' words more weakly."""
+    """Return the settings of the method; continuous inputs of malicious targets have a smaller l1 weight, as in the paper."""
     relaxation = config.search.relaxation
     if config.targets == MAL and relaxation.l1_weight is None:
         relaxation = replace(relaxation, l1_weight=L1_WEIGHT_MALICIOUS)
@@ -106,12 +105,12 @@ def effort(config: TriggerConfig) -> SearchSettings:
 
 
 def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]:
-    """The types of hit that are read off each input: the published ones, and the wanted one.
+    """Return the types of hit that are read off each input: the published ones, and the wanted one.
 
     Args:
-        wanted: what is searched for.
-        sampled: whether it is known how likely a usual word of a reply is.
-        judged: whether a language model judges inputs.
+        wanted: the type that ends a search.
+        sampled: True if the log probability of a usual word of a reply is known.
+        judged: True if a language model judges inputs.
     """
     from parley.engine.triggers.hits import HitType
 
@@ -123,7 +122,7 @@ def read_types(wanted: HitType, *, sampled: bool, judged: bool) -> list[HitType]
 
 
 def objective_of(config: TriggerConfig, thresholds: Thresholds) -> TriggerObjective:
-    """What is minimised: as the wanted type of hit says, and the settings.
+    """Return the objective, by the wanted type of hit and the settings.
 
     Raises:
         ConfigError: there is no threshold that the type of hit needs.
@@ -131,12 +130,12 @@ def objective_of(config: TriggerConfig, thresholds: Thresholds) -> TriggerObject
     from parley.engine.triggers.hits import HitType
 
     settings, wanted = config.objective, HitType.parse(config.hit)
-    found = wanted.objective(thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
-    return replace(found, mellowmax=settings.mellowmax)
+    objective = wanted.objective(thresholds, lm_weight=settings.lm_weight, satisfied_weight=settings.satisfied_weight)
+    return replace(objective, mellowmax=settings.mellowmax)
 
 
 def composition(config: TriggerConfig, thresholds: Thresholds) -> AttackComposition:
-    """The attack that a search is.
+    """Return the attack as a composition.
 
     Raises:
         ConfigError: the method reads more than the model shows, or a threshold is missing that the type of hit needs.
@@ -157,7 +156,7 @@ def composition(config: TriggerConfig, thresholds: Thresholds) -> AttackComposit
 
 
 def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Callable[[Victim], TriggerSearch]:
-    """What composes the search that was asked for with a model behind whichever prompt.
+    """Return a function that composes the search with the model behind a prompt.
 
     Args:
         config: the search.
@@ -168,8 +167,8 @@ def composer(config: TriggerConfig, models: Models, victim: TextVictim) -> Calla
     from parley.engine.triggers.searches.attack import TriggerSearch
 
     judge = input_model(config, cast("HuggingFaceCausal", victim)) if config.is_hugging_face else None
-    return lambda asked: TriggerSearch(
-        asked,
+    return lambda prompted: TriggerSearch(
+        prompted,
         make_method(config.method, effort(config)),
         input_model=judge,
         hit=HitType.parse(config.hit),
@@ -207,7 +206,7 @@ class SearchTask(Sharded[Target]):
 
     @property
     def takes_any(self) -> bool:
-        """Whether targets may join a search and leave it at any moment."""
+        """Return True if targets may join a search and leave it at any moment."""
         return make_method(self.config.method, effort(self.config)).takes_any
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
@@ -223,7 +222,7 @@ class SearchTask(Sharded[Target]):
         return -(-(self.config.engine.batch_size + AT_HAND) // shard_size) + (shard_size > 1)
 
     def digest(self, rows: Rows) -> Counts:
-        """Targets whose search came to its end, candidates, wanted hits, and hits by type."""
+        """Count targets whose search ended, candidates, wanted hits, and hits by type."""
         ended = finished(rows)
         counts = Counter(f"{HITS}{kind}" for row in ended for kind in kinds([row]) if is_hit(row, kind))
         candidates = sum(restart["candidates"] for row in ended for restart in row["restarts"])
@@ -231,16 +230,16 @@ class SearchTask(Sharded[Target]):
         return counts
 
     def describe(self, tally: Tally) -> str:
-        """Such as "680 candidates/s, hits: o-greedy 3"."""
+        """Return text such as "680 candidates/s, hits: o-greedy 3"."""
         pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
-        found = {HITS + self.config.hit: 0} | tally.total
-        hits = (f"{name.removeprefix(HITS)} {number}" for name, number in found.items() if name.startswith(HITS))
+        counts = {HITS + self.config.hit: 0} | tally.total
+        hits = (f"{name.removeprefix(HITS)} {number}" for name, number in counts.items() if name.startswith(HITS))
         early = f", {AT_MOST}" if self.config.search.stop_on_hit and not tally.session[self.unit] else ""
         return f"{pace:,.0f} candidates/s, hits: {', '.join(hits)}{early}"
 
 
 class SearchWorker(SearchTurns[Target]):
-    """Holds the models, and searches for the targets of several shards at a time."""
+    """A worker that holds the models, and searches for the targets of several shards at a time."""
 
     def __init__(self, config: TriggerConfig, models: Models, answers: str = "") -> None:
         from parley.engine.triggers.hits import HitType
@@ -258,7 +257,7 @@ class SearchWorker(SearchTurns[Target]):
 
     @cached_property
     def search(self) -> TriggerSearch:
-        """The search of targets without prompts."""
+        """Return the search of targets without prompts."""
         return self._composed(self.victim)
 
     def drop(self) -> None:
@@ -280,24 +279,24 @@ class SearchWorker(SearchTurns[Target]):
         ids = self.victim.target(" ".join(item.words))
         return list(tasks_of({item.key: ids}, self.config.search.restarts, self.config.seed))
 
-    def _asked(self, target: Target) -> TextVictim:
-        """The model with the prompt of a target."""
+    def _victim_for(self, target: Target) -> TextVictim:
+        """Return the model with the prompt of a target."""
         return self.victim if target.prompt is None else cast("HuggingFaceCausal", self.victim).behind(target.prompt)
 
     def _searches_of(self, key: str) -> BatchedSearch:
-        """The searches behind the prompt of a target."""
+        """Return the searches behind the prompt of a target."""
         target = self._targets[key]
         assert target.prompt is not None, "the target has no prompt"
         self._by_prompt = {prompt: searches for prompt, searches in self._by_prompt.items() if searches.keys}
         if target.prompt not in self._by_prompt:
-            search = self._composed(self._asked(target))
+            search = self._composed(self._victim_for(target))
             self._by_prompt[target.prompt] = search.method.side_by_side(search.finder)
         return self._by_prompt[target.prompt]
 
     def row(self, item: Target, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         from parley.engine.triggers.searches.attack import best_restart
 
-        victim = self._asked(item)
+        victim = self._victim_for(item)
         entries = {outcome.task.restart: self._entry(outcome, victim) for outcome in outcomes}
         kept = best_restart(outcomes)
         self._targets.pop(item.key, None)
@@ -319,14 +318,14 @@ class SearchWorker(SearchTurns[Target]):
         }
 
     def _verified(self, target: Target, victim: TextVictim, kept: Outcome) -> dict[str, Any]:
-        """What the model says where the input that is kept is typed."""
+        """Return the columns of the model's reply to the typed input that is kept."""
         if self._verifier is None or kept.words is None:
             return UNVERIFIED
         seed = target_seed(self.config.seed, target.key)
         return self._verifier.verify(cast("HuggingFaceVictim", victim), kept.words, " ".join(target.words), target.prompt, seed)
 
     def _entry(self, outcome: Outcome, victim: TextVictim) -> dict[str, Any]:
-        """A restart's entry of the column `restarts`."""
+        """Return a restart's entry of the column `restarts`."""
         return {
             "restart": outcome.task.restart,
             "words": None if outcome.words is None else victim.text(outcome.words),
@@ -343,7 +342,7 @@ class SearchWorker(SearchTurns[Target]):
         }
 
     def _hits(self, reading: Reading | None, prefix: str = "") -> list[dict[str, Any]]:
-        """Whether a reading is a hit, by type; nothing of no reading."""
+        """Return whether a reading is a hit, by type; nothing for no reading."""
         if reading is None:
             return []
         return [{"type": prefix + kind.name, "hit": kind.is_hit(reading, self.thresholds)} for kind in self.types]
@@ -351,12 +350,12 @@ class SearchWorker(SearchTurns[Target]):
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What is searched for, found and checked.
+    """A checked configuration with its models and targets.
 
     Args:
-        config: what was asked for.
-        models: what is searched.
-        targets: what it is to say.
+        config: the settings.
+        models: the searched models.
+        targets: the sentences that they are to say.
     """
 
     config: TriggerConfig
@@ -365,7 +364,7 @@ class SearchPlan:
 
 
 def candidates_per_s(run: RunFolder) -> Estimate:
-    """Candidates that all workers together tried in a second, over all sessions that came to their end."""
+    """Return the candidates that all workers together tried in a second, over all finished sessions."""
     sessions = ended_sessions(run, SearchTask.event, "targets", "candidates")
     seconds = sum(event["seconds"] for event in sessions)
     tried = sum(event["candidates"] for event in sessions)
@@ -373,7 +372,7 @@ def candidates_per_s(run: RunFolder) -> Estimate:
 
 
 def require_searchable(config: TriggerConfig) -> None:
-    """Finds out before anything is loaded whether the configuration alone says that a search cannot work.
+    """Raise ConfigError if the configuration alone shows that a search cannot work.
 
     Raises:
         ConfigError: parts do not go together, one is missing, or no list, method or type of hit is called so.
@@ -482,7 +481,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
     outcomes = MODERATED
 
     def prepare(self, config: TriggerConfig, path: Path, reporter: Reporter) -> SearchPlan:
-        """Models and targets, those that the run was started with where it has begun."""
+        """Return models and targets; a run that has begun keeps the targets that it started with."""
         require_searchable(config)
         models = open_models(config)
         return SearchPlan(config, models, open_targets(config, models, path))
@@ -506,7 +505,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
             {
                 ATTACK: composition(config, found.models.thresholds).parts,
                 "thresholds": found.models.limits,
-                "skipped": [each._asdict() for each in targets.skipped],
+                "skipped": [skipped._asdict() for skipped in targets.skipped],
             },
         )
 
@@ -536,7 +535,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
         return [*(f"{HIT_RATE}{kind.name}" for kind in kinds), *typed, *COST_METRICS]
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, and the best inputs that were typed to a model."""
+        """Show the run with the meaning of its metrics, and the best typed inputs."""
         legend = {name: describe(name) for name in result.metrics}
         shown = shown_inputs(_shown(run)) if VERIFIED in result.metrics else {}
         return replace(result, legend=legend, more=shown, failure=result.failure or unread_failure(result.metrics))

@@ -1,7 +1,7 @@
 """Every list of targets on one model or several: `parley search table` (He & Glass 2018, tables 3 and 11, and 1 by relaxation).
 
-Each list of a model is a search of its own below the table's folder, and resumes by itself; the table is what their summaries
-say.
+Each list of a model is a search of its own below the table's folder, and resumes by itself; the table is made of their
+summaries.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from parley.envs.core.storage.uris import display_path, local_copy
 from parley.policies.chat.model import MODERATED
 
 GREEDY, SAMPLED, SAMPLED_IO = "o-greedy", "o-sample-min-k1", "io-sample-min-k1"
-"""What the lists are searched for; the paper reads the other types off the same inputs."""
+"""The wanted type of hit of each list; the paper reads the other types off the same inputs."""
 RELAXATION = "relaxation"
 """The method whose table is laid out as the paper's table 1."""
 ATTENTIONS = "attentions"
@@ -58,7 +58,7 @@ ATTENTIONS = "attentions"
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTableConfig(SearchingConfig):
-    """Which models are to say what."""
+    """The models, and the lists of sentences that they are to say."""
 
     model: str = "runs/seq2seq"
     """Run or checkpoint folders of the searched models, or hf:FOLDER or gguf:FILE, separated by commas."""
@@ -81,7 +81,7 @@ class SearchTableConfig(SearchingConfig):
 
     @property
     def relaxed(self) -> str | None:
-        """What is optimised where inputs are continuous: then the table is the paper's table 1."""
+        """Return the kind of continuous input, with which the table is the paper's table 1; None for words."""
         return self.search.relaxation.mode if self.method == RELAXATION else None
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class SearchTableConfig(SearchingConfig):
 
 
 def _lines(config: SearchTableConfig) -> dict[str, tuple[str, str]]:
-    """The model and the method of each line of the table, by its label, which is the model's where there is one method."""
+    """Return model and method of each line of the table, by its label, which is the model's if there is one method."""
     lines = {}
     for label, model in model_labels(config.model).items():
         for method in config.methods:
@@ -105,7 +105,7 @@ def _lines(config: SearchTableConfig) -> dict[str, tuple[str, str]]:
 
 
 def model_labels(models: str) -> dict[str, str]:
-    """What the models of a list are called, and where they lie: by their folders, numbered where two are called alike."""
+    """Return the folders of the models of a list by label: the folder's name, numbered if two are equal."""
     folders = [local_copy(model.partition(":")[2] if is_hugging_face(model) else model) for model in _names(models)]
     names = [(folder.parent if folder.name == CHECKPOINT else folder).resolve().name.replace(".", "-") for folder in folders]
     seen: Counter[str] = Counter()
@@ -118,14 +118,14 @@ def model_labels(models: str) -> dict[str, str]:
 
 
 def _unjudged(config: SearchTableConfig) -> str:
-    """Why no inputs are judged; nothing where they are."""
+    """Return the reason why no inputs are judged; empty if they are."""
     if config.relaxed is not None:
         return "a continuous input has no words that a language model could judge"
     return "" if config.lm else "it needs a language model (--lm)"
 
 
 def _attention(model: str) -> str:
-    """The kind of attention of one of Parley's networks; nothing of others, whose figures nobody has published."""
+    """Return the kind of attention of one of Parley's networks; empty for others, whose figures are not published."""
     if is_hugging_face(model):
         return ""
     from parley.policies.seq2seq.scoring import load_seq2seq
@@ -191,7 +191,7 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         }
 
     def finished(self, config: SearchTableConfig, path: Path, weights: Mapping[str, str]) -> bool:
-        """Lists that were measured under another `--lists` may have joined: the stages say themselves what is finished."""
+        """Return False: lists of another `--lists` may have joined, and the stages know what is finished."""
         return False
 
     def prepare(self, config: SearchTableConfig, path: Path, reporter: Reporter) -> SearchTableConfig:
@@ -210,13 +210,13 @@ class SearchTable(Composite[SearchTableConfig, SearchTableConfig, SearchTableCon
         return config
 
     def work(self, run: RunFolder, prepared: SearchTableConfig, reporter: Reporter) -> SearchTableConfig:
-        """Does what is left of the searches, in one session."""
+        """Do the rest of the searches, in one session."""
         with session(prepared.workers, prepared.address) if prepared.workers else nullcontext():
             run_stages(self.stages(prepared, run.path), run.path, reporter)
         return prepared
 
     def measure(self, run: RunFolder, found: SearchTableConfig) -> Summary:
-        """The metrics of every search that is finished, by "MODEL.LIST.METRIC"."""
+        """Return the metrics of every finished search, by "MODEL.LIST.METRIC"."""
         metrics: dict[str, Estimate] = {}
         lines = _lines(found)
         for label in lines:

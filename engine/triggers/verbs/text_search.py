@@ -1,16 +1,13 @@
-"""Search by replies alone: `parley search text`, for chat models whose weights and likelihoods nobody sees.
+"""Search by replies alone: `parley search text`, for chat models without access to weights and likelihoods.
 
 Inputs of words evolve (`parley.engine.triggers.methods.evolution`), or an attacker model writes them and mends them from
-replies (`parley.engine.triggers.methods.writing`), until the reply to one is a success. Each target is told beside what
-the model replies to no input, and to as many random ones as the search may try, until one of these is a success. Answers and
+replies (`parley.engine.triggers.methods.writing`), until the reply to one is a success. The controls of each target are the
+reply to no input, and replies to as many random inputs as the search may try, until one of these is a success. Answers and
 words are kept in the run: a resumed run asks nothing twice.
 
-What a search by replies alone asks with: the messages that inputs stand in, and how long replies may be.
-
-What a worker of a search by replies alone does: targets in, rows of `parley.engine.triggers.verbs.config.TEXT_TRIGGERS` out.
-
 All targets of a worker ask in rounds: for the reply to no input first, then for those to the inputs that their searches and
-their random controls propose. Answers are counted as they come, and a turn ends between two of them.
+their random controls propose. Answers are counted as they come, and a turn ends between two of them. Rows are those of
+`parley.engine.triggers.verbs.config.TEXT_TRIGGERS`.
 
 An answer that is no reply (`parley.policies.chat.model.AnswerKind`) has no success, whatever was asked: no input, a random one
 or one of the search. Its input is less fit than any other, it counts as a query, and the search goes on.
@@ -67,7 +64,7 @@ from parley.policies.hugging_face.alphabets import ANY
 
 
 def num_tokens(wanted: TextSearchPlan) -> int:
-    """Tokens of a reply at most: where nothing but its beginning is looked at, as many as the longest target may have."""
+    """Return the most tokens of a reply: as many as the longest target may have, if only its beginning is judged."""
     config, targets = wanted.config, [" ".join(target.words) for target in wanted.targets.targets]
     looks_further = config.attacker or config.fitness.by != "target" or config.success.by not in ("target", "exact", "prefix")
     most = config.success.tokens or enough_tokens(targets)
@@ -77,25 +74,25 @@ def num_tokens(wanted: TextSearchPlan) -> int:
 
 
 def text_composition(config: TextSearchConfig) -> AttackComposition:
-    """The attack that a search by replies alone is."""
+    """Return the attack as a composition."""
     how = f"evolution: {settings_told(config.search, 'num_words', 'population', 'mutation', 'max_queries')}"
     if config.attacker:
         written = settings_told(config.writing, "streams", "memory", "max_words", "temperature")
         how = f"{config.attacker} writes: {written}, max_queries={config.search.max_queries}"
-    asked = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "alphabet", "end")}
+    parts = {name: getattr(config, name) for name in ("template", "words", "start", "forbidden", "alphabet", "end")}
     return AttackComposition(
         victim=config.model,
         shows=shown_access(config.model, by_messages=True),
         method=how,
         reads=Access.TEXT,
         objective=f"fitness {settings_told(config.fitness, 'by')}, until a success",
-        prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in asked.items() if value and value != ANY)}",
+        prompts=f"{config.targets}: {', '.join(f'{name}={value}' for name, value in parts.items() if value and value != ANY)}",
         success=settings_told(config.success, "by"),
     )
 
 
 def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
-    """The messages that inputs stand in.
+    """Return the messages that inputs stand in.
 
     Args:
         config: the search.
@@ -119,7 +116,7 @@ def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
 
 
 def slot_texts(template: Chat, words: Words) -> list[str]:
-    """Return what stands in each slot of messages, which share the words of an input in order."""
+    """Return the text in each slot of messages, which share the words of an input in order."""
     from parley.policies.hugging_face.victims import num_slots
 
     num = num_slots(template)
@@ -128,12 +125,12 @@ def slot_texts(template: Chat, words: Words) -> list[str]:
 
 
 UNRATED = ReplyRating(0.0)
-"""Of the reply to no input, which nothing goes on from, and of an answer that is no reply."""
+"""Fitness of the reply to no input, which is only a control, and of an answer that is no reply."""
 _TARGETS = 8
-"""Of a worker at a time: what they ask for is asked at once."""
+"""Targets of a worker at a time; all their questions are asked at once."""
 _PERMILLE = 1000
 _CLOSENESS, _CLIMBING = "closeness", "climbing"
-"""What is counted of targets: thousandths of how close their best replies are to what is wanted, and how many have one."""
+"""Counts of targets: thousandths of the fitness of their best replies, and the number of targets with one."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,7 @@ class TextSearchTask(Sharded[Target]):
         return max(1, _TARGETS // shard_size)
 
     def digest(self, rows: Rows) -> Counts:
-        """Count targets, those that are said, answers, those without a reply, and how close the best replies are."""
+        """Count targets, successes, answers, those without a reply, and how close the best replies are."""
         done = finished(rows)
         counts = Counter({self.unit: len(done), "successes": sum(bool(row[VERIFIED]) for row in done)})
         counts["queries"] = sum(row["queries"] + row["random_queries"] for row in done)
@@ -174,7 +171,7 @@ class TextSearchTask(Sharded[Target]):
         return counts
 
     def describe(self, tally: Tally) -> str:
-        """Return such as "successes: 3, queries: 1,200, closest replies 0.41 of 1 on average, no reply: 12"."""
+        """Return text such as "successes: 3, queries: 1,200, closest replies 0.41 of 1 on average, no reply: 12"."""
         parts = [f"successes: {tally.total['successes']:,}", f"queries: {tally.total['queries']:,}"]
         if climbing := tally.total[_CLIMBING]:
             parts.append(f"closest replies {tally.total[_CLOSENESS] / _PERMILLE / climbing:.2f} of 1 on average")
@@ -191,7 +188,7 @@ def _permille(fitness: float) -> int:
 
 
 class TextSearchWorker(TurnWorker[Target, Rows]):
-    """Holds the model, and searches for the targets of several shards side by side.
+    """A worker that holds the model, and searches for the targets of several shards side by side.
 
     Args:
         searching: what is searched for.
@@ -218,7 +215,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         self._round: _Round | None = None
 
     def turn(self, joining: Sequence[Shard[Target]], seconds: float) -> TurnResult[Rows]:
-        """Take answers until the time is up or a shard has ended; who joins asks in the next round."""
+        """Take answers until the time is up or a shard has ended; new shards ask in the next round."""
         until = time.monotonic() + seconds
         for shard in joining:
             self._held[shard.name] = Shard(shard.name, shard.keys, tuple(_TextSearch(self, target) for target in shard.items))
@@ -237,7 +234,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         return TurnResult(ended, {name: self._stands(shard.items) for name, shard in self._held.items()})
 
     def _stands(self, searches: Sequence[_TextSearch]) -> UnderWay:
-        """Return how far searches are: their queries of those that an ended search took, or may take at most."""
+        """Return the progress of searches: their queries, by those of ended searches, or by the limit."""
         most = 1 + 2 * self.config.search.max_queries
         usual = sum(self._usual_queries) / len(self._usual_queries) if self._usual_queries else most
         counts = Counter[str]()
@@ -261,7 +258,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
         return filled_chat(self.template, target.prompt, slot_texts(self.template, words))
 
     def proposals(self, target: Target, seed: int) -> Proposals:
-        """Return who proposes inputs for a target."""
+        """Return the search that proposes inputs for a target."""
         settings, attacker = self.config.writing, self._attacker
         if attacker is None:
             words, start = self.searching.wanted.words, tuple(self.config.start.split())
@@ -298,7 +295,7 @@ class _Round:
         self._arriving: Iterator[tuple[int, Answer]] | None = None
 
     def take(self, until: float) -> bool:
-        """Take answers until a time; return whether all are there and the searches were told of them."""
+        """Take answers until a time; return whether all are there and the searches have them."""
         while self._to_ask:
             # An attacker that writes inputs is asked here.
             search = self._to_ask.popleft()
@@ -321,7 +318,7 @@ class _Round:
 
 
 class _JudgedReply(NamedTuple):
-    """An answer of the model to an input, and what was judged of it."""
+    """An answer of the model to an input, with its verdict."""
 
     answer: Answer
     verdict: ReplyVerdict
@@ -330,13 +327,13 @@ class _JudgedReply(NamedTuple):
 
     @property
     def fitness(self) -> float:
-        """The higher the better."""
+        """Return the fitness; the higher the better."""
         return self.rating.value + self.verdict.success - self.cost if self.answer.is_reply else NO_FITNESS
 
 
 @dataclass(eq=False)
 class _TextSearch:
-    """The search for one target: first what the model replies to no input, then the search, beside it random inputs."""
+    """The search for one target: first the reply to no input, then the search beside random inputs."""
 
     worker: TextSearchWorker
     target: Target
@@ -353,21 +350,21 @@ class _TextSearch:
 
     @property
     def finished(self) -> bool:
-        """True once nothing more is asked."""
+        """Return True once no more replies are needed."""
         return self.search.finished and self.random.finished
 
     @property
     def num_answers(self) -> int:
-        """Answers that have come, those of the round under way included."""
+        """Return the number of answers that have come, those of the current round included."""
         return sum(map(len, self.replies.values())) + len(self.waiting)
 
     @property
     def num_asked(self) -> int:
-        """Answers that are asked for in the round under way."""
+        """Return the number of answers that the current round asks for."""
         return sum(len(words) for _, words in self.requests)
 
     def counts(self) -> Counts:
-        """Return what is counted of it while it goes on, as `TextSearchTask.digest` counts what has ended."""
+        """Return its counts while it goes on, as `TextSearchTask.digest` counts ended ones."""
         answers = [*(reply.answer for reply in self._judged_replies()), *self.waiting]
         counts = Counter(queries=len(answers))
         counts["no reply"] = sum(not answer.is_reply for answer in answers)
@@ -377,14 +374,14 @@ class _TextSearch:
         return counts
 
     def ask(self) -> list[Chat]:
-        """Return what is asked next."""
+        """Return the next messages to the model."""
         first: list[tuple[Proposals | None, list[Words]]] = [] if self.replies[None] else [(None, [()])]
         going = (proposals for proposals in (self.search, self.random) if not proposals.finished)
         self.requests = [*first, *((proposals, proposals.ask()) for proposals in going)]
         return [self.worker.chat(self.target, words) for _, inputs in self.requests for words in inputs]
 
     def tell(self, answers: Sequence[Answer]) -> None:
-        """Judge the answers of a round, and tell who asked."""
+        """Judge the answers of a round, and hand them to their searches."""
         self.waiting, arriving = [], iter(answers)
         for proposals, inputs in self.requests:
             new = self._judged({words: next(arriving) for words in inputs}, controls=proposals is None)
@@ -397,7 +394,7 @@ class _TextSearch:
                 proposals.tell(heard, success=any(reply.verdict.success for reply in new.values()))
 
     def _judged(self, answers: dict[Words, Answer], *, controls: bool) -> dict[Words, _JudgedReply]:
-        """Return answers with their verdicts; what is no reply, or a control, is rated by nobody."""
+        """Return answers with their verdicts; answers that are no reply, and controls, are not rated."""
         rated = [] if controls else [words for words, answer in answers.items() if answer.is_reply]
         texts = [answers[words].text for words in rated]
         ratings = self.worker.fitness(texts, " ".join(self.target.words), self.target.prompt) if texts else []
@@ -475,7 +472,7 @@ class _TextSearch:
 
 
 def _finite(fitness: float) -> float | None:
-    """Return a fitness; None of an answer that is no reply."""
+    """Return a fitness; None for an answer that is no reply."""
     return fitness if math.isfinite(fitness) else None
 
 
@@ -507,7 +504,7 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
     outcomes = MODERATED
 
     def prepare(self, config: TextSearchConfig, path: Path, reporter: Reporter) -> TextSearchPlan:
-        """The targets and words; that the model is there."""
+        """Return the targets and words, and check that the model is there."""
         from parley.policies.chat.loading import load_chat_model
 
         if not config.model:
@@ -578,19 +575,19 @@ def _shown(run: RunFolder) -> Iterator[ShownInput]:
 
 
 def _targets(config: TextSearchConfig) -> TargetList:
-    """What the model is to say; any text can be said."""
+    """Return the texts that the model is to say; any text can be said."""
     path = Path(config.targets)
     if config.targets == MAL:
-        found = malicious(lambda words: ())
+        targets = malicious(lambda words: ())
     elif not path.is_file():
         fix = "a file of pairs (CSV, TSV, JSON, JSON Lines, Parquet) or of sentences, or mal"
         raise ConfigError("there is no such list of targets", where="--targets", got=config.targets, fix=fix)
     elif has_prompts(config.targets):
         target_file = Path(config.target_file) if config.target_file else None
-        found = read_pairs(path, lambda prompt, target: None, target_file=target_file)
+        targets = read_pairs(path, lambda prompt, target: None, target_file=target_file)
     else:
-        found = from_file(path, lambda words: (), words_of=as_written)
-    return limited(found.require_some(), config.limit, config.seed)
+        targets = from_file(path, lambda words: (), words_of=as_written)
+    return limited(targets.require_some(), config.limit, config.seed)
 
 
 SEARCH_TEXT = SearchText()

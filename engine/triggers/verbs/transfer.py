@@ -1,9 +1,8 @@
 """Transfer of triggers: `parley search transfer` (Zou et al. 2023, section 3.2).
 
-What searches found on one chat model is typed to others, whose text is all that is seen of them: a matrix of rates, with the
-same prompts without any input as a control. Models are asked one after the other, and answers are kept in the run.
-
-Triggers of searches as messages that can be typed to any chat model: what `parley search transfer` shows to others.
+Triggers of one chat model are typed to others, of which only text is seen: a matrix of rates, with the same prompts without
+any input as a control. Models are asked one after the other, and answers are kept in the run. `typed_triggers` reads the
+triggers of searches as messages that can be typed to any chat model.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ SEARCH, UNIVERSAL, TEXT = "search", "search-universal", "search-text"
 """The jobs whose rows are read."""
 METHODS = "search-methods"
 """The job whose run holds searches, one for each line of its table."""
-SearchPlan = Literal["verified", "hits", "all"]
+TriggerChoice = Literal["verified", "hits", "all"]
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,11 @@ class TypedTrigger:
         key: names it among those of its source.
         source: the run that it was found in, apart for prompts that no search saw, or what it is a control of.
         prompt: the request; None without one.
-        target: what a model is to say.
-        slots: what stands in each slot.
+        target: the text that a model is to say.
+        slots: the text in each slot.
         template: the messages, with slots.
-        end: whether a reply ends behind its target.
-        control: key of the same prompt without what was found; empty where nothing was looked for.
+        end: True if a reply ends behind its target.
+        control: key of the same prompt without the input; empty for a prompt without one.
     """
 
     key: str
@@ -79,18 +78,18 @@ class TypedTrigger:
 
     @property
     def chat(self) -> Chat:
-        """The messages."""
+        """Return the messages."""
         from parley.policies.hugging_face.victims import filled_chat
 
         return filled_chat(self.template, self.prompt, self.slots)
 
     def emptied(self) -> TypedTrigger:
-        """The same prompt without what was found."""
+        """Return the same prompt without the input."""
         return replace(self, key=f"{self.source}:{self.key}", source=NO_INPUT, slots=tuple("" for _ in self.slots))
 
 
-def typed_triggers(runs: Mapping[str, str], wanted: SearchPlan) -> dict[str, list[TypedTrigger]]:
-    """The triggers of runs, by source.
+def typed_triggers(runs: Mapping[str, str], wanted: TriggerChoice) -> dict[str, list[TypedTrigger]]:
+    """Return the triggers of runs, by source.
 
     Args:
         runs: names of runs of parley search, search universal, search text or search methods on chat models, by what each is
@@ -102,29 +101,29 @@ def typed_triggers(runs: Mapping[str, str], wanted: SearchPlan) -> dict[str, lis
         RunError: one is no run, or damaged.
         DataError: nothing was found.
     """
-    found: dict[str, list[TypedTrigger]] = {}
+    triggers: dict[str, list[TypedTrigger]] = {}
     for label, name in runs.items():
         for trigger in _triggers(label, name, wanted):
-            found.setdefault(trigger.source, []).append(trigger)
-    if not found:
+            triggers.setdefault(trigger.source, []).append(trigger)
+    if not triggers:
         fix = "search longer, or take every input: --found all"
         raise DataError("there is no trigger to type", where=", ".join(runs.values()), got=f"--found {wanted}", fix=fix)
-    return found
+    return triggers
 
 
 def with_controls(triggers: Mapping[str, Sequence[TypedTrigger]]) -> dict[str, list[TypedTrigger]]:
-    """Triggers by source, and each of their prompts once without any."""
+    """Return triggers by source, and each of their prompts once without any."""
     without: dict[tuple[Chat, str, bool], TypedTrigger] = {}
     controlled: dict[str, list[TypedTrigger]] = {}
-    for source, found in triggers.items():
-        for trigger in found:
+    for source, typed in triggers.items():
+        for trigger in typed:
             emptied = trigger.emptied()
             control = without.setdefault((emptied.chat, emptied.target, emptied.end), emptied)
             controlled.setdefault(source, []).append(replace(trigger, control=control.key))
     return controlled | {NO_INPUT: list(without.values())}
 
 
-def _triggers(label: str, name: str, wanted: SearchPlan) -> Iterator[TypedTrigger]:
+def _triggers(label: str, name: str, wanted: TriggerChoice) -> Iterator[TypedTrigger]:
     run = RunFolder.load(fetched_run(name))
     if run.job == METHODS:
         for line in read_lines(str(run.config["method"])):
@@ -151,7 +150,7 @@ def _triggers(label: str, name: str, wanted: SearchPlan) -> Iterator[TypedTrigge
         return
     # Of several models that were searched together a prompt is typed once.
     first = best["pairs"][0].get("model")
-    pairs = [each for each in best["pairs"] if each.get("model") == first and _is_wanted(each, bool(each["hit"]), wanted)]
+    pairs = [pair for pair in best["pairs"] if pair.get("model") == first and _is_wanted(pair, bool(pair["hit"]), wanted)]
     # The random input behind the same prompts, so that the two lines can be compared.
     random = (row for row in finished(rows) if row["kind"] == RANDOM)
     for source, kept in ((label, best), *((f"{label}, random", row) for row in islice(random, 1))):
@@ -159,12 +158,12 @@ def _triggers(label: str, name: str, wanted: SearchPlan) -> Iterator[TypedTrigge
             yield typed(source if pair["searched"] else f"{source}, held out", pair["key"], pair, kept["typed"])
 
 
-def _is_wanted(entry: Row, hit: bool, wanted: SearchPlan) -> bool:
+def _is_wanted(entry: Row, hit: bool, wanted: TriggerChoice) -> bool:
     return {"verified": bool(entry["verified"]), "hits": hit, "all": True}[wanted]
 
 
 def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_prompts: bool) -> Chat:
-    """The messages that a search stood in, by settings that name them."""
+    """Return the messages that a search stood in, by the settings that name them."""
     from parley.policies.chat.model import Message
     from parley.policies.hugging_face.victims import SLOT, template_of
 
@@ -188,13 +187,13 @@ NUM_PROMPTS = "num_prompts"
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerTransferConfig(ShardedConfig):
-    """Which triggers are typed to which models."""
+    """The triggers to type, and the models."""
 
     searches: str = "runs/search"
     """Runs of parley search, search universal, search text or search methods on chat models, separated by commas."""
     model: str = ""
     """Chat models by their addresses, separated by commas; the one that was searched too, to have it in the matrix."""
-    found: SearchPlan = "verified"
+    found: TriggerChoice = "verified"
     """Triggers that are typed: verified (the searched model's reply was a success), hits, or all."""
     limit: NumItemsOrAll = 100
     """At most so many triggers of each source, the seed's choice; 0 for all."""
@@ -216,7 +215,7 @@ class TriggerTransferConfig(ShardedConfig):
 
     @property
     def model_names(self) -> dict[str, str]:
-        """The addresses by their labels, numbered where two are called alike."""
+        """Return the addresses by their labels, numbered if two are equal."""
         addresses = [name.strip() for name in self.model.split(",") if name.strip()]
         short = [name.rpartition(":")[2] if ".py:" in name else short_address(name) for name in addresses]
         seen: Counter[str] = Counter()
@@ -228,12 +227,12 @@ class TriggerTransferConfig(ShardedConfig):
 
     @property
     def run_names(self) -> dict[str, str]:
-        """The runs by their labels, numbered where two are called alike."""
+        """Return the runs by their labels, numbered if two are equal."""
         runs = [name.strip() for name in self.searches.split(",") if name.strip()]
         short = [Path(name).name for name in runs]
         return {
-            f"{name}-{place}" if short.count(name) > 1 else name: run
-            for place, (name, run) in enumerate(zip(short, runs, strict=True), start=1)
+            f"{name}-{number}" if short.count(name) > 1 else name: run
+            for number, (name, run) in enumerate(zip(short, runs, strict=True), start=1)
         }
 
 
@@ -255,9 +254,9 @@ class TransferTask(Sharded[ShownTrigger]):
     """Triggers that are typed to models.
 
     Args:
-        config: what was asked for.
+        config: the settings.
         answers: the folder in which answers are kept.
-        num_tokens: of a reply at most.
+        num_tokens: most tokens of a reply.
     """
 
     unit = "replies"
@@ -277,20 +276,20 @@ class TransferTask(Sharded[ShownTrigger]):
         return spread(num_items, num_workers, _ITEMS)
 
     def digest(self, rows: Rows) -> Counts:
-        """Replies, and those that are successes."""
+        """Count replies, and those that are successes."""
         done = finished(rows)
         return Counter({self.unit: len(done), "successes": sum(bool(row[VERIFIED]) for row in done)})
 
     def describe(self, tally: Tally) -> str:
-        """Such as "successes: 12"."""
+        """Return text such as "successes: 12"."""
         return f"successes: {tally.total['successes']:,}"
 
 
 class TriggerTransferWorker:
-    """Types triggers; holds one model at a time, beside a judge.
+    """A worker that types triggers; it holds one model at a time, beside a judge.
 
     Args:
-        transferring: which triggers, to whom.
+        transferring: the triggers and their models.
     """
 
     def __init__(self, transferring: TransferTask) -> None:
@@ -302,20 +301,20 @@ class TriggerTransferWorker:
         )
 
     def run(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
-        """One row per trigger and model; what is asked of a model is asked at once."""
+        """Return one row per trigger and model; all questions to a model are asked at once."""
         return rows_apart(self._all_rows, shard, self.transferring.seed)
 
     def _all_rows(self, shard: Shard[ShownTrigger]) -> list[dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
+        rows: dict[str, dict[str, Any]] = {}
         for label in dict.fromkeys(item.model for item in shard.items):
             items = {key: item.trigger for key, item in zip(shard.keys, shard.items, strict=True) if item.model == label}
-            found |= self._rows(label, items)
-        return [found[key] for key in shard.keys]
+            rows |= self._rows(label, items)
+        return [rows[key] for key in shard.keys]
 
     def _rows(self, label: str, triggers: Mapping[str, TypedTrigger]) -> dict[str, dict[str, Any]]:
         from parley.policies.chat.model import ChatDecoding
 
-        model, success = self._asked(label), self.config.success
+        model, success = self._model_of(label), self.config.success
         chats, tokens = [trigger.chat for trigger in triggers.values()], self.transferring.num_tokens
         greedy = model.answer(chats, decoding=ChatDecoding(max_tokens=tokens))
         drawn = []
@@ -324,11 +323,11 @@ class TriggerTransferWorker:
             seeds = [derive_seed(self.transferring.seed(key), "sample", number) for key in triggers]
             drawn.append(model.answer(chats, decoding=decoding, seeds=seeds))
         rows = {}
-        for place, (key, trigger) in enumerate(triggers.items()):
+        for index, (key, trigger) in enumerate(triggers.items()):
             judge = self._success[trigger.end]
             judged = [
                 JudgedAnswer(answer, judge.verdict(answer, trigger.target, trigger.prompt))
-                for answer in (greedy[place], *(answers[place] for answers in drawn))
+                for answer in (greedy[index], *(answers[index] for answers in drawn))
             ]
             rows[key] = ok_row(key, self.transferring.seed(key)) | {
                 "source": trigger.source,
@@ -338,17 +337,17 @@ class TriggerTransferWorker:
                 "prompt": trigger.prompt,
                 "target": trigger.target,
                 "typed": list(trigger.slots),
-                "ended": greedy[place].ended,
+                "ended": greedy[index].ended,
                 **judged_columns(judged[0], judged[1:]),
             }
         return rows
 
-    def _asked(self, label: str) -> ChatModel:
-        """The model of a label."""
+    def _model_of(self, label: str) -> ChatModel:
+        """Return the model of a label."""
         from parley.policies.chat.loading import load_chat_model
 
         if self._model is None or self._label != label:
-            # The one before makes room.
+            # Free the memory of the previous model first.
             self._model = None
             chat, answers = self.config.chat.on(self.config.device), Path(self.transferring.answers)
             self._label, self._model = label, load_chat_model(self.config.model_names[label], chat, answers=answers)
@@ -357,10 +356,10 @@ class TriggerTransferWorker:
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """What is typed to whom.
+    """A checked configuration with its triggers and models.
 
     Args:
-        config: what was asked for.
+        config: the settings.
         items: triggers and models, by key.
     """
 
@@ -388,7 +387,7 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
     outcomes = MODERATED
 
     def prepare(self, config: TriggerTransferConfig, path: Path, reporter: Reporter) -> TransferPlan:
-        """The triggers, and who they are typed to; that each model is there."""
+        """Return the triggers and their models, and check that each model is there."""
         from parley.policies.chat.loading import load_chat_model
 
         if not config.model_names:
@@ -403,7 +402,7 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
 
     def work(self, run: RunFolder, prepared: TransferPlan, reporter: Reporter) -> TransferPlan:
         reporter.say(str(_composition(prepared.config)))
-        num_tokens = prepared.config.success.tokens or enough_tokens(each.trigger.target for each in prepared.items.values())
+        num_tokens = prepared.config.success.tokens or enough_tokens(item.trigger.target for item in prepared.items.values())
         transferring = TransferTask(prepared.config, str((run.path / ANSWERS_FOLDER).absolute()), num_tokens)
         run_items(run, transferring, prepared.items, prepared.config, reporter, "typing triggers to models")
         return prepared
@@ -434,7 +433,7 @@ class SearchTransfer(Job[TriggerTransferConfig, TransferPlan, TransferPlan]):
         return {"": table, **shown_inputs(_shown(run))}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With the matrix in the place of the metrics."""
+        """Show the run with the matrix instead of the metrics."""
         legend = {name: describe_transfer(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
 
@@ -451,7 +450,7 @@ def _shown(run: RunFolder) -> Iterator[ShownInput]:
 
 
 def _composition(config: TriggerTransferConfig) -> AttackComposition:
-    """The attack: nothing is searched, so that there is no objective."""
+    """Return the attack as a composition: nothing is searched, so that there is no objective."""
     models = config.model_names.values()
     return AttackComposition(
         victim=", ".join(models),
@@ -464,7 +463,7 @@ def _composition(config: TriggerTransferConfig) -> AttackComposition:
 
 
 def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:
-    """What is typed to whom, by key: of each source at most so many, and the prompts of these without any input."""
+    """Return the typed triggers with their models, by key: at most so many of each source, with their controls."""
     typed = typed_triggers(config.run_names, config.found)
     chosen = {source: _chosen(triggers, config) for source, triggers in typed.items()}
     shown = [(source, trigger) for source, triggers in with_controls(chosen).items() for trigger in triggers]
@@ -476,11 +475,11 @@ def _items(config: TriggerTransferConfig) -> dict[str, ShownTrigger]:
 
 
 def _chosen(triggers: Sequence[TypedTrigger], config: TriggerTransferConfig) -> list[TypedTrigger]:
-    """At most so many; of a universal input and of a random one the same pairs."""
+    """Return at most so many triggers; of a universal input and of a random one the same pairs."""
     if not config.limit or len(triggers) <= config.limit:
         return list(triggers)
     drawn = stream(config.seed, "transferred").permutation(len(triggers))[: config.limit]
-    return [triggers[place] for place in sorted(drawn.tolist())]
+    return [triggers[index] for index in sorted(drawn.tolist())]
 
 
 SEARCH_TRANSFER = SearchTransfer()

@@ -1,6 +1,7 @@
-"""Searches of several shards side by side, turn by turn: what every worker of a trigger search does, whatever its items are.
+"""The shared parts of all workers of trigger searches: shards side by side, turn by turn, and the judgement of typed triggers.
 
-Whether triggers work as they are typed: the model reads the text of an input, and what it replies is judged.
+`SearchTurns` searches for the items of several shards, whatever the items are. `Verifier` types a trigger: the model reads the
+text of an input, and its reply is judged.
 """
 
 from __future__ import annotations
@@ -38,29 +39,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KEPT_EVERY_S = 30.0
-"""Seconds after which it is told again what a shard is gone on from, though no restart of a single item has ended."""
+"""Seconds after which the state of a shard is saved again, even if no restart of a single item has ended."""
 
 
 class SearchItem(Protocol):
-    """What is searched for."""
+    """An item of a search."""
 
     @property
     def key(self) -> str:
-        """Names it among all items of the run."""
+        """Return the name, unique in the run."""
 
 
 SearchItemT = TypeVar("SearchItemT", bound=SearchItem)
 
 
 @dataclass(eq=False)
-class _Held(Generic[SearchItemT]):
+class _RunningShard(Generic[SearchItemT]):
     """A shard under way.
 
     Args:
         shard: what is searched for.
         outcomes: of its items' restarts, by item.
-        has_news: whether a restart has ended since it was told what the shard is gone on from.
-        told_at: when that was, on the clock of `time.monotonic`.
+        has_news: True if a restart has ended since the state of the shard was last saved.
+        told_at: the time of that, by `time.monotonic`.
     """
 
     shard: Shard[SearchItemT]
@@ -70,7 +71,7 @@ class _Held(Generic[SearchItemT]):
 
 
 class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
-    """Searches for the items of several shards at a time; whoever derives from it calls `drop` once all is loaded.
+    """Searches for the items of several shards at a time; a subclass calls `drop` once all is loaded.
 
     Attributes:
         config: the search.
@@ -80,20 +81,20 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
 
     @abstractmethod
     def searches(self) -> BatchedSearch:
-        """What searches for items; asked for anew whenever all shards are forgotten."""
+        """Return the batch of searches; called again whenever all shards are dropped."""
 
     @abstractmethod
     def tasks(self, item: SearchItemT) -> list[Task]:
-        """The searches for an item, its restarts in rising order; none where nothing is searched for."""
+        """Return the searches for an item, its restarts in rising order; none if nothing is searched for."""
 
     @abstractmethod
     def row(self, item: SearchItemT, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """The row of an item whose searches have ended."""
+        """Return the row of an item whose searches have ended."""
 
     def drop(self) -> None:
         self._side_by_side = self.searches()
-        self._held: dict[str, _Held[SearchItemT]] = {}
-        self._shard_of: dict[str, _Held[SearchItemT]] = {}
+        self._held: dict[str, _RunningShard[SearchItemT]] = {}
+        self._shard_of: dict[str, _RunningShard[SearchItemT]] = {}
 
     def turn(self, joining: Sequence[Shard[SearchItemT]], seconds: float) -> TurnResult[Rows]:
         until = time.monotonic() + seconds
@@ -115,7 +116,7 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
         return TurnResult(ended, {name: self._stands(held) for name, held in self._held.items()})
 
     def _row(self, item: SearchItemT, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        """Its row; one with the reason where who judges replies fails, which costs no other item."""
+        """Return its row; an error row if the judge of replies fails, which costs no other item."""
         try:
             return self.row(item, outcomes)
         except RefusedModelError:
@@ -124,40 +125,40 @@ class SearchTurns(TurnWorker[SearchItemT, Rows], ABC, Generic[SearchItemT]):
             logger.warning("what was found for %s is not judged: %s", item.key, error.what)
             return error_row(item.key, target_seed(self.config.seed, item.key), str(error))
 
-    def _add(self, shard: Shard[SearchItemT]) -> _Held[SearchItemT]:
-        """Begins with a shard, or goes on from what is kept of it."""
+    def _add(self, shard: Shard[SearchItemT]) -> _RunningShard[SearchItemT]:
+        """Begin with a shard, or resume it from its saved state."""
         from parley.engine.triggers.searches.batch import outcome_from_json
         from parley.engine.triggers.searches.side_by_side import StartedSearch
 
         for item in shard.items:
             if tasks := self.tasks(item):
                 kept = (shard.kept or {}).get(item.key, {"outcomes": [], "saved": {}})
-                outcomes = [outcome_from_json(each, tasks.__getitem__) for each in kept["outcomes"]]
+                outcomes = [outcome_from_json(entry, tasks.__getitem__) for entry in kept["outcomes"]]
                 self._side_by_side.add(
-                    tasks, StartedSearch(outcomes, {int(number): each for number, each in kept["saved"].items()})
+                    tasks, StartedSearch(outcomes, {int(number): entry for number, entry in kept["saved"].items()})
                 )
-        return _Held(shard, {item.key: [] for item in shard.items})
+        return _RunningShard(shard, {item.key: [] for item in shard.items})
 
-    def _stands(self, held: _Held[SearchItemT]) -> UnderWay:
-        """How a shard stands, and now and then what it is gone on from."""
+    def _stands(self, held: _RunningShard[SearchItemT]) -> UnderWay:
+        """Return the progress of a shard, and now and then its saved state."""
         under_way = {key for key in held.outcomes if key in self._side_by_side.keys}
         share = len(held.outcomes) - len(under_way) + sum(map(self._side_by_side.share, under_way))
-        ended = (each.candidates for key, found in held.outcomes.items() if key not in under_way for each in found)
+        ended = (outcome.candidates for key, outcomes in held.outcomes.items() if key not in under_way for outcome in outcomes)
         tried = Counter(candidates=sum(map(self._side_by_side.tried_for, under_way)) + sum(ended))
-        # What is kept of many items is large.
+        # The saved state of many items is large.
         if not (held.has_news and len(held.outcomes) == 1) and time.monotonic() - held.told_at < KEPT_EVERY_S:
             return UnderWay(share, tried)
         held.has_news, held.told_at = False, time.monotonic()
         return UnderWay(share, tried, {key: self._kept(held, key) for key in held.outcomes})
 
-    def _kept(self, held: _Held[SearchItemT], key: str) -> dict[str, Any]:
-        """What an item is gone on from: the restarts that have ended, and those under way."""
+    def _kept(self, held: _RunningShard[SearchItemT], key: str) -> dict[str, Any]:
+        """Return the saved state of an item: the restarts that have ended, and those under way."""
         from parley.engine.triggers.searches.batch import outcome_to_json
         from parley.engine.triggers.searches.side_by_side import StartedSearch
 
         is_over = key not in self._side_by_side.keys
         begun = StartedSearch(held.outcomes[key]) if is_over else self._side_by_side.begun(key)
-        saved = {str(number): each for number, each in begun.saved.items()}
+        saved = {str(number): state for number, state in begun.saved.items()}
         return {"outcomes": list(map(outcome_to_json, begun.outcomes)), "saved": saved}
 
 
@@ -171,7 +172,7 @@ UNVERIFIED: dict[str, Any] = dict.fromkeys(
 
 
 class Verifier:
-    """Types inputs and judges replies.
+    """A judge that types inputs to the model.
 
     Args:
         success: judges.
@@ -185,7 +186,7 @@ class Verifier:
     def verify(
         self, victim: HuggingFaceVictim, words: Sequence[int], target: str, prompt: str | None, seed: int
     ) -> dict[str, Any]:
-        """The columns of a row.
+        """Return the columns of a row.
 
         Args:
             victim: the model, with the prompt of the target.
@@ -203,7 +204,7 @@ class Verifier:
     def asked(
         self, victim: HuggingFaceVictim, read: Sequence[int], target: str, prompt: str | None, seed: int
     ) -> dict[str, Any]:
-        """The columns of what the model replies.
+        """Return the columns of the model's reply.
 
         Args:
             victim: the model.
@@ -230,7 +231,7 @@ class Verifier:
 
 
 class JudgedAnswer(NamedTuple):
-    """An answer of a model and the verdict on it."""
+    """An answer of a model with its verdict."""
 
     answer: Answer
     verdict: ReplyVerdict
@@ -251,7 +252,7 @@ def judged_columns(greedy: JudgedAnswer, draws: Sequence[JudgedAnswer]) -> dict[
 
 
 def judge_columns(judged: Iterable[ReplyVerdict | ReplyRating]) -> dict[str, int]:
-    """Return what a chat model that judges was asked for, and what it did not say."""
+    """Return the number of a judge's answers, and of those without a verdict."""
     verdicts = list(judged)
     return {
         "judge_answers": sum(verdict.answers for verdict in verdicts),
@@ -261,7 +262,7 @@ def judge_columns(judged: Iterable[ReplyVerdict | ReplyRating]) -> dict[str, int
 
 
 def verifier(config: TriggerConfig, victim: TextVictim, answers: str = "") -> Verifier | None:
-    """What verifies the triggers of a search; None for models whose words are what is typed.
+    """Return the verifier of a search's triggers; None for models that read words, not text.
 
     Args:
         config: the search.
@@ -280,7 +281,7 @@ def verifier(config: TriggerConfig, victim: TextVictim, answers: str = "") -> Ve
 
 
 def judges_of_replies(settings: SuccessSettings, chat: ChatModelSettings, answers: Path | None) -> dict[bool, Success]:
-    """What judges replies, by whether one ends behind its target.
+    """Return the judge of replies, by whether a reply ends behind its target.
 
     Args:
         settings: by what.

@@ -1,13 +1,12 @@
 """Universal triggers: `parley search universal` (Wallace et al. 2019; Zou et al. 2023, section 3).
 
-One input is searched for that makes a model say the target of each of many (prompt, target) pairs. A share of the prompts is
-held out: no search sees them. What was found, random inputs of the same length and no input at all are typed behind all
+The job searches for one input that makes a model say the target of each of many (prompt, target) pairs. A share of the prompts
+is held out: no search sees them. The found inputs, random inputs of the same length and no input at all are typed behind all
 prompts, and stand in one table.
 
-What a worker of a universal search does: inputs in, rows of `parley.engine.triggers.verbs.config.UNIVERSAL` out.
-
-An item is an input: one that is searched for behind all searched prompts at once, a random one, or none. Whichever it is, it is
-then typed behind every prompt, the held-out ones too, and what the model replies is judged.
+An item of a worker is an input: one that is searched for behind all searched prompts at once, a random one, or none. It is then
+typed behind every prompt, the held-out ones too, and the model's reply is judged. Rows are those of
+`parley.engine.triggers.verbs.config.UNIVERSAL`.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class UniversalInput:
 
 
 def universal_inputs(num_searches: int, num_random: int) -> dict[str, UniversalInput]:
-    """The items of a run, by key: so many searches, so many random inputs, and the empty one."""
+    """Return the items of a run, by key: the searches, the random inputs, and the empty one."""
     names = [*((FOUND, number) for number in range(num_searches)), *((RANDOM, number) for number in range(num_random))]
     items = [UniversalInput(f"{kind}-{number:04d}", kind) for kind, number in names]
     return {item.key: item for item in [*items, UniversalInput(EMPTY, EMPTY)]}
@@ -129,23 +128,23 @@ class UniversalSearchTask(Sharded[UniversalInput]):
         return -(-(self.config.engine.batch_size + AT_HAND) // shard_size)
 
     def digest(self, rows: Rows) -> Counts:
-        """Inputs, candidates, and pairs that found inputs work behind."""
+        """Count inputs, candidates, and pairs that found inputs work behind."""
         ended = finished(rows)
-        found = [row for row in ended if row["kind"] == FOUND]
-        said = sum(bool(pair[VERIFIED]) for row in found for pair in row["pairs"])
-        tried = sum(row["candidates"] for row in found)
-        return Counter({self.unit: len(ended), "searches": len(found), "candidates": tried, "successes": said})
+        searched = [row for row in ended if row["kind"] == FOUND]
+        num_successes = sum(bool(pair[VERIFIED]) for row in searched for pair in row["pairs"])
+        tried = sum(row["candidates"] for row in searched)
+        return Counter({self.unit: len(ended), "searches": len(searched), "candidates": tried, "successes": num_successes})
 
     def describe(self, tally: Tally) -> str:
-        """Such as "31 candidates/s, pairs with a success: 12"."""
+        """Return text such as "31 candidates/s, pairs with a success: 12"."""
         pace = tally.session["candidates"] / tally.seconds if tally.seconds else 0.0
         early = f", {AT_MOST}" if self.config.search.stop_on_hit and not tally.session["searches"] else ""
         return f"{pace:,.2g} candidates/s, pairs with a success: {tally.total['successes']}{early}"
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A pair of a model.
+class _ModelPair:
+    """A pair behind one model.
 
     Args:
         label: the model's.
@@ -161,12 +160,12 @@ class _Asked:
 
     @property
     def target(self) -> str:
-        """What the model is to say."""
+        """Return the text that the model is to say."""
         return " ".join(self.pair.words)
 
 
 def _with_words_of_the_first(models: Sequence[HuggingFaceCausal]) -> list[HuggingFaceCausal]:
-    """The models; those with other tokens than the first are given inputs as texts."""
+    """Return the models; those with other tokens than the first get inputs as texts."""
     from parley.policies.hugging_face.models import HuggingFaceByText
 
     words = models[0].tokenizer.get_vocab()
@@ -174,10 +173,10 @@ def _with_words_of_the_first(models: Sequence[HuggingFaceCausal]) -> list[Huggin
 
 
 class UniversalWorker(SearchTurns[UniversalInput]):
-    """Holds the model behind every prompt.
+    """A worker that holds the models behind every prompt.
 
     Args:
-        searching: what is searched for.
+        searching: the search.
     """
 
     def __init__(self, searching: UniversalSearchTask) -> None:
@@ -190,16 +189,16 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         folders = cast("list[HuggingFaceFolder]", [models.victim, *models.others])
         causal = _with_words_of_the_first([cast("HuggingFaceCausal", folder.load(config.device)) for folder in folders])
         self.pairs = [
-            _Asked(label, pair, pair in searching.searched, model.behind(str(pair.prompt)))
+            _ModelPair(label, pair, pair in searching.searched, model.behind(str(pair.prompt)))
             for label, model in zip(searching.labels, causal, strict=True)
             for pair in (*searching.searched, *searching.held_out)
         ]
 
-        def victim(pairs: Sequence[_Asked]) -> UniversalVictim:
-            return UniversalVictim([each.victim for each in pairs], [each.victim.target(each.target) for each in pairs])
+        def victim(pairs: Sequence[_ModelPair]) -> UniversalVictim:
+            return UniversalVictim([item.victim for item in pairs], [item.victim.target(item.target) for item in pairs])
 
         compose = composer(config, models, causal[0])
-        self.victim = victim([each for each in self.pairs if each.searched])
+        self.victim = victim([item for item in self.pairs if item.searched])
         self.search = compose(self.victim)
         # Measures behind all prompts what was searched for behind some of them.
         self._everywhere = compose(victim(self.pairs)).method.scorer
@@ -235,7 +234,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         }
 
     def _words(self, item: UniversalInput, outcomes: Sequence[Outcome]) -> tuple[int, ...] | None:
-        """The ids of an input; None of the empty one."""
+        """Return the ids of an input; None for the empty one."""
         from parley.engine.triggers.searches.attack import allowed_inputs
 
         if item.kind == FOUND:
@@ -246,7 +245,7 @@ class UniversalWorker(SearchTurns[UniversalInput]):
         return tuple(draw([derive_seed(self.config.seed, "random input", item.key)])[0].tolist())
 
     def _pairs(self, item: UniversalInput, words: tuple[int, ...] | None) -> list[dict[str, Any]]:
-        """What the model makes of an input behind every prompt."""
+        """Return the results of an input behind every prompt."""
         import torch
 
         from parley.policies.hugging_face.judges import reply_nats
@@ -256,24 +255,24 @@ class UniversalWorker(SearchTurns[UniversalInput]):
             ids_1N = torch.tensor([words], device=self.victim.searchable_V.device)
             (incumbent,) = self._everywhere.measure([self.victim.target_ids], ids_1N)
             measured = incumbent.cache
-        found = []
-        for each, at in zip(self.pairs, measured, strict=True):
-            pair, victim, target = each.pair, each.victim, each.target
+        rows = []
+        for entry, at in zip(self.pairs, measured, strict=True):
+            pair, victim, target = entry.pair, entry.victim, entry.target
             seed = derive_seed(target_seed(self.config.seed, item.key), "pair", pair.key)
             assert self._verifier is not None, "only Hugging Face models have prompts"
             if words is None:
                 read = victim.read_text("")
                 assert read, "prompts that are too long are skipped"
-                asked = {"retokenised": True} | self._verifier.asked(victim, read, target, pair.prompt, seed)
+                columns = {"retokenised": True} | self._verifier.asked(victim, read, target, pair.prompt, seed)
                 nats, hit = reply_nats(victim, "", target), None
             else:
-                asked = self._verifier.verify(victim, words, target, pair.prompt, seed)
-                nats = [-each for each in at.reading.word_log_probability]
+                columns = self._verifier.verify(victim, words, target, pair.prompt, seed)
+                nats = [-entry for entry in at.reading.word_log_probability]
                 hit = self.wanted.is_hit(at.reading, self.thresholds)
-            about = {"model": each.label, "key": pair.key, "prompt": pair.prompt, "target": target, "searched": each.searched}
-            kept = {name: value for name, value in asked.items() if name != "typed"}
-            found.append(about | {"nats": float(np.mean(nats)), "hit": hit} | kept)
-        return found
+            about = {"model": entry.label, "key": pair.key, "prompt": pair.prompt, "target": target, "searched": entry.searched}
+            kept = {name: value for name, value in columns.items() if name != "typed"}
+            rows.append(about | {"nats": float(np.mean(nats)), "hit": hit} | kept)
+        return rows
 
 
 BEST = "best"
@@ -282,7 +281,7 @@ BEST = "best"
 
 @dataclass(frozen=True, kw_only=True)
 class UniversalConfig(TriggerConfig):
-    """Which model is to say the targets of many pairs behind one input."""
+    """The model, and the pairs whose targets it is to say behind one input."""
 
     model: str = ""
     """Causal model that is searched: hf:FOLDER or gguf:FILE; or several, separated by commas. The words are the first one's
@@ -300,13 +299,13 @@ class UniversalConfig(TriggerConfig):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The models, one by one."""
+        """Return the models, one by one."""
         return tuple(name.strip() for name in self.model.split(",") if name.strip())
 
 
 @dataclass(frozen=True)
 class UniversalSearchPlan:
-    """What is searched for, found and checked.
+    """A checked configuration with its models and pairs.
 
     Args:
         config: what was asked for.
@@ -324,7 +323,7 @@ class UniversalSearchPlan:
 
 
 def split_by_prompt(pairs: tuple[Target, ...], held_out: float, seed: int) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
-    """Pairs to search for, and held-out ones; those of one prompt are all in one of the two.
+    """Split pairs into searched and held-out ones; those of one prompt are all in one of the two.
 
     Args:
         pairs: in any order.
@@ -339,7 +338,7 @@ def split_by_prompt(pairs: tuple[Target, ...], held_out: float, seed: int) -> tu
         fix = "add pairs of other prompts, or --held-out 0"
         raise DataError("prompts cannot be held out where there is one alone", got=prompts[0][:80], fix=fix)
     num = min(max(1, round(held_out * len(prompts))), len(prompts) - 1) if held_out else 0
-    unseen = {prompts[place] for place in stream(seed, "held-out prompts").permutation(len(prompts))[:num]}
+    unseen = {prompts[index] for index in stream(seed, "held-out prompts").permutation(len(prompts))[:num]}
     return tuple(pair for pair in pairs if pair.prompt not in unseen), tuple(pair for pair in pairs if pair.prompt in unseen)
 
 
@@ -372,7 +371,7 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
     outcomes = MODERATED
 
     def prepare(self, config: UniversalConfig, path: Path, reporter: Reporter) -> UniversalSearchPlan:
-        """The model and the pairs, those that the run was started with where it has begun."""
+        """Return the model and the pairs; a run that has begun keeps those that it started with."""
         _require_pairs(config)
         require_searchable(config)
         models = open_together(config, config.names)
@@ -405,12 +404,12 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
                 ATTACK: _composition(found).parts,
                 BEST: kept and kept["typed"],
                 "thresholds": found.models.limits,
-                "skipped": [each._asdict() for each in found.targets.skipped],
+                "skipped": [skipped._asdict() for skipped in found.targets.skipped],
             },
         )
 
     def models(self, config: UniversalConfig) -> Mapping[str, str]:
-        beside = {f"model {place}": name.partition(":")[2] for place, name in enumerate(config.names[1:], start=2)}
+        beside = {f"model {number}": name.partition(":")[2] for number, name in enumerate(config.names[1:], start=2)}
         return models_of(replace(config, model=next(iter(config.names), ""))) | beside
 
     def num_rows(self, config: UniversalConfig, path: Path) -> int:
@@ -425,7 +424,7 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         return None
 
     def flat(self, run: RunFolder) -> FlatRows:
-        """One input behind the prompt of one pair per line."""
+        """Return one line per pair of an input."""
         return each_of(UNIVERSAL, "pairs", {"kind": "reply_kind"})
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
@@ -436,7 +435,7 @@ class SearchUniversal(Job[UniversalConfig, UniversalSearchPlan, UniversalSearchP
         return {"": universal_table(metrics, clause), **shown_inputs(_shown(run))}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With the table in the place of the metrics."""
+        """Show the run with the table instead of the metrics."""
         legend = {name: describe_universal(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run), failure=result.failure or unread_failure(result.metrics))
 
@@ -452,15 +451,15 @@ def _shown(run: RunFolder) -> Iterator[ShownInput]:
 
 
 def _composition(wanted: UniversalSearchPlan) -> AttackComposition:
-    """The attack: as a search, with the mean over what searches see for its objective."""
-    found = composition(wanted.config, wanted.models.thresholds)
+    """Return the attack as a composition: as a search, with the mean over the searched pairs as its objective."""
+    attack = composition(wanted.config, wanted.models.thresholds)
     num, models = len(wanted.searched), f" on {len(wanted.config.names)} models" * (len(wanted.config.names) > 1)
     held_out = f", one input behind all; {len(wanted.held_out)} pairs held out"
-    return replace(found, objective=f"mean of {num} pairs{models}: {found.objective}", prompts=found.prompts + held_out)
+    return replace(attack, objective=f"mean of {num} pairs{models}: {attack.objective}", prompts=attack.prompts + held_out)
 
 
 def _require_room(models: Models, targets: TargetList) -> None:
-    """Raises DataError where a model beside the first cannot read a prompt."""
+    """Raise DataError if a model beside the first cannot read a prompt."""
     for other in models.others:
         victim = cast("HuggingFaceCausal", other.load("cpu"))
         for pair in targets.targets:
@@ -472,7 +471,7 @@ def _require_room(models: Models, targets: TargetList) -> None:
 
 
 def _require_pairs(config: UniversalConfig) -> None:
-    """Raises ConfigError where there are no prompts to search behind, before any model is loaded."""
+    """Raise ConfigError if there are no prompts to search behind, before any model is loaded."""
     from parley.engine.triggers.catalogue import make_method
 
     if not has_prompts(config.targets):

@@ -1,37 +1,24 @@
-"""Texts of different lengths that a causal model reads in one pass, none filled up.
+"""Readers of a causal Hugging Face model that read no token twice: texts in parts, and texts of different lengths in one pass.
 
-All tokens stand behind one another, so that each product of the model's layers is one over all of them. Attention alone is told
-apart: a text sees what was read before it, and itself. transformers takes a function of one's own for
-that (`AttentionInterface`); whether a model heeds it, and does nothing else in its attention, is tried: `reads_packed`.
+Keys and values (`KeysValues`): the layers' cache of the tokens that were read.
 
-For a CPU, block by block: a GPU starts fewer and larger kernels by `packed_grid.py`.
+In parts (`CausalReader`): the prompt before the searched words is read once for all searches, the words before a changed one
+once a visit, and only the rest for each candidate. A reader hands the model the keys and values of the earlier parts; the first
+of them are shared by all rows, and are laid out for each row in one layer at a time. Layers that keep fewer than all positions
+(sliding windows, recurrent states) cannot be cut at any position. `reads_in_parts` looks at the model's own cache and then
+tries it.
 
-    n texts of a block, L tokens of each, P tokens before them, K last positions whose words are predicted, H heads of queries,
-    J of keys, R queries of a head of keys, D width of a head, A all tokens
+Packed on a CPU (`read_blocks`): all tokens stand behind one another, so that each product of the model's layers is one over
+all of them. Attention alone goes block by block: a text sees what was read before it, and itself. transformers takes a
+function for that (`AttentionInterface`). `reads_packed` tries whether a model uses it and does nothing else in its attention.
 
-Keys and values that a causal model keeps of what it has read.
+Packed on a GPU (`read_grid`): the same with a few kernels a layer. For attention the tokens are laid out as a grid: a text is a
+row, all texts end in the last column, and the columns before a text's own tokens hold what was read before. So each token sees
+the columns up to its own, and one mask serves all texts.
 
-B rows, L tokens of a part, H heads, D width of a head
-
-Texts of different lengths that a causal model on a GPU reads in one pass: as `packed.py`, with a few kernels a layer.
-
-All tokens stand behind one another, so that each product of the model's layers is one over all of them. For attention they
-are laid out as a grid: a text is a row, all texts end in the last column, and the columns before a text's own tokens hold what
-was read before. So each token sees the columns up to its own, and one mask serves all texts.
-
-    n texts of all lists, B of one, C columns, L last columns with tokens that are read, K last positions whose words are
-    predicted, A tokens that are read, H heads of queries, J of keys, R queries of a head of keys, D width of a head
-
-What a causal Hugging Face model has read, kept as keys and values, so that no token is read twice.
-
-A text is read in parts: the prompt before the searched words once for all searches, the words before a changed one once a
-visit, and only what follows for each candidate. A reader hands the model the keys and values of the earlier parts; the first of
-them are shared by all rows, and are laid out for each row in one layer at a time.
-
-Layers that keep fewer than all positions (sliding windows, recurrent states) cannot be cut at any position. Whether a model's
-can is asked of the model's own cache, and then tried: `reads_in_parts`.
-
-    B rows, L tokens of a part, P tokens read before it, K last positions whose words are predicted, H heads, D width of a head
+    n texts of a block or of all lists, B rows of one list, L tokens of a part (grid: last columns with tokens that are read),
+    P tokens read before it, C columns, K last positions whose words are predicted, A all tokens that are read, H heads of
+    queries, J of keys, R queries of a head of keys, D width of a head
 """
 
 from __future__ import annotations
@@ -62,7 +49,7 @@ TOLERANCE_HALF = 0.2
 
 @dataclass(frozen=True, eq=False)
 class KeysValues:
-    """What the layers keep of tokens that were read.
+    """The cached keys and values of tokens that were read.
 
     Args:
         keys: of each layer (B, H, L, D).
@@ -74,36 +61,36 @@ class KeysValues:
 
     @property
     def length(self) -> int:
-        """L."""
+        """Return L."""
         return self.keys[0].shape[2]
 
     @property
     def num_rows(self) -> int:
-        """B."""
+        """Return B."""
         return self.keys[0].shape[0]
 
     def cut(self, start: int, stop: int) -> KeysValues:
-        """Those of the tokens from `start` to before `stop`; no copy."""
-        return KeysValues(*(tuple(each[:, :, start:stop] for each in kind) for kind in (self.keys, self.values)))
+        """Return those of the tokens from `start` to before `stop`; no copy."""
+        return KeysValues(*(tuple(layer[:, :, start:stop] for layer in kind) for kind in (self.keys, self.values)))
 
     def rows(self, rows_b: Tensor | slice) -> KeysValues:
-        """Those of some rows."""
+        """Return those of some rows."""
         if isinstance(rows_b, slice):
-            return KeysValues(*(tuple(each[rows_b] for each in kind) for kind in (self.keys, self.values)))
+            return KeysValues(*(tuple(layer[rows_b] for layer in kind) for kind in (self.keys, self.values)))
         # A device map may have put layers on other devices.
-        return KeysValues(*(tuple(each[rows_b.to(each.device)] for each in kind) for kind in (self.keys, self.values)))
+        return KeysValues(*(tuple(layer[rows_b.to(layer.device)] for layer in kind) for kind in (self.keys, self.values)))
 
     def repeated(self, num: int) -> KeysValues:
-        """Those of one row, for so many; no copy."""
-        return KeysValues(*(tuple(each.expand(num, -1, -1, -1) for each in kind) for kind in (self.keys, self.values)))
+        """Return those of one row, expanded to that many rows; no copy."""
+        return KeysValues(*(tuple(layer.expand(num, -1, -1, -1) for layer in kind) for kind in (self.keys, self.values)))
 
     def detached(self) -> KeysValues:
-        """The same without their gradients."""
-        return KeysValues(*(tuple(each.detach() for each in kind) for kind in (self.keys, self.values)))
+        """Return the same without gradients."""
+        return KeysValues(*(tuple(layer.detach() for layer in kind) for kind in (self.keys, self.values)))
 
 
 def in_line(parts: Sequence[KeysValues]) -> KeysValues:
-    """Parts that follow each other, as one; of one row each is repeated for the others."""
+    """Return consecutive parts as one; a part of one row is repeated for the others."""
     parts = [part for part in parts if part.length]
     if len(parts) == 1:
         return parts[0]
@@ -111,12 +98,12 @@ def in_line(parts: Sequence[KeysValues]) -> KeysValues:
     kinds = []
     for kind in ("keys", "values"):
         layers = zip(*(getattr(part, kind) for part in parts), strict=True)
-        kinds.append(tuple(torch.cat([each.expand(num, -1, -1, -1) for each in layer], dim=2) for layer in layers))
+        kinds.append(tuple(torch.cat([tensor.expand(num, -1, -1, -1) for tensor in layer], dim=2) for layer in layers))
     return KeysValues(*kinds)
 
 
 def one_below_the_other(groups: Sequence[KeysValues]) -> KeysValues:
-    """The rows of groups that have read as many tokens."""
+    """Return the rows of groups that have read as many tokens, stacked."""
     if len(groups) == 1:
         return groups[0]
     kinds = (
@@ -126,7 +113,7 @@ def one_below_the_other(groups: Sequence[KeysValues]) -> KeysValues:
 
 
 def own_layers(model: Any) -> Sequence[Any]:
-    """The layers of the cache that the model would make for itself."""
+    """Return the layers of the cache that the model would make for itself."""
     from transformers import DynamicCache
 
     layers: Sequence[Any] = DynamicCache(config=model.config).layers
@@ -156,7 +143,7 @@ class TextBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a block stands among all tokens, what was read before it, and what each token of a text sees (L, P + L)."""
+    """The position of a block among all tokens, its earlier parts, and the mask of each token of a text (L, P + L)."""
 
     start: int
     num: int
@@ -165,7 +152,7 @@ class _Place:
     mask: Tensor
 
     def of(self, tokens_1HAD: Tensor) -> Tensor:
-        """Its heads (n, H, L, D)."""
+        """Return its heads (n, H, L, D)."""
         own_HAD = tokens_1HAD[0, :, self.start : self.start + self.num * self.length]
         return own_HAD.unflatten(1, (self.num, self.length)).transpose(0, 1)
 
@@ -174,7 +161,7 @@ _packing: ContextVar[Attend | None] = ContextVar("packing", default=None)
 
 
 def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple[Tensor, KeysValues]]:
-    """Reads blocks.
+    """Read blocks.
 
     Returns:
         Of each block the logits (n, K, V), and what the layers keep of it. Not differentiable.
@@ -203,14 +190,14 @@ def read_blocks(reader: CausalReader, blocks: Sequence[TextBlock]) -> list[tuple
             logits_to_keep=torch.cat(kept),
         )
     new = [(layer.new[0], layer.new[1]) for layer in layers]
-    own = [KeysValues(tuple(place.of(k) for k, _ in new), tuple(place.of(v) for _, v in new)) for place in places]
+    caches = [KeysValues(tuple(place.of(k) for k, _ in new), tuple(place.of(v) for _, v in new)) for place in places]
     logits = read.logits[0].split([block.embedded_nLE.shape[0] * block.keep for block in blocks])
-    return [(each.unflatten(0, (-1, block.keep)), new) for each, block, new in zip(logits, blocks, own, strict=True)]
+    return [(each.unflatten(0, (-1, block.keep)), new) for each, block, new in zip(logits, blocks, caches, strict=True)]
 
 
 @contextmanager
 def packed(model: Any, attend: Attend) -> Iterator[None]:
-    """Lets a model attend as is packed; it is as it was afterwards."""
+    """Let a model attend to packed texts; it is restored afterwards."""
     _register()
     usual, token = model.config._attn_implementation, _packing.set(attend)
     model.config._attn_implementation = ATTENTION
@@ -238,7 +225,7 @@ def _attend(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention (1, A, H, D) as transformers asks for it."""
+    """Return attention (1, A, H, D) in the signature of transformers."""
     attend = _packing.get()
     assert attend is not None, "nothing is packed"
     if any(others.get(name) is not None for name in _OTHER_ATTENTION):
@@ -249,21 +236,21 @@ def _attend(
 def _attend_blocks(
     packing: Sequence[_Place], layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None
 ) -> Tensor:
-    """Attention (A, H, D) of each text to what was read before and to itself."""
+    """Return attention (A, H, D) of each text to its earlier parts and to itself."""
     num_heads, width = query_1HAD.shape[1], query_1HAD.shape[3]
     found_AHD = query_1HAD.new_empty(query_1HAD.shape[2], num_heads, width)
-    for place in packing:
-        known_keys, known_values = ([getattr(part, kind)[layer] for part in place.before] for kind in ("keys", "values"))
+    for block in packing:
+        known_keys, known_values = ([getattr(part, kind)[layer] for part in block.before] for kind in ("keys", "values"))
         key_nJSD, value_nJSD = (
-            torch.cat([*(part.expand(place.num, -1, -1, -1) for part in known), place.of(new)], dim=2)
-            for known, new in ((known_keys, key_1JAD), (known_values, value_1JAD))
+            torch.cat([*(part.expand(block.num, -1, -1, -1) for part in earlier), block.of(new)], dim=2)
+            for earlier, new in ((known_keys, key_1JAD), (known_values, value_1JAD))
         )
         # Queries of one head of keys stand below one another, so that keys are not laid out for each.
-        query_nJRLD = place.of(query_1HAD).unflatten(1, (key_nJSD.shape[1], -1))
-        mask = place.mask.repeat(query_nJRLD.shape[2], 1)
-        found = scaled_dot_product_attention(query_nJRLD.flatten(2, 3), key_nJSD, value_nJSD, mask, scale=scaling)
-        own_nLHD = found_AHD[place.start : place.start + place.num * place.length].unflatten(0, (place.num, place.length))
-        own_nLHD.copy_(found.view_as(query_nJRLD).flatten(1, 2).transpose(1, 2))
+        query_nJRLD = block.of(query_1HAD).unflatten(1, (key_nJSD.shape[1], -1))
+        mask = block.mask.repeat(query_nJRLD.shape[2], 1)
+        attended = scaled_dot_product_attention(query_nJRLD.flatten(2, 3), key_nJSD, value_nJSD, mask, scale=scaling)
+        own_nLHD = found_AHD[block.start : block.start + block.num * block.length].unflatten(0, (block.num, block.length))
+        own_nLHD.copy_(attended.view_as(query_nJRLD).flatten(1, 2).transpose(1, 2))
     return found_AHD
 
 
@@ -278,7 +265,7 @@ def _layer_class() -> Any:
     from transformers.cache_utils import DynamicLayer
 
     class PackedLayer(DynamicLayer):
-        """Keeps what is read, and gives it back as it is."""
+        """A cache layer that keeps new keys and values, and returns them unchanged."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -286,12 +273,12 @@ def _layer_class() -> Any:
             self.is_initialized = True
 
         def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-            """What is read alone."""
+            """Return the new keys and values alone."""
             self.new = (keys, values)
             return self.new
 
         def get_seq_length(self) -> int:
-            """Nothing stands before all texts."""
+            """Return 0: no token stands before all texts."""
             return 0
 
     return PackedLayer
@@ -303,7 +290,7 @@ _ALIGNED = 8
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """What stands where; indices are on the CPU.
+    """The layout of all tokens as a grid; indices are on the CPU.
 
     Args:
         before: what was read before.
@@ -323,7 +310,7 @@ class _Grid:
     _on: dict[tuple[torch.device, int, int], tuple[Tensor, ...]] = field(default_factory=dict)
 
     def attend(self, layer: int, query_1HAD: Tensor, key_1JAD: Tensor, value_1JAD: Tensor, scaling: float | None) -> Tensor:
-        """Attention (A, H, D) of each text to what was read before and to itself."""
+        """Return attention (A, H, D) of each text to its earlier parts and to itself."""
         (num_heads, width), of_keys = query_1HAD.shape[1::2], key_1JAD.shape[1]
         where = (query_1HAD.device, num_heads, of_keys)
         if where not in self._on:
@@ -344,23 +331,23 @@ class _Grid:
         found_nJMD = scaled_dot_product_attention(
             query_nJMD, key_nCJD.transpose(1, 2), value_nCJD.transpose(1, 2), mask, scale=scaling
         )
-        found = found_nJMD.transpose(1, 2).reshape(-1, found_nJMD.shape[-1])
-        return found.index_select(0, found_i).unflatten(0, (-1, num_heads))
+        attended = found_nJMD.transpose(1, 2).reshape(-1, found_nJMD.shape[-1])
+        return attended.index_select(0, found_i).unflatten(0, (-1, num_heads))
 
     @staticmethod
     def _tokens(new_1JAD: Tensor, before: Sequence[Tensor]) -> Tensor:
-        """Those that are read and those before (tokens, J, D)."""
-        return torch.cat([each.transpose(1, 2).flatten(0, 1) for each in (new_1JAD, *before)])
+        """Return the tokens that are read and those before (tokens, J, D)."""
+        return torch.cat([heads.transpose(1, 2).flatten(0, 1) for heads in (new_1JAD, *before)])
 
     def _indices(self, device: torch.device, num_heads: int, of_keys: int, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """Which token is each key, which head of a token each query, where each head's result is, and who sees what."""
+        """Return the token of each key, the query of each token's head, the position of each result, and the mask."""
         (num, columns), repeats = self.own_nC.shape, num_heads // of_keys
         length = int(self.own_nC.sum(1).max())
         heads_JR11 = torch.arange(num_heads, device=device).view(of_keys, repeats)[..., None, None]
-        # Columns of a text that are not its own ask, too; nobody looks at what they find.
+        # Columns of a text that are not its own query too; their results are ignored.
         query_nL = self.keys_nC[:, -length:].where(self.own_nC[:, -length:], 0).to(device)
         query_i = (query_nL[:, None, None] * num_heads + heads_JR11[..., 0]).flatten()
-        text_A, column_A = (each.to(device) for each in self.own_nC[:, -length:].nonzero().unbind(1))
+        text_A, column_A = (index.to(device) for index in self.own_nC[:, -length:].nonzero().unbind(1))
         query_A1 = text_A[:, None] * num_heads * length + column_A[:, None] * of_keys
         head_H = torch.arange(num_heads, device=device)
         found_i = (query_A1 + head_H % repeats * length * of_keys + head_H // repeats).flatten()
@@ -377,47 +364,47 @@ class _Grid:
 
 
 def _grid(texts: Sequence[ReadPlan]) -> _Grid:
-    lengths = [0 if each.prompt is None else each.prompt.length for each in texts]
-    columns = max(num_before + each.ids_BL.shape[1] for num_before, each in zip(lengths, texts, strict=True))
+    lengths = [0 if plan.prompt is None else plan.prompt.length for plan in texts]
+    columns = max(num_before + plan.ids_BL.shape[1] for num_before, plan in zip(lengths, texts, strict=True))
     column_C = torch.arange(columns)
-    own_nC = torch.cat([column_C >= columns - each.ids_BL.shape[1] + torch.tensor(each.starts)[:, None] for each in texts])
+    own_nC = torch.cat([column_C >= columns - plan.ids_BL.shape[1] + torch.tensor(plan.starts)[:, None] for plan in texts])
     end = int(own_nC.sum())
     before, begins = list[KeysValues](), dict[int, int]()
-    for part in (part for each in texts for part in (each.prompt, each.known)):
+    for part in (part for plan in texts for part in (plan.prompt, plan.known)):
         if part is not None and id(part) not in begins:
             begins[id(part)] = end
             end += part.num_rows * part.length
             before.append(part)
-    known, first = list[Tensor](), list[Tensor]()
-    for each, num_before in zip(texts, lengths, strict=True):
-        num, length = each.ids_BL.shape
-        row_B1 = torch.arange(num)[:, None] if each.known.num_rows > 1 else torch.zeros(num, 1, dtype=torch.int64)
+    tokens, first = list[Tensor](), list[Tensor]()
+    for plan, num_before in zip(texts, lengths, strict=True):
+        num, length = plan.ids_BL.shape
+        row_B1 = torch.arange(num)[:, None] if plan.known.num_rows > 1 else torch.zeros(num, 1, dtype=torch.int64)
         searched_C = column_C - (columns - length)
-        known_BC = begins[id(each.known)] + row_B1 * each.known.length + searched_C
-        if each.prompt is not None:
-            known_BC = known_BC.where(searched_C >= 0, begins[id(each.prompt)] + searched_C + num_before)
+        known_BC = begins[id(plan.known)] + row_B1 * plan.known.length + searched_C
+        if plan.prompt is not None:
+            known_BC = known_BC.where(searched_C >= 0, begins[id(plan.prompt)] + searched_C + num_before)
         first_column = columns - length - num_before
-        known.append(known_BC.where(column_C >= first_column, 0))
+        tokens.append(known_BC.where(column_C >= first_column, 0))
         first.append(torch.full((num,), first_column))
     read_nC = (own_nC.flatten().cumsum(0) - 1).view_as(own_nC)
-    keys_nC = read_nC.where(own_nC, torch.cat(known))
-    return _Grid(before, keys_nC, own_nC, torch.cat(first), any(each.keeps for each in texts))
+    keys_nC = read_nC.where(own_nC, torch.cat(tokens))
+    return _Grid(before, keys_nC, own_nC, torch.cat(first), any(plan.keeps for plan in texts))
 
 
 def read_grid(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tensor) -> list[tuple[Tensor, KeysValues | None]]:
-    """Reads what lists want.
+    """Read the texts that lists want.
 
     Returns:
         Of each list the logits (B, K, V), and what the layers keep of its texts, from the first searched place on; None where
         that is not wanted. Not differentiable.
     """
     grid, device = _grid(texts), embedding_VE.device
-    rows = [len(each.ids_BL) for each in texts]
+    rows = [len(plan.ids_BL) for plan in texts]
     ids, kept = list[Tensor](), list[Tensor]()
-    for each, own_BC, keys_BC in zip(texts, grid.own_nC.split(rows), grid.keys_nC.split(rows), strict=True):
-        own = own_BC[:, -each.ids_BL.shape[1] :].flatten().nonzero()[:, 0]
-        ids.append(each.ids_BL.flatten()[own.to(device)])
-        kept.append(keys_BC[:, -len(each.wanted_K) :].flatten())
+    for plan, own_BC, keys_BC in zip(texts, grid.own_nC.split(rows), grid.keys_nC.split(rows), strict=True):
+        columns = own_BC[:, -plan.ids_BL.shape[1] :].flatten().nonzero()[:, 0]
+        ids.append(plan.ids_BL.flatten()[columns.to(device)])
+        kept.append(keys_BC[:, -len(plan.wanted_K) :].flatten())
     positions_A = (torch.arange(grid.own_nC.shape[1]) - grid.first_n[:, None])[grid.own_nC]
     with reader.fast_products(), packed(reader.model, grid.attend):
         read = reader.model(
@@ -426,20 +413,20 @@ def read_grid(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Ten
             use_cache=False,
             logits_to_keep=torch.cat(kept).to(device),
         )
-    found, done = list[tuple[Tensor, KeysValues | None]](), 0
-    for each, logits in zip(texts, read.logits[0].split([len(part) for part in kept]), strict=True):
-        known, own = None, slice(done, done + len(each.ids_BL))
-        if each.keeps:
-            length = each.ids_BL.shape[1]
-            pairs = [[part[own, -length:].transpose(1, 2) for part in grid.kept[layer]] for layer in sorted(grid.kept)]
-            known = KeysValues(*(tuple(kind) for kind in zip(*pairs, strict=True)))
-        found.append((logits.unflatten(0, (-1, len(each.wanted_K))), known))
-        done = own.stop
-    return found
+    results, done = list[tuple[Tensor, KeysValues | None]](), 0
+    for plan, logits in zip(texts, read.logits[0].split([len(part) for part in kept]), strict=True):
+        cache, columns = None, slice(done, done + len(plan.ids_BL))
+        if plan.keeps:
+            length = plan.ids_BL.shape[1]
+            pairs = [[part[columns, -length:].transpose(1, 2) for part in grid.kept[layer]] for layer in sorted(grid.kept)]
+            cache = KeysValues(*(tuple(kind) for kind in zip(*pairs, strict=True)))
+        results.append((logits.unflatten(0, (-1, len(plan.wanted_K))), cache))
+        done = columns.stop
+    return results
 
 
 class CausalReader:
-    """Reads parts of texts by a model.
+    """A reader of parts of texts by a model.
 
     Args:
         model: a causal Hugging Face model.
@@ -458,7 +445,7 @@ class CausalReader:
             self._forwards |= {module: _Rough(module) for module in products}
 
     def read(self, embedded_BLE: Tensor, before: Sequence[KeysValues], keep: int) -> tuple[Tensor, KeysValues]:
-        """Reads a part.
+        """Read a part.
 
         Args:
             embedded_BLE: the tokens.
@@ -469,8 +456,8 @@ class CausalReader:
             Logits (B, K, V) after the last K tokens, and what the layers keep of the part. Differentiable in the embeddings.
         """
         shared = [part for part in before if part.length and part.keys[0].shape[0] == 1]
-        own = [part for part in before if part.length and part.keys[0].shape[0] != 1]
-        past = _cache_reader(in_line(shared) if shared else None, in_line(own) if own else None, len(self._layers))
+        parts = [part for part in before if part.length and part.keys[0].shape[0] != 1]
+        past = _cache_reader(in_line(shared) if shared else None, in_line(parts) if parts else None, len(self._layers))
         with self.fast_products():
             read = self.model(inputs_embeds=embedded_BLE, past_key_values=past, use_cache=True, logits_to_keep=keep)
         new = [layer.new for layer in past.layers]
@@ -482,7 +469,7 @@ class CausalReader:
 
     @contextmanager
     def fast_products(self) -> Iterator[None]:
-        """Lets the model's layers multiply by the fastest kernels; the model is as it was afterwards."""
+        """Let the model's layers multiply by the fastest kernels; the model is restored afterwards."""
         if not self._forwards or (not self.rough and next(iter(self._forwards)).weight.device.type != "cpu"):
             yield
             return
@@ -511,32 +498,32 @@ class _Rough:
 
 
 def _cache_reader(shared: KeysValues | None, own: KeysValues | None, num_layers: int) -> Any:
-    """A cache as transformers' models take it."""
+    """Return a cache in the form of transformers' models."""
     from transformers.cache_utils import Cache
 
     layers = []
     for i in range(num_layers):
-        known = [None if part is None else (part.keys[i], part.values[i]) for part in (shared, own)]
-        layers.append(_layer_class_reader()(*known))
+        pairs = [None if part is None else (part.keys[i], part.values[i]) for part in (shared, own)]
+        layers.append(_layer_class_reader()(*pairs))
     return Cache(layers=layers)
 
 
 @cache
 def _layer_class_reader() -> Any:
-    """The kind of layer of such a cache; made when it is first asked for, because it derives from one of transformers."""
+    """Return the class of the cache's layers; made at first use, because it derives from one of transformers."""
     from transformers.cache_utils import DynamicLayer
 
     class PartLayer(DynamicLayer):
-        """Keys and values of what was read before, and of the part that is read; keeps no copy of the former."""
+        """The keys and values of earlier parts and of the current part; earlier ones are not copied."""
 
         def __init__(self, shared: tuple[Tensor, Tensor] | None, own: tuple[Tensor, Tensor] | None) -> None:
             super().__init__()
-            self.before = [known for known in (shared, own) if known is not None]
+            self.before = [pair for pair in (shared, own) if pair is not None]
             self.new: tuple[Tensor, Tensor] | None = None
             self.is_initialized = True
 
         def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-            """All keys and values (B, H, P + L, D)."""
+            """Return all keys and values (B, H, P + L, D)."""
             self.new = (keys, values)
             num = len(keys)
             parts = [*((k.expand(num, -1, -1, -1), v.expand(num, -1, -1, -1)) for k, v in self.before), self.new]
@@ -545,7 +532,7 @@ def _layer_class_reader() -> Any:
             return torch.cat([k for k, _ in parts], dim=2), torch.cat([v for _, v in parts], dim=2)
 
         def get_seq_length(self) -> int:
-            """P."""
+            """Return P."""
             return sum(k.shape[2] for k, _ in self.before)
 
     return PartLayer
@@ -553,7 +540,7 @@ def _layer_class_reader() -> Any:
 
 @torch.no_grad()
 def said(logits_BTV: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor]:
-    """Nats of a reply's words (B, T), and how far their logits are above all others (B, T).
+    """Return nats of a reply's words (B, T), and the lead of their logits over all others (B, T).
 
     The logits are written over, so that there are never more than (B, V) numbers beside them.
     """
@@ -565,7 +552,7 @@ def said(logits_BTV: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
-    """Whether a model gives the same logits for a text read in parts.
+    """Return True if a model gives the same logits for a text read in parts.
 
     Args:
         model: a causal Hugging Face model.
@@ -583,14 +570,14 @@ def reads_in_parts(model: Any, embedded_LE: Tensor) -> bool:
     with torch.no_grad():
         whole = model(inputs_embeds=both_2LE, use_cache=False).logits[:, half:].float()
         try:
-            known = [reader.read(both_2LE[row : row + 1, :half], (), 1)[1] for row in range(2)]
-            alone, _ = reader.read(both_2LE[:1, half:], [known[0]], len(embedded_LE) - half)
-            together, _ = reader.read(both_2LE[:, half:], [one_below_the_other(known)], len(embedded_LE) - half)
+            caches = [reader.read(both_2LE[row : row + 1, :half], (), 1)[1] for row in range(2)]
+            alone, _ = reader.read(both_2LE[:1, half:], [caches[0]], len(embedded_LE) - half)
+            together, _ = reader.read(both_2LE[:, half:], [one_below_the_other(caches)], len(embedded_LE) - half)
         except torch.OutOfMemoryError:
             raise
         except (TypeError, ValueError, AttributeError, RuntimeError, IndexError):
             # Some models have layers of their own behind the name of a plain one.
             return False
     bound = TOLERANCE.get(both_2LE.dtype, TOLERANCE_HALF) * float(whole.std())
-    found = torch.cat([alone, together]).float()
-    return found.shape[1:] == whole.shape[1:] and float((found - whole[[0, 0, 1]]).abs().max()) <= bound
+    logits = torch.cat([alone, together]).float()
+    return logits.shape[1:] == whole.shape[1:] and float((logits - whole[[0, 0, 1]]).abs().max()) <= bound

@@ -1,25 +1,25 @@
-"""The fast scorer of trigger searches in causal models: the answers of `PlainScorer`, with what is shared read once.
+"""The fast scorer of trigger searches in causal models: the answers of `PlainScorer`, with shared tokens read once.
 
     prompt      the tokens before the first searched word are read once for all searches
-    visit       those before a changed word are known from the incumbent, so that a candidate costs what follows its change;
-                candidates that change other positions share a pass, none filled up (`packed.py`, `packed_grid.py`)
-    reply       the head is asked at the reply's positions alone
-    company     short lists of several searches share passes (`passes.py`)
-    early end   each word's nats are at least 0 (times a weight of at least 0). So what a candidate's first words cost is a
+    visit       those before a changed word are known from the incumbent, so that a candidate costs the tokens after its change;
+                candidates that change other positions share a pass without padding (`packed.py`)
+    reply       the head computes the reply's positions alone
+    company     short lists of several searches share passes (`swaps.py`)
+    early end   each word's nats are at least 0 (times a weight of at least 0). So the cost of a candidate's first words is a
                 lower bound of its loss, and candidates that cost more than the best one already end there, exactly
 
 A list is read in stages, but for short replies: for all candidates up to the first word of the reply, then for those left
-some words more, as long as stages end enough of them. Where nothing is to be beaten, as in gcg, the few of the cheapest first
+some words more, as long as stages end enough of them. If there is no loss to beat, as in gcg, the few of the cheapest first
 words are read to their ends first. Candidates that are listed twice are read once.
 
-Sums of floats depend on what shares their product, and what a search is told does not depend on other searches. So only short
-lists, to which the cost of a pass matters, share passes, and what such a pass says is taken only where it names the same swap
+Sums of floats depend on the other rows of their product, and the results of a search must not depend on other searches. So only
+short lists, to which the cost of a pass matters, share passes. The result of such a pass counts only if it names the same swap
 whichever way each word is off by `DOUBT`; otherwise the list is read again alone. Read alone are
 
-    measure       although its passes are short: losses are told, and slopes make lists, so that rounding would be told too
-    next_logits   for the same reason; it is a small part of what a visit costs
+    measure       although its passes are short: losses are reported and slopes make lists, so that rounding would show
+    next_logits   for the same reason; it is a small part of the cost of a visit
     lists         that are screened, or read in half precision, where rounding is coarse
-    prompts       searches behind another prompt, which is a model of its own to a method (`prompted.py`)
+    prompts       searches behind another prompt, which is a model of its own to a method (`side_by_side.ByPrompt`)
 
     B rows, G candidates, S tokens of a prompt, N searched places, T words of a reply, V words, E embedding
 """
@@ -73,10 +73,10 @@ class CausalVictim(Victim, Protocol):
 
     @property
     def model(self) -> Any:
-        """The Hugging Face model."""
+        """Return the Hugging Face model."""
 
     def prompt(self, target_T: Tensor) -> tuple[Sequence[int], Sequence[int]]:
-        """What is read before a reply.
+        """Return the tokens before a reply.
 
         Returns:
             All tokens before it (S,), any in the searched places, and these places (N,) in rising order.
@@ -85,7 +85,7 @@ class CausalVictim(Victim, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _Prompt:
-    """A prompt, its first tokens read.
+    """A prompt whose first tokens are read.
 
     Args:
         ids_S: all tokens; those in the searched places mean nothing.
@@ -98,7 +98,7 @@ class _Prompt:
     known: KeysValues | None
 
     def cut(self, num: int) -> _Prompt:
-        """The same without the places behind the first so many."""
+        """Return the prompt without the places behind the first `num` ones."""
         if num == len(self.places):
             return self
         kept_S = torch.ones(len(self.ids_S), dtype=torch.bool, device=self.ids_S.device)
@@ -106,14 +106,14 @@ class _Prompt:
         return _Prompt(self.ids_S[kept_S], self.places[:num], self.known)
 
     def read(self, words_BN: Tensor) -> Tensor:
-        """The tokens (B, S) with words in the searched places."""
+        """Return the tokens (B, S) with words in the searched places."""
         ids_BS = self.ids_S.repeat(len(words_BN), 1)
         ids_BS[:, list(self.places)] = words_BN
         return ids_BS
 
 
 class CausalScorer(PlainScorer):
-    """Reads what follows a change.
+    """A scorer that reads only the tokens that follow a change.
 
     Args:
         victim: a model for which `is_causal` holds.
@@ -148,53 +148,53 @@ class CausalScorer(PlainScorer):
 
     @torch.no_grad()
     def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The argmin over the lists; what cannot be it is not read to its end."""
+        """Return the argmin over the lists; candidates that cannot be it are not read to their end."""
         kind = SwapList if self.rough is None else ScreenedSwapList
         rows = zip(incumbents, swaps.lists(), beat_B.tolist(), strict=True)
         lists = [kind(self, incumbent, *swaps_G, beat) for incumbent, swaps_G, beat in rows]
         settled = self._together(lists)
-        found = [each.best() if known is None else known for each, known in zip(lists, settled, strict=True)]
-        choices, losses = zip(*found, strict=True)
+        results = [swap_list.best() if result is None else result for swap_list, result in zip(lists, settled, strict=True)]
+        choices, losses = zip(*results, strict=True)
         return torch.tensor(choices), beat_B.new_tensor(losses)
 
     def _together(self, lists: Sequence[SwapList]) -> list[tuple[int, float] | None]:
-        """What short lists come to that share passes; None for those that have to be read alone."""
+        """Return the results of short lists that share passes; None for those that have to be read alone."""
         most = PASS_GPU if self.victim.searchable_V.is_cuda else SHORT * PASS
-        distinct = {number: each.distinct for number, each in enumerate(lists) if self.joins}
-        short = {number: own for number, own in distinct.items() if lists[number].num_tokens(own) <= most}
+        distinct = {number: item.distinct for number, item in enumerate(lists) if self.joins}
+        short = {number: indices for number, indices in distinct.items() if lists[number].num_tokens(indices) <= most}
         if len(short) < 2:
             return [None] * len(lists)
-        found: dict[int, list[ReadLoss]] = {number: [] for number in short}
+        read: dict[int, list[ReadLoss]] = {number: [] for number in short}
 
         def score(piece: Sequence[tuple[int, int]]) -> None:
-            of = {number: [candidate for _, candidate in own] for number, own in groupby(piece, key=itemgetter(0))}
+            of = {number: [candidate for _, candidate in indices] for number, indices in groupby(piece, key=itemgetter(0))}
             reads = []
             for number, candidates in of.items():
-                beat = min([lists[number].beat, *(each.most for each in found[number])])
+                beat = min([lists[number].beat, *(item.most for item in read[number])])
                 reads.append(lists[number].read(candidates, beat, doubt=DOUBT))
             for number, losses in zip(of, read_together(reads, self.reads(self.reader)), strict=True):
-                found[number] += losses
+                read[number] += losses
 
-        items = [(number, candidate) for number, own in short.items() for candidate in own]
+        items = [(number, candidate) for number, indices in short.items() for candidate in indices]
         self.pieces.in_pieces(score, items, min(self.most(lists[number].target) for number in short))
-        return [each.settled(found[number]) if number in found else None for number, each in enumerate(lists)]
+        return [item.settled(read[number]) if number in read else None for number, item in enumerate(lists)]
 
     def most(self, target_T: Tensor) -> int:
-        """Candidates whose replies are read together at most, whatever memory there is."""
+        """Return the most candidates whose replies are read together, whatever memory there is."""
         return max(1, LOGITS // (len(target_T) * len(self.victim.searchable_V)))
 
     def reads(self, reader: CausalReader) -> Callable[[Sequence[ReadPlan]], list[ReadWords]]:
-        """How a reader reads what lists want."""
+        """Return the function that reads the texts that lists want."""
         return partial(read_texts, reader, embedding_VE=self.victim.embedding_VE, packs=self.packs)
 
     @torch.no_grad()
     def swap_losses(self, incumbent: BestInput, positions_G: Tensor, words_G: Tensor) -> Tensor:
-        """The loss (G,) of each swap of a list, all read to their ends."""
+        """Return the loss (G,) of each swap of a list, all read to their ends."""
         return SwapList(self, incumbent, positions_G, words_G).all()
 
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
-        """The loss of each input (R,); of neighbours that begin alike the beginning is read once."""
+        """Return the loss of each input (R,); the common beginning of neighbours is read once."""
         loss_R = torch.empty(len(words_RN), device=words_RN.device)
         for rows in _runs(targets, words_RN):
             loss_R[rows.start : rows.stop] = self._run_losses(targets[rows.start], words_RN[rows.start : rows.stop])
@@ -202,7 +202,7 @@ class CausalScorer(PlainScorer):
 
     @torch.no_grad()
     def next_logits(self, target: Tensor, words_Bt: Tensor) -> Tensor:
-        """Logits (B, V) of the word behind the first t words of inputs."""
+        """Return logits (B, V) of the word behind the first t words of inputs."""
         whole, num = self.prompt(target), words_Bt.shape[1]
         # The token that is read last is the one before the word.
         start = whole.places[0] - (num == 0)
@@ -221,7 +221,7 @@ class CausalScorer(PlainScorer):
         before = self.known(prompt)
         if start > first:
             before.append(self.reader.read(self._embedded(ids_RS[:1, first:start]), before, 1)[1])
-        found: list[Tensor] = []
+        losses: list[Tensor] = []
 
         def score(rows: Sequence[int]) -> None:
             part = slice(rows[0], rows[-1] + 1)
@@ -229,41 +229,41 @@ class CausalScorer(PlainScorer):
             logits_BTV = self.reader.read(self._embedded(ids_BL), before, len(target_T))[0]
             nll_BT, lead_BT = said(logits_BTV, target_T)
             input_nll_B = self.input_nll(words_RN[part])
-            found.append(self.objective.loss(nll_BT, lead_BT >= 0, torch.ones_like(lead_BT, dtype=torch.bool), input_nll_B))
+            losses.append(self.objective.loss(nll_BT, lead_BT >= 0, torch.ones_like(lead_BT, dtype=torch.bool), input_nll_B))
 
         self._finder.in_pieces(score, range(len(words_RN)), self.most(target_T))
-        return torch.cat(found)
+        return torch.cat(losses)
 
     def _read(self, embedded_1NE: Tensor, target_T: Tensor) -> tuple[Tensor, Tensor, Any]:
-        """Nats (1, T) and whether the likeliest (1, T), differentiable, and the keys and values from the first place on."""
+        """Return nats (1, T) and whether the likeliest (1, T), differentiable, and the cache from the first place on."""
         prompt = self.prompt(target_T)
         first = prompt.places[0]
         ids_L = torch.cat([prompt.ids_S[first:], target_T[:-1]])
         embedded_1LE = self._embedded(ids_L)[None].clone()
-        embedded_1LE[:, [place - first for place in prompt.places]] = embedded_1NE
-        logits_1TV, known = self.reader.read(embedded_1LE, self.known(prompt), len(target_T))
+        embedded_1LE[:, [position - first for position in prompt.places]] = embedded_1NE
+        logits_1TV, cache = self.reader.read(embedded_1LE, self.known(prompt), len(target_T))
         log_1TV = logits_1TV.float().log_softmax(-1)
         said_1T = log_1TV.gather(-1, target_T[None, :, None])[..., 0]
-        return -said_1T, said_1T.detach() >= log_1TV.detach().amax(-1), known.detached()
+        return -said_1T, said_1T.detach() >= log_1TV.detach().amax(-1), cache.detached()
 
     def prompt(self, target_T: Tensor) -> _Prompt:
-        """What is read before a reply, its beginning read at most once."""
+        """Return the tokens before a reply; their beginning is read at most once."""
         ids, places = self.victim.prompt(target_T)
         key = (*ids[: places[0]], -1, *ids[places[0] :], -1, *places)
         if key not in self._prompts:
             ids_S = torch.tensor(list(ids), device=target_T.device)
-            known = None
+            cache = None
             if places[0]:
                 with torch.no_grad():
-                    known = self.reader.read(self._embedded(ids_S[None, : places[0]]), (), 1)[1]
-            self._prompts[key] = _Prompt(ids_S, tuple(places), known)
+                    cache = self.reader.read(self._embedded(ids_S[None, : places[0]]), (), 1)[1]
+            self._prompts[key] = _Prompt(ids_S, tuple(places), cache)
             if len(self._prompts) > PROMPTS:
                 self._prompts.popitem(last=False)
         self._prompts.move_to_end(key)
         return self._prompts[key]
 
     def known(self, prompt: _Prompt) -> list[KeysValues]:
-        """What was read of a prompt, as a list of parts that grows."""
+        """Return the cache of a prompt, as a list of parts that grows."""
         return [] if prompt.known is None else [prompt.known]
 
     def _embedded(self, ids: Tensor) -> Tensor:
@@ -271,20 +271,20 @@ class CausalScorer(PlainScorer):
 
 
 def is_causal(victim: Victim) -> bool:
-    """Whether the fast scorer can serve a victim: a causal model that gives the same when it reads a text in parts."""
+    """Return True if the fast scorer can serve a victim: a causal model that gives the same when it reads a text in parts."""
     if not (hasattr(victim, "prompt") and hasattr(victim, "model")):
         return False
     return reads_in_parts(victim.model, _some_words(victim))
 
 
 def _some_words(victim: Victim) -> Tensor:
-    """Seven words, embedded (7, E)."""
+    """Return seven words, embedded (7, E)."""
     words = victim.searchable_V.nonzero()[:7, 0]
     return victim.embedding_VE[words[torch.arange(7, device=words.device) % len(words)]]
 
 
 def _runs(targets: Sequence[Tensor], words_RN: Tensor) -> Iterator[range]:
-    """Rows one after the other that are read together: of one target, and beginning alike as far as most neighbours do."""
+    """Yield consecutive rows that are read together: of one target, with a beginning that most neighbours share."""
     same_rN = (words_RN[1:] == words_RN[:-1]).int().cumprod(1)
     alike = same_rN.sum(1).tolist()
     usual = Counter(alike).most_common(1)[0][0] if alike else 0

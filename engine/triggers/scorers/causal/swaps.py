@@ -1,24 +1,21 @@
-"""The candidates of a visit of one incumbent, read in stages (`scorer.py` says why).
+"""The candidates of a visit of one incumbent in a causal model: read in stages, in shared passes, and screened in bfloat16.
 
-B rows, G candidates, N searched places, S tokens of a prompt, L tokens of a part, T words of a reply, E embedding
+Stages (`SwapList`): see `scorer.py`.
 
-Passes of a causal model over texts that lists of candidates want read, of one list or of several.
+Shared passes (`read_together`): a list yields the texts that it wants read next, and gets the results; so lists of different
+searches share passes without knowing of each other. If the model reads packed texts one pass reads all (`packed.py`).
+Otherwise texts that begin at the same place share one, the shorter padded at their ends, each behind its own beginning;
+neighbours begin together if that costs less.
 
-A list says what it wants read next, and is given what was found; so lists of different searches share passes without knowing of
-each other (`read_together`). Where texts are packed one pass reads all (`packed.py`, `packed_grid.py`). Elsewhere those
-that begin at the same place share one, the shorter filled up behind their ends, each behind its own beginning; neighbours begin
-together where that costs less.
+Screening (`ScreenedSwapList`): bfloat16 finds the few swaps that may be the best, and float32 decides among them. All
+candidates are read with products in bfloat16, except those of the head; the keys and values of shared tokens are float32's. The
+`FEW` that then look best are read again in float32. The error of bfloat16 on these estimates its error on the others: those
+that may still be better by that are read too, until none is left. So no rough loss is ever reported. The search can differ from
+the exact one only in its choice of a swap, if bfloat16 is further off on the best one than on those read. On a GPU small models
+lose by screening: there are two passes to start instead of one.
 
-    n texts of a part, B texts of a list, L tokens from the first searched place on, K last positions whose words are wanted
-
-Which few swaps of a list may be the best in a causal model, told roughly: float32 decides among them.
-
-All candidates are read with products in bfloat16, those of the head left out; the keys and values of what is shared are
-float32's. The `FEW` that then look best are read again in float32. How far bfloat16 was off on these tells how far it may be
-off on the others: those that may still be better by that are read too, until none is left. So nothing rough is ever told, and
-only which swap is taken can differ from the exact search, where bfloat16 is further off on the best one than on those read.
-
-On a GPU small models lose by it: there are two passes to start in place of one.
+    B rows or texts of a list, n texts of a part, G candidates, N searched places, S tokens of a prompt, L tokens of a part, K
+    last positions whose words are wanted, T words of a reply, E embedding
 """
 
 from __future__ import annotations
@@ -66,7 +63,7 @@ _packs: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, eq=False)
 class ReadPlan:
-    """What a list wants read.
+    """The texts that a list wants read next.
 
     Args:
         ids_BL: its texts.
@@ -85,13 +82,13 @@ class ReadPlan:
     keeps: bool
 
     def beginning(self, rows: slice, start: int) -> KeysValues:
-        """What is known of some texts before a token."""
+        """Return the cache of some texts before a token."""
         known = self.known.cut(0, start)
         return known if known.num_rows == 1 else known.rows(rows)
 
 
 class ReadWords(NamedTuple):
-    """What was found.
+    """The result of reading the texts of a list.
 
     Args:
         nll_BK: nats of the wanted words.
@@ -104,7 +101,7 @@ class ReadWords(NamedTuple):
     known: KeysValues | None
 
     def layers(self) -> list[Tensor]:
-        """What is kept, layer by layer."""
+        """Return the cache, layer by layer."""
         return [] if self.known is None else [*self.known.keys, *self.known.values]
 
 
@@ -117,35 +114,35 @@ Read = tuple[int, Sequence[Part], Sequence[tuple[Tensor, KeysValues]]]
 
 
 def read_together(lists: Sequence[Reads[FoundT]], read: Callable[[Sequence[ReadPlan]], list[ReadWords]]) -> list[FoundT]:
-    """What comes of lists that are read side by side."""
-    found = dict[int, FoundT]()
+    """Return the results of lists that are read side by side."""
+    results = dict[int, FoundT]()
     answers: dict[int, ReadWords | None] = dict.fromkeys(range(len(lists)))
     while answers:
-        asked = dict[int, ReadPlan]()
+        plans = dict[int, ReadPlan]()
         for number, answer in answers.items():
             try:
-                asked[number] = next(lists[number]) if answer is None else lists[number].send(answer)
+                plans[number] = next(lists[number]) if answer is None else lists[number].send(answer)
             except StopIteration as end:
-                found[number] = end.value
-        answers = dict(zip(asked, read(list(asked.values())), strict=True)) if asked else {}
-    return [found[number] for number in range(len(lists))]
+                results[number] = end.value
+        answers = dict(zip(plans, read(list(plans.values())), strict=True)) if plans else {}
+    return [results[number] for number in range(len(lists))]
 
 
 @torch.no_grad()
 def read_texts(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tensor, *, packs: bool) -> list[ReadWords]:
-    """Reads what lists want."""
+    """Read the texts that lists want."""
     if packs and embedding_VE.is_cuda:
         read_all = zip(texts, read_grid(reader, texts, embedding_VE), strict=True)
-        return [_words(each, [logits_BKV], known) for each, (logits_BKV, known) in read_all]
-    found: list[list[tuple[int, slice, Tensor, KeysValues]]] = [[] for _ in texts]
+        return [_words(plan, [logits_BKV], known) for plan, (logits_BKV, known) in read_all]
+    words: list[list[tuple[int, slice, Tensor, KeysValues]]] = [[] for _ in texts]
     for start, parts, read in _packed(reader, texts, embedding_VE) if packs else _apart(reader, texts, embedding_VE):
         for (number, rows), (logits_nKV, new) in zip(parts, read, strict=True):
-            found[number].append((start, rows, logits_nKV, new))
-    return [_answer(each, of) for each, of in zip(texts, found, strict=True)]
+            words[number].append((start, rows, logits_nKV, new))
+    return [_answer(plan, of) for plan, of in zip(texts, words, strict=True)]
 
 
 def reads_packed(reader: CausalReader, embedded_LE: Tensor) -> bool:
-    """Whether a model gives the same for texts that are read in one pass; tried once a model and kind of device.
+    """Return True if a model gives the same for texts read in one pass; tried once per model and kind of device.
 
     Args:
         reader: of a model that reads in parts.
@@ -164,25 +161,25 @@ def _tried(reader: CausalReader, embedded_LE: Tensor) -> bool:
     ids_2L = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 5, 4, 3, 2]], device=embedded_LE.device)
     prompt = reader.read(embedded_LE[None, 3:6], (), 1)[1]
     prompts = [prompt, prompt.cut(0, 1)]
-    known = [reader.read(embedded_LE[None, :4], [each], 1)[1] for each in prompts]
+    caches = [reader.read(embedded_LE[None, :4], [item], 1)[1] for item in prompts]
     lists = [
-        ReadPlan(ids_2L, [1, 2], prompts[0], known[0], ids_2L[0, :2], True),
-        ReadPlan(ids_2L[:1, :5], [3], prompts[1], known[1], ids_2L[0, 4:], True),
+        ReadPlan(ids_2L, [1, 2], prompts[0], caches[0], ids_2L[0, :2], True),
+        ReadPlan(ids_2L[:1, :5], [3], prompts[1], caches[1], ids_2L[0, 4:], True),
     ]
     wanted = read_texts(reader, lists, embedded_LE, packs=False)
     try:
-        found = read_texts(reader, lists, embedded_LE, packs=True)
+        results = read_texts(reader, lists, embedded_LE, packs=True)
     except torch.OutOfMemoryError:
         raise
     except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError):
         # Models may compute attention by themselves.
         return False
-    words, expected = (torch.cat([part.flatten() for each in of for part in each[:2]]) for of in (found, wanted))
+    words, expected = (torch.cat([part.flatten() for item in of for part in item[:2]]) for of in (results, wanted))
     bound = TOLERANCE.get(embedded_LE.dtype, TOLERANCE_HALF) * float(expected.std())
     same_kept = all(
         float((own - other).abs().max()) <= TOLERANCE_HALF
-        for each, apart in zip(found, wanted, strict=True)
-        for own, other in zip(each.layers(), apart.layers(), strict=True)
+        for item, apart in zip(results, wanted, strict=True)
+        for own, other in zip(item.layers(), apart.layers(), strict=True)
     )
     return same_kept and float((words - expected).abs().max()) <= bound
 
@@ -192,9 +189,9 @@ def _packed(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tenso
     blocks = []
     for start, parts in groups:
         for number, rows in parts:
-            each = texts[number]
-            before = [known for known in (each.prompt, each.beginning(rows, start)) if known is not None]
-            blocks.append(TextBlock(embedding_VE[each.ids_BL[rows, start:]], before, len(each.wanted_K)))
+            plan = texts[number]
+            before = [part for part in (plan.prompt, plan.beginning(rows, start)) if part is not None]
+            blocks.append(TextBlock(embedding_VE[plan.ids_BL[rows, start:]], before, len(plan.wanted_K)))
     read = iter(read_blocks(reader, blocks))
     for start, parts in groups:
         yield start, parts, [next(read) for _ in parts]
@@ -202,18 +199,18 @@ def _packed(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tenso
 
 def _apart(reader: CausalReader, texts: Sequence[ReadPlan], embedding_VE: Tensor) -> Iterator[Read]:
     # Behind another prompt no text begins at the same place.
-    for prompt in {id(each.prompt): each.prompt for each in texts}.values():
-        asked = [number for number, each in enumerate(texts) if each.prompt is prompt]
+    for prompt in {id(plan.prompt): plan.prompt for plan in texts}.values():
+        numbers = [number for number, plan in enumerate(texts) if plan.prompt is prompt]
         cost = PASS_GPU if embedding_VE.is_cuda else PASS
-        for start, parts in _groups([texts[number] for number in asked], cost):
-            parts = [(asked[number], rows) for number, rows in parts]
+        for start, parts in _groups([texts[number] for number in numbers], cost):
+            parts = [(numbers[number], rows) for number, rows in parts]
             yield start, parts, _read_rows(reader, texts, start, parts, embedding_VE)
 
 
 def _read_rows(
     reader: CausalReader, texts: Sequence[ReadPlan], start: int, parts: Sequence[Part], embedding_VE: Tensor
 ) -> list[tuple[Tensor, KeysValues]]:
-    """Reads parts in one pass, all of them from one token on."""
+    """Read parts in one pass, all of them from one token on."""
     lengths, wanted = ([getattr(texts[number], name).shape[-1] for number, _ in parts] for name in ("ids_BL", "wanted_K"))
     length, first = max(lengths), min(own - num for own, num in zip(lengths, wanted, strict=True))
     ids = [
@@ -221,17 +218,17 @@ def _read_rows(
     ]
     beginnings = [texts[number].beginning(rows, start) for number, rows in parts]
     if len(parts) > 1:
-        nums = [len(each) for each in ids]
-        beginnings = [one_below_the_other([each.repeated(num) for each, num in zip(beginnings, nums, strict=True)])]
+        nums = [len(part_rows) for part_rows in ids]
+        beginnings = [one_below_the_other([part_rows.repeated(num) for part_rows, num in zip(beginnings, nums, strict=True)])]
     prompt = texts[parts[0][0]].prompt
     before = beginnings if prompt is None else [prompt, *beginnings]
     logits_BKV, new = reader.read(embedding_VE[torch.cat(ids)], before, length - first)
-    found, done = [], 0
-    for each, own, num in zip(ids, lengths, wanted, strict=True):
-        rows = slice(done, done + len(each))
+    parts_read, done = [], 0
+    for part_rows, own, num in zip(ids, lengths, wanted, strict=True):
+        rows = slice(done, done + len(part_rows))
         done = rows.stop
-        found.append((logits_BKV[rows, own - num - first : own - first], new.rows(rows).cut(0, own - start)))
-    return found
+        parts_read.append((logits_BKV[rows, own - num - first : own - first], new.rows(rows).cut(0, own - start)))
+    return parts_read
 
 
 def _answer(texts: ReadPlan, found: Sequence[tuple[int, slice, Tensor, KeysValues]]) -> ReadWords:
@@ -249,17 +246,17 @@ def _words(texts: ReadPlan, logits: Sequence[Tensor], known: KeysValues | None) 
 
 
 def _groups(texts: Sequence[ReadPlan], pass_cost: int) -> Iterator[tuple[int, list[Part]]]:
-    """From which token on each group of texts is read, and which they are."""
-    num_at = Counter(start for each in texts for start in each.starts)
-    starts, end = sorted(num_at), max(each.ids_BL.shape[1] for each in texts)
+    """Yield the token from which each group of texts is read, and the group's texts."""
+    num_at = Counter(start for plan in texts for start in plan.starts)
+    starts, end = sorted(num_at), max(plan.ids_BL.shape[1] for plan in texts)
     for group in cheapest_groups([(num_at[start], end - start) for start in starts], pass_cost):
         first, last = starts[group.start], starts[group.stop - 1]
-        rows = [slice(bisect_left(each.starts, first), bisect_right(each.starts, last)) for each in texts]
-        yield first, [(number, each) for number, each in enumerate(rows) if each.start < each.stop]
+        rows = [slice(bisect_left(plan.starts, first), bisect_right(plan.starts, last)) for plan in texts]
+        yield first, [(number, plan) for number, plan in enumerate(rows) if plan.start < plan.stop]
 
 
 def cheapest_groups(parts: Sequence[tuple[int, int]], pass_cost: int) -> list[range]:
-    """Which neighbours are read together, so that all cost least.
+    """Return the groups of neighbours to read together at least cost in all.
 
     Args:
         parts: rows and tokens of each, the tokens falling; a group reads all its rows from where its first part begins.
@@ -302,13 +299,13 @@ class _Reading:
     lead_BT: Tensor
 
     def of(self, rows_b: Tensor) -> _Reading:
-        """Some of them."""
+        """Return some of them."""
         known = None if self.known is None else self.known.rows(rows_b)
         return _Reading(self.candidates[rows_b], known, self.nll_BT[rows_b], self.lead_BT[rows_b])
 
 
 class ReadLoss(NamedTuple):
-    """The loss of a candidate as it was read, and the least and the most that it may be in other company."""
+    """The loss of a candidate as it was read, with its least and its greatest value in other company."""
 
     candidate: int
     loss: float
@@ -320,10 +317,10 @@ class SwapList:
     """The candidates of a visit of one incumbent.
 
     Args:
-        scorer: who asks.
-        incumbent: where the swaps start from.
-        positions_G: where.
-        words_G: which word is put there.
+        scorer: the scorer that reads.
+        incumbent: the input that the swaps change.
+        positions_G: the positions.
+        words_G: the new words.
         beat: the loss that has to be undercut.
     """
 
@@ -344,12 +341,12 @@ class SwapList:
         self.best_choice, self.best_loss = -1, beat
 
     def best(self) -> tuple[int, float]:
-        """The candidate of least loss and that, ties to the first; -1 and `beat` where none undercuts it."""
+        """Return the candidate of least loss and that loss, ties to the first; -1 and `beat` if none undercuts it."""
         self.in_pieces(self._try, self.distinct)
         return self.best_choice, self.best_loss
 
     def all(self) -> Tensor:
-        """The loss of each candidate (G,)."""
+        """Return the loss of each candidate (G,)."""
         loss_G = torch.empty(len(self.words_G), device=self.words_G.device)
 
         def read(piece: Sequence[int]) -> None:
@@ -359,31 +356,31 @@ class SwapList:
         return loss_G
 
     def in_pieces(self, call: Callable[[Sequence[int]], None], candidates: Sequence[int]) -> None:
-        """Calls with as many candidates at once as are read together."""
+        """Call with as many candidates at once as are read together."""
         self.scorer.pieces.in_pieces(call, candidates, self.scorer.most(self.target))
 
     @cached_property
     def distinct(self) -> list[int]:
-        """The candidates, of those that are alike the first; without the incumbent, where that undercuts nothing."""
+        """Return the candidates, the first of equal ones, without the incumbent if that cannot win."""
         first_of: dict[tuple[int, int] | None, int] = {}
-        own = self.incumbent.words.tolist()
+        current = self.incumbent.words.tolist()
         for candidate, (position, word) in enumerate(zip(self.positions, self.words, strict=True)):
-            first_of.setdefault(None if own[position] == word else (position, word), candidate)
+            first_of.setdefault(None if current[position] == word else (position, word), candidate)
         if self.beat < self.incumbent.loss:
             first_of.pop(None, None)
         return self.by_position(first_of.values())
 
     def by_position(self, candidates: Iterable[int]) -> list[int]:
-        """In the order in which they are read: those of a piece share as much as they can."""
+        """Return candidates in the order in which they are read: those of a piece share as much as they can."""
         return sorted(candidates, key=self.positions.__getitem__)
 
     def num_tokens(self, candidates: Sequence[int]) -> int:
-        """Tokens that are read of candidates first."""
+        """Return the number of tokens that are read of candidates first."""
         end = self.ids_GS.shape[1] + self.num_first - 1
         return sum(end - self.prompt.places[self.positions[candidate]] for candidate in candidates)
 
     def ends(self, piece: Sequence[int]) -> Tensor:
-        """The losses (B,) of some candidates that come in the order of their positions."""
+        """Return the losses (B,) of some candidates that come in the order of their positions."""
 
         def read() -> Generator[ReadPlan, ReadWords, Tensor]:
             first = yield from self._first_words(piece)
@@ -392,17 +389,17 @@ class SwapList:
         return self.alone(read(), self.scorer.reader)
 
     def take(self, losses: Iterable[tuple[int, float]]) -> None:
-        """Keeps the best of some candidates, if it is better than the one at hand."""
+        """Keep the best of some candidates, if it is better than the current one."""
         for candidate, loss in losses:
             if loss < self.best_loss or (loss == self.best_loss and -1 < candidate < self.best_choice):
                 self.best_choice, self.best_loss = candidate, loss
 
     def alone(self, reads: Reads[FoundT], reader: CausalReader) -> FoundT:
-        """What comes of it in passes of its own."""
+        """Return the result of a reading in passes of its own."""
         return read_together([reads], self.scorer.reads(reader))[0]
 
     def read(self, piece: Sequence[int], beat: float, slack: float = 0.0, doubt: float = 0.0) -> Reads[list[ReadLoss]]:
-        """Reads some candidates; those are left out that are seen to cost more than a loss or another candidate.
+        """Read some candidates; leave out those that cost more than a loss or another candidate.
 
         Args:
             piece: the candidates, in the order of their positions.
@@ -410,7 +407,7 @@ class SwapList:
             slack: how much more they have to cost.
             doubt: nats by which those of a word, and the lead of its logit, may be off.
         """
-        reading, found = (yield from self._first_words(piece)), list[ReadLoss]()
+        reading, losses = (yield from self._first_words(piece)), list[ReadLoss]()
         waiting, bound_B = [reading], self._bound(reading)
         is_open = reading.known is not None and beat == math.inf and len(piece) > FIRST
         if is_open and float((bound_B > self.incumbent.loss).float().mean()) >= WORTH:
@@ -419,21 +416,21 @@ class SwapList:
         for part in waiting:
             ended = yield from self._to_the_end(part, beat + slack, doubt)
             losses_3B = torch.stack([self._bound(ended, off) for off in (0.0, -doubt, doubt)]).tolist()
-            found.extend(map(ReadLoss._make, zip(ended.candidates.tolist(), *losses_3B, strict=True)))
-            beat = min(beat, *(each.most for each in found)) if found else beat
-        return found
+            losses.extend(map(ReadLoss._make, zip(ended.candidates.tolist(), *losses_3B, strict=True)))
+            beat = min(beat, *(loss.most for loss in losses)) if losses else beat
+        return losses
 
     def settled(self, read: Sequence[ReadLoss]) -> tuple[int, float] | None:
-        """The best candidate and its loss as in `best`, where the list read alone would name the same; None where that is open.
+        """Return the best candidate and its loss as in `best`, if the list read alone would name the same; else None.
 
         Args:
             read: in company, all but those that are worse in any case.
         """
-        able = [each for each in read if each.least < self.beat]
+        able = [loss for loss in read if loss.least < self.beat]
         if not able:
             return -1, self.beat
-        best = min(able, key=lambda each: each.most)
-        is_clear = best.most < self.beat and all(each is best or each.least > best.most for each in able)
+        best = min(able, key=lambda loss: loss.most)
+        is_clear = best.most < self.beat and all(loss is best or loss.least > best.most for loss in able)
         return (best.candidate, best.loss) if is_clear else None
 
     def _try(self, piece: Sequence[int]) -> None:
@@ -441,7 +438,7 @@ class SwapList:
         self.take((each.candidate, each.loss) for each in read)
 
     def _first_words(self, piece: Sequence[int]) -> Reads[_Reading]:
-        """Reads up to the first word of the reply, or all of a short one."""
+        """Read up to the first word of the reply, or all of a short one."""
         candidates_B = torch.tensor(piece, device=self.words_G.device)
         places = [self.prompt.places[self.positions[candidate]] for candidate in piece]
         known = self.incumbent.cache.known
@@ -449,7 +446,7 @@ class SwapList:
         return _Reading(candidates_B, answer.known, answer.nll_BK, answer.lead_BK)
 
     def _to_the_end(self, reading: _Reading, loss: float, doubt: float = 0.0) -> Reads[_Reading]:
-        """Those whose replies were read to the end, because what was known of them did not exceed a loss."""
+        """Return the candidates whose replies were read to the end, because their known part did not exceed a loss."""
         num_read, stage = reading.nll_BT.shape[1], 1
         while num_read < len(self.target):
             left_b = self._left(reading, loss, doubt)
@@ -471,12 +468,12 @@ class SwapList:
         return reading
 
     def _texts(self, candidates_B: Tensor, places: Sequence[int], known: KeysValues, num_read: int, num: int) -> ReadPlan:
-        """What is to be read of candidates from these places on: the next so many words of the reply."""
+        """Return the next plan of candidates from these places on: the next words of the reply."""
         first, stop = self.prompt.places[0], num_read + num
         said_BL = self.target[: stop - 1].expand(len(candidates_B), -1)
         return ReadPlan(
             ids_BL=torch.cat([self.ids_GS[candidates_B, first:], said_BL], dim=1),
-            starts=[place - first for place in places],
+            starts=[position - first for position in places],
             prompt=self.prompt.known,
             known=known,
             wanted_K=self.target[num_read:stop],
@@ -484,11 +481,11 @@ class SwapList:
         )
 
     def _left(self, reading: _Reading, loss: float, doubt: float) -> Tensor:
-        """The rows that may still cost less than a loss."""
+        """Return the rows that may still cost less than a loss."""
         return (self._bound(reading, -doubt) <= loss + _ROUNDING * max(1.0, loss)).nonzero()[:, 0]
 
     def _bound(self, reading: _Reading, off: float = 0.0) -> Tensor:
-        """What candidates (B,) cost at least: the loss, were the words not read yet certain.
+        """Return the least cost of candidates (B,): the loss if the unread words were certain.
 
         Args:
             reading: what was read of them.
@@ -501,7 +498,7 @@ class SwapList:
         return loss_B if self.input_G is None else loss_B + self.input_G[reading.candidates]
 
     def _input_terms(self) -> Tensor | None:
-        """The language model's term (G,) of the candidates; None where it weighs nothing."""
+        """Return the language model's term (G,) of the candidates; None if it weighs nothing."""
         nll_G = self.scorer.input_nll(self.tried_GN)
         return None if nll_G is None else self.scorer.objective.input_weight(nll_G) * nll_G
 
@@ -515,7 +512,7 @@ SLACK = 0.1
 
 
 def rough_reader(model: Any) -> CausalReader:
-    """Reads by a model in bfloat16.
+    """Return a reader of a model in bfloat16.
 
     Raises:
         ConfigError: the model is not in float32, has no layers that bfloat16 would help, or the device no such products.
@@ -533,10 +530,10 @@ def rough_reader(model: Any) -> CausalReader:
 
 
 class ScreenedSwapList(SwapList):
-    """The candidates of a visit, the best of them found roughly first."""
+    """The candidates of a visit, of which bfloat16 finds the best few first."""
 
     def best(self) -> tuple[int, float]:
-        """The candidate of least loss among those that may be the best, and that, in float32; as of `SwapList` otherwise."""
+        """Return the candidate of least loss among those that may be the best, and its float32 loss; see `SwapList.best`."""
         distinct, rough = self.distinct, dict[int, float]()
         if len(distinct) <= FEW:
             return super().best()
@@ -544,31 +541,31 @@ class ScreenedSwapList(SwapList):
         def screen(piece: Sequence[int]) -> None:
             assert self.scorer.rough is not None
             read = self.read(piece, min([self.beat, *rough.values()]), SLACK)
-            rough.update((each.candidate, each.loss) for each in self.alone(read, self.scorer.rough))
+            rough.update((loss.candidate, loss.loss) for loss in self.alone(read, self.scorer.rough))
 
         self.in_pieces(screen, distinct)
         self._decide(rough, self.beat + SLACK)
         return self.best_choice, self.best_loss
 
     def _decide(self, rough: dict[int, float], limit: float) -> None:
-        """Reads candidates in float32, those that look best first, as long as others may be better.
+        """Read candidates in float32, those that look best first, as long as others may be better.
 
         Args:
             rough: what they cost roughly.
             limit: rough losses above are left out.
         """
-        left = sorted((candidate for candidate in rough if rough[candidate] <= limit), key=lambda each: (rough[each], each))
+        left = sorted((candidate for candidate in rough if rough[candidate] <= limit), key=lambda index: (rough[index], index))
         differences: list[float] = []
-        asked = left[:FEW]
-        while asked:
+        chosen = left[:FEW]
+        while chosen:
             losses: list[tuple[int, float]] = []
 
             def read(piece: Sequence[int], losses: list[tuple[int, float]] = losses) -> None:
                 losses.extend(zip(piece, self.ends(piece).tolist(), strict=True))
 
-            self.in_pieces(read, self.by_position(asked))
+            self.in_pieces(read, self.by_position(chosen))
             self.take(losses)
             differences.extend(rough[candidate] - loss for candidate, loss in losses)
-            left = left[len(asked) :]
+            left = left[len(chosen) :]
             limit = self.best_loss + fmean(differences) + SPREADS * pstdev(differences)
-            asked = [candidate for candidate in left if rough[candidate] <= limit]
+            chosen = [candidate for candidate in left if rough[candidate] <= limit]

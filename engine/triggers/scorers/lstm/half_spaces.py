@@ -36,7 +36,7 @@ ROWS = 64
 
 
 class Nats(NamedTuple):
-    """How likely the words of a target are, or can be at most."""
+    """Nats of the words of a target, or their bounds."""
 
     nll: Tensor
     """Nats, or a lower bound."""
@@ -64,13 +64,13 @@ class HalfSpaces:
 
     @classmethod
     def joined(cls, parts: list[HalfSpaces]) -> HalfSpaces:
-        """The bounds of several incumbents, whose targets are of one length."""
+        """Return the bounds of several incumbents, whose targets are of one length."""
         if len(parts) == 1:
             return parts[0]
         return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     def bound(self, word: int, states_BGH: Tensor, rounding: float) -> Nats:
-        """The least nats (B, G) that a word of the target can take, and whether it may be the likeliest.
+        """Return the least nats (B, G) that a word of the target can take, and whether it may be the likeliest.
 
         Args:
             word: its place in the target.
@@ -118,11 +118,11 @@ class OutputLayer:
         self._segments = [Weight(segment_WH.t()) for segment_WH in padded_VH.chunk(SEGMENTS)]
 
     def logits(self, states_nH: Tensor) -> Tensor:
-        """Logits (n, V) of all words; what V is rounded up by is minus infinity."""
+        """Return logits (n, V) of all words; the padding of V is minus infinity."""
         return torch.cat([self._logits(block).add_(self._bias_V) for block in _blocks(states_nH)])[: len(states_nH)]
 
     def exact(self, states_nH: Tensor, words_n: Tensor) -> Nats:
-        """Nats (n,) of a word in each state."""
+        """Return nats (n,) of a word in each state."""
         logits_nV = self.logits(states_nH)
         # One product for the word and its rivals: of two, a likeliest word may come out less likely than itself.
         said_n = logits_nV.gather(1, words_n[:, None])[:, 0]
@@ -131,7 +131,7 @@ class OutputLayer:
         return Nats(mass_n.log_() + most_n - said_n, said_n >= most_n)
 
     def touch(self, states_nH: Tensor, logits_nV: Tensor, words_BT: Tensor) -> list[Touched]:
-        """Everything at the states of B incumbents.
+        """Return nats, gradients and bounds at the states of B incumbents.
 
         Args:
             states_nH: the T states of each, one incumbent after the other.
@@ -156,20 +156,20 @@ class OutputLayer:
         heights_nC = tails_nC.log() + most_n[:, None] - (slopes_nCH * states_nH[:, None]).sum(2)
         touched = []
         for row, (subset_S, words_T) in enumerate(zip(subsets, words_BT, strict=True)):
-            own = slice(row * length, (row + 1) * length)
-            nats = Nats((log_n - said_n)[own], (said_n >= most_n)[own])
-            half_spaces = self._half_spaces(subset_S, words_T, slopes_nCH[own].clone(), heights_nC[own])
-            touched.append(Touched(nats, log_n[own], pull_nH[own], half_spaces))
+            rows = slice(row * length, (row + 1) * length)
+            nats = Nats((log_n - said_n)[rows], (said_n >= most_n)[rows])
+            half_spaces = self._half_spaces(subset_S, words_T, slopes_nCH[rows].clone(), heights_nC[rows])
+            touched.append(Touched(nats, log_n[rows], pull_nH[rows], half_spaces))
         return touched
 
     def _subset(self, share_TV: Tensor, words_T: Tensor) -> Tensor:
-        """Words (S,): those of the target, and of the others those that are likely somewhere in it."""
+        """Return the words (S,): those of the target, and others that are likely somewhere in it."""
         likely_V = share_TV.amax(0)
         likely_V[words_T] = 2.0
         return likely_V.topk(min(SUBSET + len(words_T), self.num_words), sorted=False).indices
 
     def _tails(self, mass_nV: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum of the output weights (n, C, H) in each segment, and the mass of it (n, C)."""
+        """Return the sum of the output weights (n, C, H) in each segment, and its mass (n, C)."""
         sums, tails_nC = [], mass_nV.unflatten(1, (SEGMENTS, -1)).sum(2)
         for block in _blocks(mass_nV):
             parts = zip(self._segments, block.chunk(SEGMENTS, 1), strict=True)
@@ -183,12 +183,12 @@ class OutputLayer:
 
 
 def _blocks(rows_nX: Tensor) -> list[Tensor]:
-    """Rows in blocks of `ROWS`, the last one filled with zeros."""
+    """Return rows in blocks of `ROWS`, the last one filled with zeros."""
     return list(pad(rows_nX, (0, 0, 0, -len(rows_nX) % ROWS)).split(ROWS))
 
 
 def _products(states_BGH: Tensor, weight_BJH: Tensor) -> Tensor:
-    """Products (B, G, J) of the states of each incumbent with a weight of its own."""
+    """Return products (B, G, J) of the states of each incumbent with a weight of its own."""
     if len(states_BGH) > 1:
         return torch.bmm(states_BGH, weight_BJH.mT)
     return product(states_BGH[0], weight_BJH[0])[None]

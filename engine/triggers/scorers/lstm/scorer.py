@@ -2,51 +2,34 @@
 
 Of a list of candidates only the best counts, so every other one needs no more than a proof that it is worse:
 
-    shared    what candidates have in common is computed once                seq2seq.py, input.py, cells.py
-    bounded   a lower bound of each word's nats costs little of a softmax    half_spaces.py
-    pruned    a candidate whose first terms reach the least so far is left out  swap_bound.py
+    shared    common parts of candidates are computed once                      seq2seq.py, InputReader
+    bounded   a lower bound of each word's nats costs little of a softmax       half_spaces.py
+    pruned    a candidate whose first terms reach the least so far is left out  SwapBound
     exact     those that remain are measured, the most promising first, until no bound is below the best
-    screened  where it is wanted, bfloat16 says first which few of the list all this is done for   screening.py
+    screened  optional: bfloat16 first finds the few of the list that all this is done for
 
-The bound is a theorem about real numbers; `ROUNDING` is what float32 may add. `measure` yields it with the gradient.
-
-Figures of an incumbent do not depend on what else is asked: products that serve several have fixed shapes, and on a CPU the
+Results of an incumbent do not depend on the other incumbents: products that serve several have fixed shapes, and on a CPU the
 candidates of each incumbent are bounded by themselves. A GPU takes those of many at a time.
 
-Shapes: B incumbents, G candidates each, n = B G, R inputs, N searched positions, T words of a target with its end,
-c contenders, V words, E embedding, H hidden
+The language model (`InputReader`): R(x), its bound and its slopes. A candidate's words before the swap cost the same as the
+incumbent's; the swapped word's nats stand in the incumbent's log softmax, because the words before it are the same; only the
+words after it must be read again.
 
-Candidates of a trigger search under our language model: R(x), its bound and its slopes.
+Bounds (`feasible`, `SwapBound`): no term of the loss is negative, and each rises with the nats of its word (`objective.py`), so
+bounds of the first words are a bound of the loss, and candidates are left out between words. The bound is a theorem about real
+numbers; `ROUNDING` is the error that float32 may add. `measure` yields it with the gradient.
 
-A candidate's words before the swap cost what the incumbent's cost; the swapped word's nats stand in the incumbent's log
-softmax, because what comes before it is the same; only the words after it must be read again.
-
-Shapes: B incumbents, G candidates each, n = B G, N searched words, M = N + 1 words read with `<s>`, or predicted with `</s>`,
-K of them read again, V words, H hidden, E embedding
-
-Which swaps of a list may still be the best, and what the others cost at least.
-
-Every other candidate than the best needs no more than a proof that it is worse. No term of the loss is negative, and each rises
-with the nats of its word (`objective.py`), so that bounds of the first words are a bound of the loss: candidates are left out
-between words.
-
-The bound is a theorem about real numbers; `ROUNDING` is what float32 may add.
-
-Shapes: B incumbents, G candidates each, n = B G, T words of a target with its end, c contenders, H hidden
-
-Which few swaps of a list may be the best, told roughly: a screened search asks float32 about these alone.
-
-Candidates are read with products in bfloat16, and these only of what a candidate differs by from its incumbent, for which the
-products are known; all else is float32, and bounded as always (`swap_bound.py`). On a network fitted to #ubuntu, whose
+Screening (`few`): candidates are read with products in bfloat16, and these only of a candidate's difference from its
+incumbent, for which the products are known; all else is float32, and bounded as always. On a network fitted to #ubuntu, whose
 candidates differ by hundredths of a nat, losses were off by 0.00005 nats on average and 0.0017 at most. Products of whole
-states left the best out of the best six in one visit of thirteen.
+states left the best out of the best six in one visit of thirteen. A provable bound is of no use: carried through the steps of
+a recurrence, it soon exceeds every distance between candidates. So no rough loss is ever reported. Float32 measures the few,
+decides among them whether one undercuts the loss to beat, and measures the swap that a search takes. The search can differ from
+the exact one only in its choice of a swap, if bfloat16 leaves the best out.
 
-A bound that could be proved is of no use: carried through the steps of a recurrence, it soon exceeds every distance between
-candidates. So nothing rough is ever told. Float32 measures the few, decides among them whether one undercuts what is to be
-beaten, and measures what a search takes over. Only which swap is taken can differ from the exact search, where bfloat16 leaves
-the best out.
-
-Shapes: B incumbents, G candidates each, n = B G, K the few
+Shapes: B incumbents, G candidates each, n = B G, R inputs, N searched words, M = N + 1 words read with `<s>`, or predicted with
+`</s>`, K of them read again (screening: the few), T words of a target with its end, c contenders, V words, E embedding,
+H hidden
 """
 
 from __future__ import annotations
@@ -75,7 +58,7 @@ from parley.policies.seq2seq.model import LanguageModel
 
 @dataclass(frozen=True)
 class InputTrace:
-    """What is kept of one incumbent, B = 1.
+    """The stored readings of one incumbent under the language model, B = 1.
 
     Args:
         past: the network over `<s>` and the input.
@@ -111,18 +94,18 @@ class Lookahead:
     known_n: Tensor
 
     def of(self, rows: Tensor) -> Lookahead:
-        """Some of the candidates."""
+        """Return some of the candidates."""
         return Lookahead(self.first, self.states_nKH[rows], self.said_nK[rows], self.counted_nK[rows], self.known_n[rows])
 
     def bound(self, half_spaces: HalfSpaces, rounding: float) -> Tensor:
-        """The least that R(x) can be (n,); the arguments as in `HalfSpaces.bound`."""
+        """Return the least value of R(x) (n,); the arguments as in `HalfSpaces.bound`."""
         batch, least_nK = len(half_spaces.bias_BS), []
         for word, states_nH in enumerate(self.states_nKH.unbind(1), start=self.first):
             least_nK.append(half_spaces.bound(word, states_nH.unflatten(0, (batch, -1)), rounding).nll.flatten())
         return self.mean(torch.stack(least_nK, 1))
 
     def mean(self, nll_nK: Tensor) -> Tensor:
-        """R(x) of each candidate (n,), given the nats of its words; those that are not counted do not count."""
+        """Return R(x) of each candidate (n,), given the nats of its words; those that are not counted do not count."""
         length = self.first + self.said_nK.shape[1]
         return (self.known_n + torch.where(self.counted_nK, nll_nK, 0.0).sum(1)) / length
 
@@ -140,7 +123,7 @@ class InputReader:
         self.lstm, self.output = WordLstm(lm.lstm, self.embedding_VE, dtypes), OutputLayer(lm.output)
 
     def read(self, words_BN: Tensor) -> list[InputTrace]:
-        """Reads whole inputs, always as many together."""
+        """Read whole inputs, always as many together."""
         words_BM, said_BM = pad(words_BN, (1, 0), value=BOS_ID), pad(words_BN, (0, 1), value=EOS_ID)
         batch, length = words_BM.shape
         with torch.enable_grad():
@@ -149,24 +132,24 @@ class InputReader:
         states_nH = states_BMH.detach().flatten(0, 1)
         logits_nV = self.output.logits(states_nH)
         touched = self.output.touch(states_nH, logits_nV.clone(), said_BM)
-        pull_BMH = torch.stack([each.pull_TH for each in touched]) / length
+        pull_BMH = torch.stack([touch.pull_TH for touch in touched]) / length
         (gradient_BME,) = torch.autograd.grad(states_BMH, embedded_BME, pull_BMH)
         logits_BMV = logits_nV[:, : self.output.num_words].unflatten(0, (batch, length))
         traces = []
-        for row, each in enumerate(touched):
-            log_NV = (logits_BMV[row] - each.log_whole_T[:, None])[:-1]
+        for row, touch in enumerate(touched):
+            log_NV = (logits_BMV[row] - touch.log_whole_T[:, None])[:-1]
             gradient_NE = gradient_BME[row, 1:].clone()
-            traces.append(InputTrace(past.of(row), each.nats.nll[None], log_NV, gradient_NE, each.half_spaces))
+            traces.append(InputTrace(past.of(row), touch.nats.nll[None], log_NV, gradient_NE, touch.half_spaces))
         return traces
 
     def mean_nll(self, words_BN: Tensor) -> Tensor:
-        """R(x) of whole inputs (B,), always as many together."""
+        """Return R(x) of whole inputs (B,), always as many together."""
         words_BM, said_BM = pad(words_BN, (1, 0), value=BOS_ID), pad(words_BN, (0, 1), value=EOS_ID)
         states_BMH, _ = self.lstm.unroll(words_BM, self.embedding_VE[words_BM])
         return self.output.exact(states_BMH.flatten(0, 1), said_BM.flatten()).nll.unflatten(0, said_BM.shape).mean(1)
 
     def exact(self, lookahead: Sequence[Lookahead]) -> list[Tensor]:
-        """R(x) of candidates, measured."""
+        """Return the measured R(x) of candidates."""
         counted = [each.counted_nK.flatten() for each in lookahead]
         states_xH = torch.cat([each.states_nKH.flatten(0, 1)[rows] for each, rows in zip(lookahead, counted, strict=True)])
         said_x = torch.cat([each.said_nK.flatten()[rows] for each, rows in zip(lookahead, counted, strict=True)])
@@ -179,7 +162,7 @@ class InputReader:
     def lookahead(
         self, traces: Sequence[InputTrace], positions_BG: Tensor, swaps_BG: Tensor, dtype: torch.dtype = torch.float32
     ) -> Lookahead:
-        """Reads candidates on from their swaps, with products of some precision."""
+        """Read candidates on from their swaps, with products of some precision."""
         past, group = Past.joined([trace.past for trace in traces]), positions_BG.shape[1]
         swapped = Swapped.of(past.words_BM, positions_BG + 1, swaps_BG)
         states_KnH = self.lstm.reread(past, swapped, dtype)
@@ -205,7 +188,7 @@ TAKEN = 4
 
 
 class FeasibleSet(NamedTuple):
-    """Candidates that may cost less than what is to be beaten."""
+    """The candidates that may cost less than the loss to beat."""
 
     rows_c: Tensor
     """Which they are."""
@@ -216,21 +199,21 @@ class FeasibleSet(NamedTuple):
 
     @classmethod
     def none(cls, rows_n: Tensor, least_n: Tensor, states: Tensor) -> FeasibleSet:
-        """No candidate; of the kinds of the tensors given."""
+        """Return an empty set, of the kinds of the tensors given."""
         return cls(rows_n[:0], least_n[:0], states.new_zeros(0, 0, 0))
 
 
 def feasible(
     replies: Replies, half_spaces: HalfSpaces, objective: TriggerObjective, rows_n: Tensor, least_n: Tensor, beat_n: Tensor
 ) -> FeasibleSet:
-    """Decodes candidates as far as they may win.
+    """Decode candidates as far as they may win.
 
     Args:
         replies: the candidates.
         half_spaces: the bound of their incumbents.
         objective: what is minimised.
-        rows_n: what the candidates are called.
-        least_n: what their inputs cost at least.
+        rows_n: the numbers of the candidates.
+        least_n: lower bounds of the language model's terms.
         beat_n: the loss that each must undercut.
     """
     batch, length = half_spaces.targets_BT.shape
@@ -257,7 +240,7 @@ def feasible(
 
 @dataclass
 class SwapBound:
-    """Candidates of one incumbent that may be its best swap.
+    """The candidates of one incumbent that may be its best swap.
 
     Args:
         target_T: the incumbent's target.
@@ -283,7 +266,7 @@ class SwapBound:
     def of(
         cls, incumbent: BestInput, found: FeasibleSet, first: int, lookahead: Lookahead | None, beat: float, stays: list[int]
     ) -> SwapBound:
-        """The bound of an incumbent's swaps.
+        """Return the bound of an incumbent's swaps.
 
         Args:
             incumbent: where the swaps start from.
@@ -307,13 +290,13 @@ class SwapBound:
         )
 
     def next(self) -> Tensor | None:
-        """Those to be measured now; None when all others are proved worse."""
+        """Return the candidates to measure now; None when all others are proved worse."""
         last = self.measured + (TAKEN if self.measured else 1)
-        places = [place for place in range(self.measured, min(last, len(self.rows))) if self.least[place] < self.loss]
+        places = [index for index in range(self.measured, min(last, len(self.rows))) if self.least[index] < self.loss]
         return torch.tensor(places, device=self.states_cTH.device) if places else None
 
     def settle(self, losses: list[float]) -> None:
-        """Takes in what those cost."""
+        """Record the measured losses of those candidates."""
         for row, loss in zip(self.rows[self.measured :], losses, strict=False):
             if loss < self.loss or (loss == self.loss and row < self.choice):
                 self.choice, self.loss = row, loss
@@ -331,7 +314,7 @@ MADE_UP = 100
 
 
 def require_bfloat16(device: torch.device, width: int) -> None:
-    """Makes sure that a device multiplies bfloat16, and warns where that saves nothing.
+    """Raise ConfigError if a device cannot multiply bfloat16, and warn if that saves nothing.
 
     Args:
         device: of the network.
@@ -349,7 +332,7 @@ def require_bfloat16(device: torch.device, width: int) -> None:
 
 
 def few(found: FeasibleSet, known_BG: Tensor) -> Tensor:
-    """The candidates (B, K) that may be the best, in rising order; of one incumbent alone, maybe fewer than `FEW`.
+    """Return the candidates (B, K) that may be the best, in rising order; of one incumbent alone, maybe fewer than `FEW`.
 
     Args:
         found: those that may undercut what is to be beaten, with what they cost roughly.
@@ -365,7 +348,7 @@ def few(found: FeasibleSet, known_BG: Tensor) -> Tensor:
 
 
 def _cost(device: torch.device, width: int) -> float:
-    """Time of a step of a decoder in bfloat16 as a share of float32's."""
+    """Return the time of a step of a decoder in bfloat16 as a share of float32's."""
     rows_nI, weight_JI = torch.ones(MADE_UP, 2 * width, device=device), torch.ones(4 * width, 2 * width, device=device)
     half, single = (Weight(weight_JI, dtype) for dtype in (torch.bfloat16, torch.float32))
     # A number on this side is there when a GPU is done.
@@ -382,7 +365,7 @@ GROUP = 32
 
 @dataclass(eq=False)
 class _Trace:
-    """What is kept with an incumbent; its cache is anchored when it is first screened."""
+    """The stored readings of an incumbent; its cache is anchored when it is first screened."""
 
     cache: WordCache
     half_spaces: HalfSpaces
@@ -414,7 +397,7 @@ class LstmScorer:
 
     @torch.no_grad()
     def measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
-        """Measures inputs, with the slopes and the bounds at them."""
+        """Measure inputs, with the slopes and the bounds at them."""
         measured: dict[int, BestInput] = {}
         for rows in _alike(targets, INPUTS):
             measured.update(zip(rows, self._measure([targets[row] for row in rows], words_BN[rows]), strict=True))
@@ -422,7 +405,7 @@ class LstmScorer:
 
     @torch.no_grad()
     def slopes(self, incumbents: Sequence[BestInput], positions_B: Tensor) -> Tensor:
-        """The one-hot gradient at a position, as `PlainScorer.slopes`."""
+        """Return the one-hot gradient at a position, as `PlainScorer.slopes`."""
         places = list(zip([incumbent.cache for incumbent in incumbents], positions_B.tolist(), strict=True))
         gradient_BE = torch.stack([trace.gradient_NE[position] for trace, position in places])
         slopes_BV = _in_blocks(gradient_BE, self._replies.embedding_VE)
@@ -437,24 +420,24 @@ class LstmScorer:
         return slopes_BV
 
     def gradients(self, incumbents: Sequence[BestInput]) -> Tensor:
-        """What was kept of the pass backward (B, N, E)."""
+        """Return the stored gradients of the backward pass (B, N, E)."""
         return torch.stack([incumbent.cache.gradient_NE for incumbent in incumbents])
 
     @torch.no_grad()
     def best_swap(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The argmin over the lists, or over the few that are left of them: proved where `PlainScorer` looks."""
+        """Return the argmin over the lists, or over the few that screening leaves; proved without measuring all."""
         bounds: dict[int, SwapBound] = {}
         left: dict[int, list[int]] = {}
         if self.screening:
             self._anchor(incumbents)
         for group in self._groups(incumbents):
-            chosen, asked = torch.tensor(group, device=self._device), [incumbents[i] for i in group]
+            chosen, group_incumbents = torch.tensor(group, device=self._device), [incumbents[i] for i in group]
             some, beat_b = Swaps(swaps.positions_BG[chosen], swaps.words_BG[chosen]), beat_B[chosen]
             if self.screening:
-                few_BK = self._few(asked, some, beat_b)
+                few_BK = self._few(group_incumbents, some, beat_b)
                 left.update(zip(group, few_BK.tolist(), strict=True))
                 some = Swaps(some.positions_BG.gather(1, few_BK), some.words_BG.gather(1, few_BK))
-            bounds.update(zip(group, self._bounds(asked, some, beat_b), strict=True))
+            bounds.update(zip(group, self._bounds(group_incumbents, some, beat_b), strict=True))
         while taken := [(bound, places) for bound in bounds.values() if (places := bound.next()) is not None]:
             for (bound, _), losses in zip(taken, self._exact(taken), strict=True):
                 bound.settle(losses)
@@ -467,7 +450,7 @@ class LstmScorer:
 
     @torch.no_grad()
     def losses(self, targets: Sequence[Tensor], words_RN: Tensor) -> Tensor:
-        """The loss of each input (R,)."""
+        """Return the loss of each input (R,)."""
         loss_R = torch.empty(len(words_RN), device=self._device)
         for rows in _alike(targets, TRIED):
             said_BT, words_BN = torch.stack([targets[row] for row in rows]), words_RN[rows]
@@ -482,37 +465,37 @@ class LstmScorer:
         return loss_R
 
     def _read(self, targets_BT: Tensor, words_BN: Tensor) -> Read:
-        """Reads at most `INPUTS` inputs and their targets."""
+        """Read at most `INPUTS` inputs and their targets."""
         return self._replies.read(_filled(targets_BT), _filled(words_BN))
 
     def _measure(self, targets: Sequence[Tensor], words_BN: Tensor) -> list[BestInput]:
-        """Measures at most `INPUTS` inputs, whose targets are of one length."""
+        """Measure at most `INPUTS` inputs, whose targets are of one length."""
         said_BT = torch.stack(list(targets))
         read, output = self._read(said_BT, words_BN), self._replies.output
         states_nH = read.decoded_BTH.detach()[: len(targets)].flatten(0, 1)
         touched = output.touch(states_nH, output.logits(states_nH), said_BT)
         pull_BTH = torch.zeros_like(read.decoded_BTH)
-        for pull_TH, each in zip(pull_BTH, touched, strict=False):
-            pull_TH.copy_(self.objective.weights(*each.nats)[:, None] * each.pull_TH / len(each.pull_TH))
+        for pull_TH, touch in zip(pull_BTH, touched, strict=False):
+            pull_TH.copy_(self.objective.weights(*touch.nats)[:, None] * touch.pull_TH / len(touch.pull_TH))
         (gradient_BME,) = torch.autograd.grad(read.decoded_BTH, read.embedded_BME, pull_BTH)
         inputs, input_nll = self._measure_inputs(words_BN)
         measured = []
-        for row, (target_T, words_N, each) in enumerate(zip(targets, words_BN, touched, strict=True)):
-            nll_1T, likeliest_1T = (part[None] for part in each.nats)
+        for row, (target_T, words_N, touch) in enumerate(zip(targets, words_BN, touched, strict=True)):
+            nll_1T, likeliest_1T = (part[None] for part in touch.nats)
             weighed_1 = None if self.objective.lm_weight == 0 else input_nll[row, None]
             loss = float(self.objective.loss(nll_1T, likeliest_1T, torch.ones_like(likeliest_1T), weighed_1))
             reading = Reading(
-                (-each.nats.nll).tolist(),
-                each.nats.likeliest.tolist(),
+                (-touch.nats.nll).tolist(),
+                touch.nats.likeliest.tolist(),
                 None if self._inputs is None else -float(input_nll[row]),
             )
             cache = self._replies.cache(read.past.of(row), target_T)
-            trace = _Trace(cache, each.half_spaces, gradient_BME[row, :-1].clone(), inputs[row])
+            trace = _Trace(cache, touch.half_spaces, gradient_BME[row, :-1].clone(), inputs[row])
             measured.append(BestInput(target_T, words_N, loss, reading, trace))
         return measured
 
     def _measure_inputs(self, words_BN: Tensor) -> tuple[list[InputTrace | None], Tensor]:
-        """What is kept of each input under the language model, where the objective weighs it, and R(x), where there is one."""
+        """Return the language model's readings of each input, if the objective weighs it, and R(x), if there is a model."""
         if self._inputs is None:
             return [None] * len(words_BN), words_BN.new_empty(0)
         if self.objective.lm_weight == 0:
@@ -521,7 +504,7 @@ class LstmScorer:
         return list(traces), torch.cat([trace.nll_1M.mean(1) for trace in traces])
 
     def _groups(self, incumbents: Sequence[BestInput]) -> list[list[int]]:
-        """Incumbents whose candidates are taken together: on a CPU each by itself."""
+        """Return groups of incumbents whose candidates are taken together: on a CPU each by itself."""
         if self._device.type == "cpu":
             return [[i] for i in range(len(incumbents))]
         return _alike([incumbent.target for incumbent in incumbents], GROUP)
@@ -529,7 +512,7 @@ class LstmScorer:
     def _feasible(
         self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor, dtype: torch.dtype = torch.float32
     ) -> tuple[FeasibleSet, Lookahead | None]:
-        """Those candidates of a group that may undercut what is to be beaten, their rows counted over the whole group.
+        """Return the candidates of a group that may undercut the loss to beat, their rows counted over the whole group.
 
         Swaps for the word that is there are left out: they cost what the incumbent does.
         """
@@ -561,7 +544,7 @@ class LstmScorer:
         return feasible(replies, half_spaces, self.objective, rows_n, least_n, beat_n), lookahead
 
     def _anchor(self, incumbents: Sequence[BestInput]) -> None:
-        """Reads incumbents once more that are screened for the first time, always as many together."""
+        """Read incumbents again that are screened for the first time, always as many together."""
         new = [incumbent for incumbent in incumbents if not incumbent.cache.cache.is_anchored]
         for rows in _alike([incumbent.target for incumbent in new], INPUTS):
             traces: list[_Trace] = [new[row].cache for row in rows]
@@ -571,24 +554,24 @@ class LstmScorer:
                 trace.cache = cache
 
     def _few(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> Tensor:
-        """The candidates (B, K) of a group that bfloat16 leaves to float32."""
-        found, _ = self._feasible(incumbents, swaps, beat_B + SLACK, torch.bfloat16)
+        """Return the candidates (B, K) of a group that bfloat16 leaves to float32."""
+        feasible_set, _ = self._feasible(incumbents, swaps, beat_B + SLACK, torch.bfloat16)
         stays_BG, loss_B = _stays(incumbents, swaps), beat_B.new_tensor([incumbent.loss for incumbent in incumbents])
-        return few(found, torch.where(stays_BG & (loss_B < beat_B)[:, None], loss_B[:, None], torch.inf))
+        return few(feasible_set, torch.where(stays_BG & (loss_B < beat_B)[:, None], loss_B[:, None], torch.inf))
 
     def _bounds(self, incumbents: Sequence[BestInput], swaps: Swaps, beat_B: Tensor) -> list[SwapBound]:
-        """Bounds the candidates of a group."""
-        found, lookahead = self._feasible(incumbents, swaps, beat_B)
+        """Return the bounds of the candidates of a group."""
+        feasible_set, lookahead = self._feasible(incumbents, swaps, beat_B)
         group, stays_BG = swaps.words_BG.shape[1], _stays(incumbents, swaps)
-        bounds, owners_c = [], found.rows_c // max(1, group)
+        bounds, owners_c = [], feasible_set.rows_c // max(1, group)
         for i, (incumbent, beat) in enumerate(zip(incumbents, beat_B.tolist(), strict=True)):
-            own = torch.nonzero(owners_c == i)[:, 0]
-            mine = FeasibleSet(*(part[own] for part in found))
+            rows = torch.nonzero(owners_c == i)[:, 0]
+            mine = FeasibleSet(*(part[rows] for part in feasible_set))
             bounds.append(SwapBound.of(incumbent, mine, i * group, lookahead, beat, torch.nonzero(stays_BG[i])[:, 0].tolist()))
         return bounds
 
     def _lookahead(self, traces: Sequence[_Trace], swaps: Swaps, dtype: torch.dtype) -> Lookahead | None:
-        """The candidates under the language model, where the objective weighs it."""
+        """Return the candidates under the language model, if the objective weighs it."""
         if self.objective.lm_weight == 0:
             return None
         assert self._inputs is not None
@@ -596,17 +579,17 @@ class LstmScorer:
         return self._inputs.lookahead(kept, swaps.positions_BG, swaps.words_BG, dtype)
 
     def _exact(self, taken: Sequence[tuple[SwapBound, Tensor]]) -> list[list[float]]:
-        """The losses of some contenders of each bound."""
+        """Return the losses of some contenders of each bound."""
         states = [bound.states_cTH[places].flatten(0, 1) for bound, places in taken]
-        said = [bound.target_T.repeat(len(places)) for bound, places in taken]
-        nats = self._replies.output.exact(torch.cat(states), torch.cat(said))
+        targets = [bound.target_T.repeat(len(places)) for bound, places in taken]
+        nats = self._replies.output.exact(torch.cat(states), torch.cat(targets))
         input_nll: list[Tensor] | list[None] = [None] * len(taken)
         if self.objective.lm_weight > 0:
             assert self._inputs is not None
             contenders = [bound.lookahead.of(places) for bound, places in taken if bound.lookahead is not None]
             input_nll = self._inputs.exact(contenders)
         losses = []
-        parts = zip(taken, *(part.split([len(words) for words in said]) for part in nats), input_nll, strict=True)
+        parts = zip(taken, *(part.split([len(words) for words in targets]) for part in nats), input_nll, strict=True)
         for (_, places), nll, likeliest, input_nll_c in parts:
             nll_cT, likeliest_cT = (part.unflatten(0, (len(places), -1)) for part in (nll, likeliest))
             loss_c = self.objective.loss(nll_cT, likeliest_cT, torch.ones_like(likeliest_cT), input_nll_c)
@@ -615,13 +598,13 @@ class LstmScorer:
 
 
 def _stays(incumbents: Sequence[BestInput], swaps: Swaps) -> Tensor:
-    """Which swaps (B, G) put the word that is there already."""
+    """Return a mask of the swaps (B, G) that keep the current word."""
     words_BN = torch.stack([incumbent.words for incumbent in incumbents])
     return words_BN.gather(1, swaps.positions_BG) == swaps.words_BG
 
 
 def _alike(targets: Sequence[Tensor], most: int) -> list[list[int]]:
-    """Indices of targets of one length together, at most so many."""
+    """Return indices of targets of one length together, at most `most` in a group."""
     by_length: dict[int, list[int]] = defaultdict(list)
     for row, target_T in enumerate(targets):
         by_length[len(target_T)].append(row)
@@ -629,11 +612,11 @@ def _alike(targets: Sequence[Tensor], most: int) -> list[list[int]]:
 
 
 def _filled(rows_BX: Tensor, num: int = INPUTS) -> Tensor:
-    """As many rows as are read together, the first one repeated."""
+    """Return a full batch of rows, the first one repeated as padding."""
     return torch.cat([rows_BX, rows_BX[:1].expand(num - len(rows_BX), -1)])
 
 
 def _in_blocks(gradient_BE: Tensor, embedding_VE: Tensor) -> Tensor:
-    """Products (B, V) of gradients and all embeddings."""
+    """Return products (B, V) of gradients and all embeddings."""
     blocks = [_filled(block) @ embedding_VE.t() for block in gradient_BE.split(INPUTS)]
     return torch.cat(blocks)[: len(gradient_BE)]

@@ -1,18 +1,16 @@
-"""Candidates of a trigger search in our sequence-to-sequence model, with what they share computed once.
+"""Candidates of a trigger search in our sequence-to-sequence model, with their shared parts computed once.
 
 A candidate is an incumbent with one word swapped. The encoder's states before that word are the incumbent's; the decoder's
 gates of the target's words are those of all candidates; attention to shared states is one product for all. Figures equal those
 of `policies/seq2seq/model.py` up to rounding (tested).
 
-Shapes: B incumbents, G candidates each, n = B G, N searched words, M = N + 1 words of a source with `<eou>`, K of them read
-again, P shared before them, T words of a target, H hidden, E embedding
+LSTM steps run over many rows that share their beginning and most of their words (`WordLstm`). Gates stand in the order input,
+forget, output, candidate, so that one sigmoid covers three of them in place. A word adds one row of a table to the gates of a
+layer that reads words; a state adds one product.
 
-LSTM steps over many rows that share their beginning and most of their words.
-
-Gates stand in the order input, forget, output, candidate, so that one sigmoid covers three of them in place. What a word adds
-to the gates of a layer that reads words is one row of a table; what a state adds is one product.
-
-Shapes: n rows, B inputs, M words of an input, V words of the vocabulary, H hidden, X width of what is read
+Shapes: B incumbents, G candidates each, n = B G (or rows), N searched words, M = N + 1 words of a source with `<eou>`, K of
+them read again, P shared before them, T words of a target, V words of the vocabulary, H hidden, E embedding, X width of
+the input
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ from parley.policies.seq2seq.model import Seq2Seq
 
 
 def by_kind(weight_4Hx: Tensor) -> Tensor:
-    """Rows of torch's gate order (input, forget, candidate, output) in ours."""
+    """Return rows of torch's gate order (input, forget, candidate, output) in ours."""
     enter, forget, candidate, leave = weight_4Hx.detach().chunk(4)
     return torch.cat([enter, forget, leave, candidate])
 
 
 def advance(gates_n4H: Tensor, cell_nH: Tensor, hidden_nH: Tensor) -> None:
-    """One LSTM step.
+    """Make one LSTM step.
 
     Args:
         gates_n4H: what was read and the state add up to; destroyed.
@@ -54,7 +52,7 @@ def advance(gates_n4H: Tensor, cell_nH: Tensor, hidden_nH: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Past:
-    """What an LSTM made of B inputs: from here on candidates go their own ways.
+    """The states of an LSTM over B inputs, from which candidates go their own ways.
 
     Args:
         words_BM: the inputs.
@@ -69,12 +67,12 @@ class Past:
     recurrent_BM4H: Tensor
 
     def of(self, row: int) -> Past:
-        """That of one input, B = 1; a copy, which does not keep the others alive."""
+        """Return that of one input, B = 1; a copy, which does not keep the others alive."""
         return Past(*(getattr(self, field.name)[row : row + 1].clone() for field in fields(self)))
 
     @classmethod
     def joined(cls, parts: Sequence[Past]) -> Past:
-        """That of several inputs."""
+        """Return that of several inputs."""
         if len(parts) == 1:
             return parts[0]
         return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
@@ -98,7 +96,7 @@ class WordLstm:
         self.table_V4H = torch.addmm(self.bias_4H, embedding_VE.detach(), self.input_4HE.t())
 
     def unroll(self, words_BM: Tensor, embedded_BME: Tensor) -> tuple[Tensor, Past]:
-        """Reads whole inputs.
+        """Read whole inputs.
 
         Returns:
             States (B, M, H), differentiable in the embeddings, and what candidates need.
@@ -118,7 +116,7 @@ class WordLstm:
         return states_BMH, Past(words_BM, states_BMH.detach(), cells_BMH.detach(), recurrent_BM4H.detach())
 
     def reread(self, past: Past, swapped: Swapped, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Candidates, read on from their swaps.
+        """Read candidates on from their swaps.
 
         Args:
             past: what the layer made of the incumbents.
@@ -175,7 +173,7 @@ class Swapped:
 
     @classmethod
     def of(cls, words_BM: Tensor, positions_BG: Tensor, swaps_BG: Tensor) -> Swapped:
-        """Inputs (B, M), each with `swaps_BG` put at `positions_BG`, one at a time."""
+        """Return inputs (B, M), each with `swaps_BG` put at `positions_BG`, one at a time."""
         positions_n, group = positions_BG.flatten(), positions_BG.shape[1]
         owners_n = torch.arange(len(words_BM), device=words_BM.device).repeat_interleave(group)
         words_nM = words_BM[owners_n].scatter_(1, positions_n[:, None], swaps_BG.flatten()[:, None])
@@ -187,7 +185,7 @@ class Swapped:
         return cls(words_nM, owners_n, positions_n, first, begun_M[first:], back_n)
 
     def barred(self) -> Tensor | None:
-        """What must not be read of the incumbents' M - 1 first words and the K read again: (n, M - 1 + K), in given order.
+        """Return the mask of attention (n, M - 1 + K) over the incumbents' words and the K read again, in given order.
 
         Minus infinity from a row's swap on among the former and before it among the latter, else 0. None when all begin at
         once: then the `first` words before belong to all.
@@ -206,7 +204,7 @@ ROWS = 8
 
 @dataclass(frozen=True)
 class WordCache:
-    """What candidates share with their B incumbents.
+    """The part of B incumbents that their candidates share.
 
     Args:
         past: the encoder over the incumbents.
@@ -224,12 +222,12 @@ class WordCache:
 
     @property
     def is_anchored(self) -> bool:
-        """Whether candidates can be read in bfloat16."""
+        """Return True if candidates can be read in bfloat16."""
         return self.read_BT2H.numel() > 0
 
     @classmethod
     def joined(cls, parts: Sequence[WordCache]) -> WordCache:
-        """That of several incumbents, whose targets are of one length."""
+        """Return that of several incumbents, whose targets are of one length."""
         if len(parts) == 1:
             return parts[0]
         names = [field.name for field in fields(cls) if field.name != "past"]
@@ -238,7 +236,7 @@ class WordCache:
 
 
 class Read(NamedTuple):
-    """Incumbents read whole."""
+    """Incumbents that were read whole."""
 
     past: Past
     """The encoder."""
@@ -249,7 +247,7 @@ class Read(NamedTuple):
 
 
 class DecoderWeights(NamedTuple):
-    """What a step of the decoder multiplies, in one precision."""
+    """The weights of a step of the decoder, in one precision."""
 
     step: Weight
     """From the context and the state side by side, or from the state alone of a model without attention, to the gates."""
@@ -260,7 +258,7 @@ class DecoderWeights(NamedTuple):
 
     @classmethod
     def of(cls, model: Seq2Seq, dtype: torch.dtype) -> DecoderWeights:
-        """Those of a model."""
+        """Return those of a model."""
         context_4HH = by_kind(model.decoder.weight_ih)[:, model.sizes.embed :]
         state_4HH = by_kind(model.decoder.weight_hh)
         if model.attention is None:
@@ -270,7 +268,7 @@ class DecoderWeights(NamedTuple):
         return cls(Weight(torch.cat([context_4HH, state_4HH], dim=1), dtype), Weight(context_4HH, dtype), Weight(query))
 
     def products(self, read_n2H: Tensor) -> Tensor:
-        """What context and state add to the gates together."""
+        """Return what context and state add to the gates together."""
         if self.query is not None:
             return self.step(read_n2H)
         context_nH, state_nH = read_n2H.chunk(2, dim=1)
@@ -297,7 +295,7 @@ class Seq2SeqReader:
         self.weights = {dtype: DecoderWeights.of(model, dtype) for dtype in dtypes}
 
     def read(self, targets_BT: Tensor, words_BN: Tensor) -> Read:
-        """Reads whole inputs and replies; `targets_BT` may be padded with anything."""
+        """Read whole inputs and replies; `targets_BT` may be padded with anything."""
         words_BM, reply_BT = pad(words_BN, (0, 1), value=EOU_ID), pad(targets_BT[:, :-1], (1, 0), value=BOS_ID)
         with torch.enable_grad():
             embedded_BME = self.embedding_VE[words_BM].requires_grad_()
@@ -305,13 +303,13 @@ class Seq2SeqReader:
             return Read(past, self.model.reply_states(self.model.remember(states_BMH), reply_BT), embedded_BME)
 
     def decoded(self, targets_BT: Tensor, words_BN: Tensor) -> Tensor:
-        """Decoder states (B, T, H) alone."""
+        """Return decoder states (B, T, H) alone."""
         words_BM, reply_BT = pad(words_BN, (0, 1), value=EOU_ID), pad(targets_BT[:, :-1], (1, 0), value=BOS_ID)
         states_BMH, _ = self.encoder.unroll(words_BM, self.embedding_VE[words_BM])
         return self.model.reply_states(self.model.remember(states_BMH), reply_BT)
 
     def cache(self, past: Past, target_T: Tensor) -> WordCache:
-        """What candidates share with an incumbent of that past and target."""
+        """Return the part that candidates share with an incumbent of that past and target."""
         embedded_TE = self.model.reply_embedding.weight.detach()[pad(target_T[:-1], (1, 0), value=BOS_ID)]
         gates_T4H, queries_TH = linear(embedded_TE, self._word_4HE, self._bias_4H), embedded_TE.new_zeros(0)
         if self._released is not None:
@@ -321,7 +319,7 @@ class Seq2SeqReader:
         return WordCache(past, gates_T4H[None], queries_TH[None], nothing, nothing)
 
     def anchored(self, caches: Sequence[WordCache], words_BN: Tensor) -> list[WordCache]:
-        """The same with what the incumbents' own decoder reads: of candidates bfloat16 multiplies only the difference from it.
+        """Return the same with the incumbents' decoder inputs: bfloat16 multiplies only a candidate's difference from them.
 
         Args:
             caches: of incumbents whose targets are of one length.
@@ -334,14 +332,14 @@ class Seq2SeqReader:
         read_BT2H = torch.stack(reads, 1)
         product_BT4H = self.weights[torch.float32].products(read_BT2H.flatten(0, 1)).unflatten(0, read_BT2H.shape[:2])
         return [
-            replace(each, read_BT2H=read_BT2H[row : row + 1], product_BT4H=product_BT4H[row : row + 1])
-            for row, each in enumerate(caches)
+            replace(item, read_BT2H=read_BT2H[row : row + 1], product_BT4H=product_BT4H[row : row + 1])
+            for row, item in enumerate(caches)
         ]
 
     def candidates(
         self, cache: WordCache, positions_BG: Tensor, swaps_BG: Tensor, dtype: torch.dtype = torch.float32
     ) -> Replies:
-        """Encodes candidates, with products of some precision, and stands before the first word of their replies."""
+        """Encode candidates, with products of some precision, up to the first word of their replies."""
         swapped = Swapped.of(cache.past.words_BM, positions_BG, swaps_BG)
         return Replies(self.model, self.weights[dtype], cache, swapped, self.encoder.reread(cache.past, swapped, dtype))
 
@@ -377,11 +375,11 @@ class Replies:
 
     @property
     def rows(self) -> int:
-        """n, the candidates that are left."""
+        """Return n, the candidates that are left."""
         return len(self._cell_nH)
 
     def keep(self, rows: Tensor) -> None:
-        """Goes on with some candidates, of the same incumbent all."""
+        """Keep some candidates, all of the same incumbent."""
         assert len(self._shared_BPH) == 1
         self._memory_KnH = self._memory_KnH[:, rows]
         self._cell_nH, self._read_n2H = self._cell_nH[rows], self._read_n2H[rows]
@@ -391,7 +389,7 @@ class Replies:
             self._barred_nM = self._barred_nM[rows]
 
     def step(self) -> Tensor:
-        """The states (n, H) that predict the next word of the target; overwritten by the next step."""
+        """Return the states (n, H) that predict the next word of the target; overwritten by the next step."""
         width, batch = self._cell_nH.shape[1], len(self._shared_BPH)
         hidden_nH = self._read_n2H[:, width:]
         read_nX, weight = self._read_n2H, self._weights.step
@@ -416,18 +414,18 @@ class Replies:
         return hidden_nH
 
     def read_and_step(self) -> Tensor:
-        """Goes a step on; returns context and state (n, 2H) that it read."""
+        """Make a step; return context and state (n, 2H) that it read."""
         state_nH = self._read_n2H[:, self._cell_nH.shape[1] :].clone()
         self.step()
         context_nH = self._read_n2H[:, : state_nH.shape[1]] if self._constant_n4H is None else self._memory_KnH[-1]
         return torch.cat([context_nH, state_nH], dim=1)
 
     def _from_incumbents(self, values_nX: Tensor, theirs_BX: Tensor) -> Tensor:
-        """By how much candidates' values (n, X) differ from their incumbents'."""
+        """Return the difference of candidates' values (n, X) from their incumbents'."""
         return (values_nX.unflatten(0, (len(theirs_BX), -1)) - theirs_BX[:, None]).flatten(0, 1)
 
     def _attend(self, hidden_nH: Tensor, batch: int) -> None:
-        """Puts the context of each candidate beside its state."""
+        """Put the context of each candidate beside its state."""
         query_nH, width = self._query(hidden_nH), hidden_nH.shape[1]
         grouped_BGH = query_nH.unflatten(0, (batch, -1))
         shared_nP = torch.bmm(grouped_BGH, self._shared_BPH.mT).flatten(0, 1)
@@ -436,13 +434,13 @@ class Replies:
         if self._barred_nM is not None:
             scores_nM += self._barred_nM
         weights_nM = scores_nM.softmax(1)
-        shared, own = weights_nM.split([shared_nP.shape[1], own_nK.shape[1]], dim=1)
-        context_nH = torch.bmm(own[:, None], self._memory_KnH.transpose(0, 1))[:, 0]
+        shared, reread = weights_nM.split([shared_nP.shape[1], own_nK.shape[1]], dim=1)
+        context_nH = torch.bmm(reread[:, None], self._memory_KnH.transpose(0, 1))[:, 0]
         context_BGH = torch.baddbmm(context_nH.unflatten(0, (batch, -1)), shared.unflatten(0, (batch, -1)), self._shared_BPH)
         self._read_n2H[:, :width] = context_BGH.flatten(0, 1)
 
     def _query(self, hidden_nH: Tensor) -> Tensor:
-        """What encoder states are scored against."""
+        """Return the query that encoder states are scored against."""
         assert self._weights.query is not None
         if self._model.sizes.attention == "general":
             return self._weights.query(hidden_nH)
