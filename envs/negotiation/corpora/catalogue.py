@@ -61,7 +61,7 @@ from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, UNK_ID, Domain, Scen
 SELFPLAY = "selfplay"
 PUBLISHED_NAMES = tuple(f"{part}.txt" for part in (*SPLITS, SELFPLAY))
 
-SCRIPTED = "parley.envs.negotiation.scripted"
+SCRIPTED = "parley.envs.negotiation.scripted.bargainers"
 
 corpora = Registry("negotiation corpus", "parley.corpora")
 
@@ -169,7 +169,7 @@ class GeneratedCorpus(Described):
     game: str = DEAL_OR_NO_DEAL
     """What is negotiated about."""
     writer: str = SCRIPTED
-    """The package of the scripted agents; its module `corpus` writes their dialogues."""
+    """The module beside the scripted agents that writes their dialogues."""
     num_dialogues: int
     """Dialogues to generate, all splits together, each seen from both sides."""
     seed: int = 0
@@ -185,14 +185,14 @@ class GeneratedCorpus(Described):
     def fingerprint(self, root: Path) -> str:
         """Digest of the reader's version, the generator's source, the size and the seed."""
         # The source of the packages stands for a version number that somebody would have to remember to raise.
-        packages = dict.fromkeys((SCRIPTED, self.writer))
+        packages = dict.fromkeys(module.rpartition(".")[0] for module in (SCRIPTED, self.writer))
         sources = [path for package in packages for path in sorted(Path(import_module(package).__path__[0]).glob("*.py"))]
         generator = hashlib.sha256(b"".join(read_file(path) for path in sources)).hexdigest()
         return fingerprint("generated", READER_VERSION, generator, self.num_dialogues, self.seed)
 
     def read(self, root: Path) -> CorpusText:
         """Generates the dialogues and the scenarios."""
-        writer = import_module(f"{self.writer}.corpus")
+        writer = import_module(self.writer)
         written: dict[str, list[str]] = writer.embedded_corpus(self.num_dialogues, self.seed)
         return _parsed(written, lambda part: f"{self.name} {part}", [], self.game)
 
@@ -255,7 +255,7 @@ corpora.register("embedded-interview", "scripted job interviews, generated")(
         summary="job interviews between two scripted sides who settle four issues, generated on this machine",
         licence="Apache-2.0, as Parley itself",
         game="interview",
-        writer="parley.envs.negotiation.interview",
+        writer="parley.envs.negotiation.interview.domain",
         num_dialogues=4_000,
     )
 )
