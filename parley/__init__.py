@@ -5,7 +5,7 @@ which file to read on. `import parley` makes the environments known to Gymnasium
 
     import parley
 
-    parley.perturb_texts(["can you help me ?"], "random-swap,antonym")
+    parley.perturb_texts(["can you help me ?"], "random-swap")
 """
 
 from __future__ import annotations
