@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -93,3 +94,26 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     ours = {path.name for folder in FOLDERS.split("|") for path in (ROOT / folder).rglob("*.py")}
     spans = " ".join(re.findall(r"`([^`\n]+)`", text))
     assert sorted({name for name in BARE.findall(spans) if name not in ours and f"{name}:" not in text}) == []
+
+
+def test_the_reference_is_up_to_date() -> None:
+    """`make reference` mends it."""
+    spec = importlib.util.spec_from_file_location("generate_reference", ROOT / "docs" / "generate_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    stale = [name for name, text in module.pages().items() if (ROOT / "docs" / "reference" / name).read_text() != text]
+    assert stale == []
+
+
+def test_the_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 90
+    assert max(map(len, text.splitlines())) <= 160
+    assert len(re.findall("`[^`]+`", text)) <= 40
+
+
+def test_a_release_has_few_lines() -> None:
+    releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+    assert {release.split()[0]: len(release.splitlines()) for release in releases if len(release.splitlines()) > 40} == {}
