@@ -5,10 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 USE := $(VENV)/.parley-use
 DEV := $(VENV)/.parley-dev
+DOCS := $(VENV)/.parley-docs
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test real-models lint types contracts check clean
+.PHONY: help demo test real-models lint types contracts check reference docs clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -38,6 +39,13 @@ contracts: $(DEV) ## who may import whom
 
 check: lint types contracts test ## all of the above
 
+reference: $(DEV) ## writes docs/reference/ from the code
+	@$(BIN)/python docs/generate_reference.py
+
+# Fails at a broken link. The test of the documents says whether the reference is up to date.
+docs: $(DOCS) ## the site of the documents, in site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean: ## remove the set-up and every cache, keep the runs
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -58,3 +66,8 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) with the developers' tools (the first time takes some minutes)"
 	@$(INSTALL) ".[dev]"
 	@touch $@ $(USE)
+
+$(DOCS): pyproject.toml constraints.txt | $(DEV)
+	@echo "Setting up $(VENV) with what builds the documents"
+	@$(INSTALL) ".[dev,docs]"
+	@touch $@

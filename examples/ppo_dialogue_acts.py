@@ -25,7 +25,7 @@ Choose = Callable[[dict[str, np.ndarray]], int]
 
 def negotiation(_: Any = None) -> DialogueActs:
     """One side of the game, against the scripted bargainer."""
-    return DialogueActs(gymnasium.make("envs:parley/Negotiation-v1"))
+    return DialogueActs(gymnasium.make("parley:parley/Negotiation-v1"))
 
 
 def mean_points(choose: Choose, dialogues: int = 100) -> tuple[float, float]:

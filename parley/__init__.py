@@ -5,7 +5,7 @@ file to read first. `import parley` registers the environments with Gymnasium, a
 
     import parley
 
-    parley.perturb_texts(["can you help me ?"], "random-swap,antonym")
+    parley.perturb_texts(["can you help me ?"], "random-swap")
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def __getattr__(name: str) -> Any:
     for room in _ROOMS:
         module = importlib.import_module(f"parley.{room}")
         if name in module.__all__:
-            return getattr(module, name)
+            # First as the room finds it: a folder of the room may have the name of a function, as `search` has.
+            find = getattr(module, "__getattr__", None)
+            return find(name) if find is not None else getattr(module, name)
     raise AttributeError(f"module 'parley' has no attribute {name!r}")
 
 

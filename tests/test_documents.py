@@ -1,7 +1,8 @@
-"""The documents: every command in them can be typed, and every link leads somewhere."""
+"""The documents: their commands can be typed, their links lead somewhere, the files and modules that they name exist."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,12 +11,17 @@ from pathlib import Path
 
 import pytest
 
+import parley
 from parley.engine.core.cli.flags import parse_job
 from parley.engine.core.cli.main import JOBS, find_verb
 from parley.engine.core.verbs.catalogue import find
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = "benchmarks|deploy|docs|engine|envs|examples|findings|policies|tests|tune"
+PATH = re.compile(rf"(?<![\w./:-])(?:{FOLDERS})/[\w./{{}},-]*[\w/}}]")
+MODULE = re.compile(r"(?<![\w./:-])(?:parley\.[a-z_]+|benchmarks|tests)(?:\.[a-z_0-9]+)+\b")
+BARE = re.compile(r"(?<![\w./-])\w+\.py(?![\w:.])")
 PLACEHOLDER = re.compile(r"\b[A-Z]\b")
 """One capital letter stands for a number or a name; where a flag could stand, for flags that the page spells out."""
 
@@ -63,3 +69,51 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             there = (page.parent / name).resolve() if name else page
             assert there.exists(), link
             assert not place or place in anchors(there), link
+
+
+def expand(path: str) -> list[str]:
+    """Return the paths that a path with alternatives in braces stands for."""
+    match = re.fullmatch(r"([^{}]*)\{([^{}]*)\}(.*)", path)
+    return [match[1] + part + match[3] for part in match[2].split(",")] if match else [path]
+
+
+def module_exists(name: str) -> bool:
+    """Return whether a dotted name is a module, or a name in one."""
+    path = ROOT / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").exists() or path.parent.with_suffix(".py").exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text()
+    paths = {path for match in PATH.findall(text) for path in expand(match)}
+    named = {path for path in paths if not re.search("/(?!README)[A-Z]{2}", path)}  # capitals stand for a name
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+    assert sorted({name for name in MODULE.findall(text) if not module_exists(name)}) == []
+    assert sorted(set(re.findall(r"\bparley\.(\w+)\(", text)) - set(dir(parley))) == []
+    ours = {path.name for folder in FOLDERS.split("|") for path in (ROOT / folder).rglob("*.py")}
+    spans = " ".join(re.findall(r"`([^`\n]+)`", text))
+    assert sorted({name for name in BARE.findall(spans) if name not in ours and f"{name}:" not in text}) == []
+
+
+def test_the_reference_is_up_to_date() -> None:
+    """`make reference` mends it."""
+    spec = importlib.util.spec_from_file_location("generate_reference", ROOT / "docs" / "generate_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    stale = [name for name, text in module.pages().items() if (ROOT / "docs" / "reference" / name).read_text() != text]
+    assert stale == []
+
+
+def test_the_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 90
+    assert max(map(len, text.splitlines())) <= 160
+    assert len(re.findall("`[^`]+`", text)) <= 40
+
+
+def test_a_release_has_few_lines() -> None:
+    releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
+    assert {release.split()[0]: len(release.splitlines()) for release in releases if len(release.splitlines()) > 40} == {}

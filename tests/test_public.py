@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -14,11 +15,14 @@ from typing import Any
 import pytest
 
 import parley
+from parley.engine.core.stats.statistics import Estimate, Metric
+from parley.engine.core.verbs.job import Result
 from parley.envs.core.errors import ConfigError
 from parley.envs.negotiation.domain import domain_of
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 NAMES = dir(parley)
 
 
@@ -39,6 +43,11 @@ def test_the_door_is_light() -> None:
     code = "import sys, parley; dir(parley); print(*sorted({'torch', 'ray', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_function_is_not_hidden_by_a_folder_of_its_name() -> None:
+    code = "import parley, parley.engine.triggers.search; assert not hasattr(parley.search, '__path__')"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_the_door_makes_the_environments_known() -> None:
@@ -102,7 +111,29 @@ def test_an_agent_without_name_and_vocabulary_plays() -> None:
 
 def test_the_examples_are_listed() -> None:
     listed = (ROOT / "examples" / "README.md").read_text()
-    assert [path.name for path in EXAMPLES if f"`{path.name}`" not in listed] == []
+    assert [path.name for path in (*EXAMPLES, *NOTEBOOKS) if f"`{path.name}`" not in listed] == []
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_example_runs_from_an_empty_folder(path: Path, tmp_path: Path) -> None:
+    """Slow, as the scripts are; the cells run one after another in one process."""
+    cells = json.loads(path.read_text())["cells"]
+    code = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    (tmp_path / "cells.py").write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "cells.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=550
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert all(not cell.get("outputs") for cell in cells)
+
+
+def test_a_result_is_a_table_in_a_notebook() -> None:
+    legend = {"advantage": Metric("<b>lead</b>", "higher: adversary", "points")}
+    shown = Result(Path("runs/a"), "a match", {"advantage": Estimate(1.5, 1.0, 2.0, 50)}, legend)._repr_html_()
+    assert "<td>&lt;b&gt;lead&lt;/b&gt;</td><td>higher: adversary</td><td>1.5 [1, 2] (n=50)</td>" in shown
 
 
 @pytest.mark.ray

@@ -15,6 +15,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -114,6 +115,17 @@ class Result:
     failure: str = ""
     warnings: Sequence[str] = ()
     chat_usage: Mapping[str, Any] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        """Return the metrics as a table for notebooks; every text is escaped."""
+        rows = ""
+        for name, estimate in self.metrics.items():
+            metric = self.legend.get(name)
+            cells = [metric.title if metric else name, metric.direction if metric else "", str(estimate)]
+            rows += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        head = "<tr><th>metric</th><th>direction</th><th>value [95 % interval]</th></tr>"
+        notes = "".join(f"<p>{escape(text)}</p>" for text in (self.failure, *self.warnings) if text)
+        return f"<h4>{escape(self.title)}</h4>{notes}<table>{head}{rows}</table><p>{escape(str(self.run))}</p>"
 
 
 class Reporter(Protocol):
