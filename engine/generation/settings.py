@@ -131,5 +131,5 @@ class ReplyLearning(Configuration):
         return self.rounds * len(self.cycle)
 
     def phase(self, update: int) -> Phase:
-        """Who learns in an update, and from what; updates count from 0."""
+        """Return the side that learns in an update, and its source; updates count from 0."""
         return self.cycle[update % len(self.cycle)]

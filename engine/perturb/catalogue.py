@@ -53,7 +53,7 @@ USUAL = 3
 
 @dataclass(frozen=True)
 class Resources:
-    """What strategies share.
+    """The resources that strategies share.
 
     Args:
         settings: the user's.
@@ -73,7 +73,7 @@ class Resources:
     corpus: str = ""
 
     def may_enter(self, words: Sequence[str]) -> bool:
-        """Whether a model knows all of these words."""
+        """Return whether a model knows all of these words."""
         return self.words is None or all(word in self.words for word in words)
 
     @property
@@ -82,12 +82,12 @@ class Resources:
         return self.words if isinstance(self.words, Collection) else ()
 
     def is_usual(self, word: str) -> bool:
-        """Whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
+        """Return whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
         return self.may_enter((word,)) and (self.language is None or self.language.counts[word] >= USUAL)
 
     @property
     def is_help_channel(self) -> bool:
-        """Whether the corpus is one that this project's lists of such channels were written from."""
+        """Return whether the corpus is one that this project's lists of such channels were written from."""
         return (self.settings.corpus or self.corpus) in HELP_CHANNELS
 
     @property
@@ -102,7 +102,7 @@ class Resources:
 
     @cached_property
     def trigrams(self) -> NGrams | None:
-        """Those of the corpus, however small; None where none is at hand.
+        """Return the trigrams of the corpus, however small; None where none is at hand.
 
         Raises:
             DataError: the corpus cannot be read.
@@ -343,7 +343,7 @@ def perturb_by_strategy(
 
 
 def edits_of(texts: Texts, strategy: Strategy, seed: int) -> Edits:
-    """What a strategy changes in texts.
+    """Return the edits of a strategy in texts.
 
     Args:
         texts: as they were read.

@@ -71,7 +71,7 @@ class PerturbSettings(Configuration):
 
 
 class Expectation(StrEnum):
-    """What a good model does with a perturbed context."""
+    """The reaction of a good model to a perturbed context."""
 
     SHOULD_NOT_CHANGE = "should-not-change"
     """Answers as before; answering otherwise is over-sensitivity."""
@@ -88,7 +88,7 @@ class Strategy(Protocol):
 
     @property
     def expectation(self) -> Expectation:
-        """What a good model does."""
+        """Return the reaction of a good model."""
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts.
@@ -115,7 +115,7 @@ class ByEdits(ABC):
 
     @abstractmethod
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed.
+        """Return the edits.
 
         Args:
             flat: the contexts.

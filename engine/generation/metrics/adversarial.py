@@ -243,7 +243,7 @@ def said_elsewhere(human: BySource, machine: BySource) -> float:
 
 
 def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:
-    """Of pairs in the order of their dialogues those whose reply the next line answers, with that line's reply in its place."""
+    """Replace the reply of each pair that the next line answers by that line's reply."""
     return [
         RepliedPair(pair.context, after.reply)
         for pair, after in pairwise(pairs)
@@ -304,7 +304,7 @@ FEWEST_RANKED = 3
 
 @dataclass(frozen=True)
 class JudgedScores:
-    """What a judge said of the pairs of a scenario, all folds together.
+    """The scores of a judge for the pairs of a scenario, over all folds.
 
     Args:
         sources: (N,) names of the sources.
@@ -358,7 +358,7 @@ class JudgedScores:
         return Estimate(1 - error.value, 1 - error.high, 1 - error.low, error.n)
 
     def calibration(self) -> list[tuple[float, float, int]]:
-        """Of each bin that has pairs: mean probability of the first side, the share of it, and the number of pairs."""
+        """Return the mean probability, the true share and the number of pairs of each bin that has pairs."""
         told = 0.5 * (1 + np.tanh(0.5 * self.scores))
         bins = np.minimum((told * NUM_BINS).astype(int), NUM_BINS - 1)
         return [
@@ -477,7 +477,7 @@ def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
 
 
 def describe(name: str) -> Metric:
-    """What a metric means."""
+    """Return the title and definition of a metric."""
     kind, _, rest = name.partition(".")
     title, definition = {
         ADVERSUC: ("AdverSuc", "share of pairs, people's and the system's, that the judge takes for the other side's"),

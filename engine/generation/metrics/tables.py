@@ -85,7 +85,7 @@ def accuracy(log_odds: np.ndarray, human: np.ndarray, contexts: np.ndarray) -> E
 
 
 def accuracies(log_odds: np.ndarray, human: np.ndarray, contexts: np.ndarray, kinds: np.ndarray) -> Mapping[str, Estimate]:
-    """Of all replies, of recorded ones, and of machines' by how they came about.
+    """Return accuracies over all replies, over recorded ones, and over each source of machine replies.
 
     Args:
         log_odds: as in `accuracy`.
@@ -252,7 +252,7 @@ judge. Cut replies come second, because how they end may tell which of them were
 
 @dataclass(frozen=True)
 class JudgeSpecs:
-    """Who judges what.
+    """The specifications of all judges.
 
     Args:
         judges: labels of the judges that were named.
@@ -268,7 +268,7 @@ class JudgeSpecs:
 
     @property
     def all_judges(self) -> list[str]:
-        """Those that were named, then the controls."""
+        """Return the named judges, then the controls."""
         return [*self.judges, *self.controls]
 
 
@@ -292,7 +292,7 @@ def tables(metrics: Metrics, asked: JudgeSpecs, rows: Sequence[Row] = ()) -> dic
 
 
 def verdicts(metrics: Metrics, asked: JudgeSpecs) -> list[str]:
-    """What the figures come to, a sentence for all systems of one outcome and one about judges that are not to be used."""
+    """Return the verdicts in sentences: one for the systems of each outcome, one about unreliable judges."""
     told = dict[str, list[tuple[str, str]]]()
     for system in asked.systems:
         if found := _of_system(metrics, asked, system):
@@ -311,7 +311,7 @@ def verdicts(metrics: Metrics, asked: JudgeSpecs) -> list[str]:
 
 
 def is_reliable(metrics: Metrics, judge: str) -> bool:
-    """Whether a judge's ERE is certainly below that of a judge that says nothing."""
+    """Return whether a judge's ERE is certainly below that of a judge that says nothing."""
     return bool(metrics.get(f"{ERE}.{judge}", NOTHING).high < metrics.get(f"{ERE}.{CONSTANT}", NOTHING).value)
 
 

@@ -255,7 +255,7 @@ class ReadReplies:
 
 
 def row_title(row: str) -> str:
-    """What a row is called in tables."""
+    """Return the title of a row in tables."""
     if LESS in row:
         return " less ".join(map(row_title, row.split(LESS)))
     if row.startswith(AT):
@@ -265,12 +265,12 @@ def row_title(row: str) -> str:
 
 
 def is_of_curve(row: str) -> bool:
-    """Whether the curve of quality by diversity is drawn through a row."""
+    """Return whether the curve of quality by diversity is drawn through a row."""
     return row in ("greedy", "sample") or row.startswith(AT)
 
 
 def describe(name: str) -> Metric:
-    """What a metric means."""
+    """Return the title and definition of a metric."""
     row, _, kind = name.rpartition(".")
     if kind in QUALITY:
         known = QUALITY[kind]
@@ -482,7 +482,7 @@ def _share(value: float) -> str:
 
 
 def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:
-    """Whether trainings beat each control and their start, in sentences; the table has figures and intervals.
+    """Compare trainings with each control and with their start, in sentences; the table has figures and intervals.
 
     Args:
         metrics: those of `table_metrics`.

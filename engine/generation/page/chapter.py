@@ -210,7 +210,7 @@ class ShownJudging(ShownRun):
 
     @cached_property
     def scored(self) -> Mapping[tuple[str, str], JudgedScores]:
-        """What judges said, by scenario and judge."""
+        """Return the judges' scores, by scenario and judge."""
         return JudgedRows(self.rows).scored
 
 
@@ -344,7 +344,7 @@ _ADVERSUC_TRAINING = SHARE._replace(title="AdverSuc", definition="share of pairs
 
 @dataclass(frozen=True, kw_only=True)
 class ShownGenerators:
-    """What the runs of the chapter hold.
+    """The runs of the chapter.
 
     Args:
         trainings: against a discriminator.

@@ -129,7 +129,7 @@ _CAP = 3.0
 
 @dataclass(frozen=True)
 class ResponseWeights:
-    """What replies weigh.
+    """The weights of replies.
 
     Args:
         idf: of each word of the vocabulary (V,); 0 for stop words.
@@ -174,7 +174,7 @@ class ResponseWeights:
 
 
 def action_batch(generator: Seq2Seq, sources: Sequence[Ids], replies: ReplyActions) -> Exchanges:
-    """What the generator reads to say how likely it chose the words of replies.
+    """Return the batch from which the generator computes the log probabilities of replies.
 
     Args:
         generator: for its device and lengths.
@@ -198,7 +198,7 @@ def action_nll(generator: Seq2Seq, batch: Exchanges) -> Tensor:
 
 
 def policy_loss(settings: RewardSettings, nll_BT: Tensor, advantages_BT: Tensor, weights_B: Tensor, num_words: float) -> Tensor:
-    """What a policy-gradient step brings down.
+    """Return the loss of a policy-gradient step.
 
     Args:
         settings: how often rewards are divided by the size of the batch.
@@ -212,12 +212,12 @@ def policy_loss(settings: RewardSettings, nll_BT: Tensor, advantages_BT: Tensor,
 
 
 def forcing_loss(nll_BT: Tensor, weights_B: Tensor, num_words: float) -> Tensor:
-    """What a step of teacher forcing brings down; the arguments are those of `policy_loss`, for human replies."""
+    """Return the loss of a teacher-forcing step; the arguments are those of `policy_loss`, for human replies."""
     return (nll_BT * weights_B.unsqueeze(1)).sum() / num_words
 
 
 def forcing_rewards(settings: RewardSettings, scores_B: Tensor, baselines_B: Tensor) -> Tensor:
-    """What human replies weigh in teacher forcing (B,).
+    """Return the rewards of human replies in teacher forcing (B,).
 
     Args:
         settings: "mle": all weigh 1; "rewarded": by the probability that a person wrote them, where it exceeds the baseline.
@@ -258,7 +258,7 @@ class RunningMean:
 
 
 def baseline_values(baseline: Baseline, replies: ReplyActions, mean: RunningMean, values_BT1: Tensor | None) -> Tensor:
-    """What is subtracted from each word's reward.
+    """Return the baseline that is subtracted from each word's reward.
 
     Args:
         baseline: which one.
@@ -347,7 +347,7 @@ def rollout_rewards(
     num_rollouts: int,
     max_words: int,
 ) -> Tensor:
-    """What each word of replies earns.
+    """Return the reward of each word of the replies.
 
     Args:
         generator: in evaluation mode, of the discriminator's vocabulary.
@@ -481,7 +481,7 @@ def rewards(
 
 @torch.no_grad()
 def prefix_rewards(discriminator: Discriminator, contexts: ContextMemory, replies: ReplyActions) -> Tensor:
-    """What a discriminator says of every beginning, in one pass; arguments and result as those of `rewards`."""
+    """Score every prefix by the discriminator in one pass; arguments and result as those of `rewards`."""
     scores_BT = discriminator.prefixes(contexts, replies.words_BT, replies.lengths_B).sigmoid()
     whole_B1 = scores_BT.gather(1, (replies.lengths_B - 1).unsqueeze(1))
     scores_BT.scatter_(1, (replies.num_actions_B - 1).unsqueeze(1), whole_B1)
@@ -489,7 +489,7 @@ def prefix_rewards(discriminator: Discriminator, contexts: ContextMemory, replie
 
 
 def reply_rewards(discriminator: Discriminator, contexts: ContextMemory, replies: ReplyActions) -> Tensor:
-    """What it says of whole replies, at every word; arguments and result as those of `rewards`."""
+    """Score whole replies, and give every word that score; arguments and result as those of `rewards`."""
     whole_B = replies.at_end(prefix_rewards(discriminator, contexts, replies))
     return whole_B.unsqueeze(1) * replies.real_BT
 

@@ -79,7 +79,7 @@ class ReplyEnvRunner(ReproducibleRunner):
         self.env: ReplyWorld = self.config.make_world()
 
     def get_spaces(self) -> dict[str, tuple[Space, Space]]:
-        """Those of the two-sided environment; a critic sees what the generator sees."""
+        """Return the spaces of the two-sided environment; a critic sees what the generator sees."""
         words, rules = self.env.vocabulary, ReplyRules(max_words=self.env.max_words)
         seen = speaker_space(words, rules)
         return {

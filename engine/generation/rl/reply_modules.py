@@ -100,7 +100,7 @@ _KEYS = ("vocabulary", "examples", "rules", "seed", "stream")
 
 
 def listener_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict:
-    """What the discriminator sees: what the generator sees, and one reply with its length."""
+    """Return the discriminator's observation space: the generator's, and one reply with its length."""
     return spaces.Dict(
         {
             **speaker_space(vocabulary, rules).spaces,

@@ -114,7 +114,7 @@ FLAT_JUDGED = with_base(
 
 
 def flat_pairs(path: Path) -> FlatRows:
-    """How rows of `JUDGED` become lines of `FLAT_JUDGED`.
+    """Turn rows of `JUDGED` into lines of `FLAT_JUDGED`.
 
     Args:
         path: the file of the run's pairs.
@@ -289,7 +289,7 @@ SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
 
 @dataclass(frozen=True)
 class PreparedJudging:
-    """What is to be judged, found and checked.
+    """The checked inputs of a judging.
 
     Args:
         config: what was asked for.

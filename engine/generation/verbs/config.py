@@ -147,14 +147,14 @@ class HeldOut:
         """Word ids of the recorded replies."""
 
     def said(self, generator: Seq2Seq) -> list[list[int]]:
-        """What a generator answers, word ids without `</s>`."""
+        """Return the reply of a generator, word ids without `</s>`."""
         from parley.policies.seq2seq.decoding import ReplyDecoder
 
         seeds = [derive_seed(self._seed, "held-out reply", row) for row in range(len(self._sources))]
         return [reply[: self._max_words] for reply in ReplyDecoder(generator, self._decoder)(self._sources, seeds)]
 
     def judged(self, said: Sequence[Sequence[int]]) -> dict[str, JudgedScores]:
-        """What judges say, all folds together.
+        """Return the scores of the judges, over all folds.
 
         Returns:
             `ADVERSUC`, of recorded replies, the first side, and those; `RANDOM`, of those, the first side, and recorded
@@ -294,7 +294,7 @@ class MinMaxRepliesConfig(ReplyTrainingConfig):
 
     @property
     def rewards(self) -> RewardSettings:
-        """What words earn."""
+        """Return the rewards of words."""
         return RewardSettings(**{each.name: getattr(self, each.name) for each in fields(RewardSettings)})
 
     @property

@@ -117,11 +117,11 @@ class Watcher:
 
     @property
     def is_calm(self) -> bool:
-        """Whether every figure was within its bounds when it was last seen."""
+        """Return whether every figure was within its bounds when it was last seen."""
         return not any(self._streaks)
 
     def see(self, figures: Mapping[str, Any]) -> list[Alarm]:
-        """What has gone wrong as of an update; each alarm comes once until the figure has been within its bounds again."""
+        """Return the new alarms of an update; each comes once until the figure has been within its bounds again."""
         alarms = []
         for place, (name, figure, is_out) in enumerate(_SIGNS):
             if figure not in figures:
@@ -179,7 +179,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         return config
 
     def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:
-        """What is trained first."""
+        """Return the stages that are trained first."""
         planned: dict[str, Stage] = {}
         known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
         fitted = known | {name: getattr(config, name) for name in ("sizes", "fit", "min_reply", "vocabulary")}

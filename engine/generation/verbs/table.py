@@ -81,7 +81,7 @@ PARTIAL = "regs-partial"
 
 
 class System(NamedTuple):
-    """What replies in a row.
+    """A row's system that replies.
 
     Args:
         row: of the table.
@@ -97,7 +97,7 @@ class System(NamedTuple):
 
     @property
     def is_trained(self) -> bool:
-        """Whether it is the outcome of a row's training, and not a start."""
+        """Return whether it is the outcome of a row's training, and not a start."""
         return self.row.removesuffix(SAMPLED) in TRAINED
 
     @property
@@ -112,7 +112,7 @@ class System(NamedTuple):
 
 
 def models(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-    """What is trained first where no run is named; none of them needs another."""
+    """Return the models that are trained first where no run is named; none of them needs another."""
     fitted = _known(config) | {"vocabulary": config.vocabulary, "fit": config.fit}
     lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.longest}
     sizes = LanguageModelSizes(embed=config.sizes.embed, hidden=config.sizes.hidden, max_length=config.sizes.max_reply)
@@ -131,7 +131,7 @@ def models(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
 
 
 def discriminators(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-    """Those that trainings begin with; those of a start have its number."""
+    """Return the discriminators with which trainings begin; those of a start have its number."""
     planned: dict[str, Stage] = {}
     backward = config.backward or display_path(path / BACKWARD)
     for number, start in enumerate(starts(config, path), start=1):
@@ -192,12 +192,12 @@ def _known(config: TrainedTableConfig) -> dict[str, Any]:
 
 
 def _told_kinds(config: TrainedTableConfig) -> list[bool]:
-    """Whether discriminators are fitted to beginnings of replies: of those that the rows need."""
+    """Return whether discriminators are fitted to beginnings of replies: of those that the rows need."""
     return sorted({str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED})
 
 
 def systems(config: TrainedTableConfig, path: Path, rows: Collection[str]) -> Iterator[System]:
-    """What replies in some rows, in the order of the table."""
+    """Return the systems of some rows, in the order of the table."""
     backward, lm = (getattr(config, name) or display_path(path / name) for name in (BACKWARD, LM))
     decoders = {**DECODERS, "mmi": f"mmi:backward={backward}", "mmi-antilm": f"mmi-antilm:lm={lm}"}
     draws = DecoderSettings.parse(config.decoder).draws
@@ -245,7 +245,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
     resume_safe = ("data_root", "save_every", "address", "rows", "num_trainings", "published", "workers", "trainers")
 
     def stages(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-        """What is trained first, then the trainings, then replies and their evaluations."""
+        """Return the models that are trained first, then the trainings, then replies and their evaluations."""
         planned = models(config, path) | discriminators(config, path) | trainings(config, path)
         for system in systems(config, path, config.row_names):
             planned |= measured(config, path, system)
@@ -427,7 +427,7 @@ def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tup
 
 
 def commonest_share(file: Path) -> float:
-    """Of a file of replies the share of the commonest one."""
+    """Return the share of the commonest reply of a file."""
     said = [pair.reply for pair in read_replied(file, normalise=False)]
     return max(Counter(said).values()) / len(said)
 

@@ -237,7 +237,7 @@ class BuiltInLexicon:
         return [self.tag(words) for words in utterances]
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether utterances have these tags; see `Lexicon`."""
+        """Return whether utterances have these tags; see `Lexicon`."""
         return [self._tags(words) == tuple(own) for words, own in zip(utterances, tags, strict=True)]
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
@@ -253,7 +253,7 @@ class BuiltInLexicon:
         return ()
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
-        """Whether both are listed as that part of speech: pairs were listed for the sense that a help desk uses."""
+        """Return whether both are listed as that part of speech: pairs were listed for the sense that a help desk uses."""
         tag = _PLAIN[part_of_speech]
         return (word, tag) in self._forms and (other, tag) in self._forms
 

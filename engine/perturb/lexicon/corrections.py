@@ -93,7 +93,7 @@ Counts = Mapping[str, Mapping[str, int]]
 
 
 class Corrections(NamedTuple):
-    """What was read."""
+    """The corrections that were read."""
 
     replaced: Counts
     """From a right word to the wrong ones that stood for it, with the number of sentences, both in alphabetical order."""
@@ -111,7 +111,7 @@ def misspellings_of(word: str, corrections: Corrections) -> Iterator[str]:
 
 
 def open_corrections(settings: PerturbSettings, resources: Resources) -> Corrections:
-    """What the settings name; nothing with the built-in lexicon, unless they name something.
+    """Open the corrections that the settings name; nothing with the built-in lexicon, unless they name something.
 
     Raises:
         DataError: it is not there, or broken.
@@ -134,7 +134,7 @@ def open_corrections(settings: PerturbSettings, resources: Resources) -> Correct
 
 
 def read_corrections(path: Path) -> Corrections:
-    """What stands in a folder in JFLEG's layout, with or without codespell's dictionary, or in a file of wrong<TAB>right lines.
+    """Read a folder in JFLEG's layout, with or without codespell's dictionary, or a file of wrong<TAB>right lines.
 
     Files that end in `.src` and have no corrections beside them are other versions of one that has.
 

@@ -229,7 +229,7 @@ class NltkLexicon:
         return [known[words] for words in utterances]
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether utterances have these tags; see `Lexicon`."""
+        """Return whether utterances have these tags; see `Lexicon`."""
         read = list(map(self.newswire.restored, utterances))
         asked = [
             own if each.origins is None else _at(each.origins, own, len(each.words))
@@ -258,7 +258,7 @@ class NltkLexicon:
         return ()
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
-        """Whether WordNet's first sense of both is one, and is the sense of most places that its makers counted."""
+        """Return whether WordNet's first sense of both is one, and is the sense of most places that its makers counted."""
         senses = self._main_sense(word, part_of_speech), self._main_sense(other, part_of_speech)
         return senses[0] is not None and senses[0] == senses[1]
 
@@ -327,7 +327,7 @@ class NltkLexicon:
 
     @cached_property
     def newswire(self) -> Newswire:
-        """What the tagger reads of an utterance."""
+        """Return an utterance as the tagger reads it."""
         return Newswire(self._only_names.__contains__)
 
     @cached_property
@@ -410,7 +410,7 @@ class NltkLexicon:
 
 
 def missing_folders() -> list[str]:
-    """Those of `FOLDERS` that NLTK does not find."""
+    """Return those of `FOLDERS` that NLTK does not find."""
     return [folder for folder in FOLDERS if not _is_there(folder)]
 
 

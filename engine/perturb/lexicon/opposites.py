@@ -50,7 +50,7 @@ class Lexicon(Protocol):
         """The tags of many utterances, sooner than one by one; not to be changed by whoever gets them."""
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether utterances have these tags; sooner than tagging them, and not remembered."""
+        """Return whether utterances have these tags; sooner than tagging them, and not remembered."""
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """Opposites of a word in any of its senses, in a fixed order, without repetition.
@@ -69,7 +69,7 @@ class Lexicon(Protocol):
         """
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
-        """Whether two words mean the same where each is used as it mostly is.
+        """Return whether two words mean the same where each is used as it mostly is.
 
         Args:
             word: base form, lower case.

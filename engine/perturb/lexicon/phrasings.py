@@ -402,7 +402,7 @@ _SAME_STEM = 4
 
 
 class Synonyms:
-    """What may stand for a word.
+    """The synonyms of words.
 
     Args:
         table: phrases and their paraphrases; of one word each they count here.
@@ -454,7 +454,7 @@ class Synonyms:
 
 
 def fits_article(before: str, word: str, other: str) -> bool:
-    """Whether an article before a word is as right before another.
+    """Return whether an article before a word is as right before another.
 
     Args:
         before: the word before both.

@@ -93,7 +93,7 @@ class NGrams:
             level.sum_contexts(self._size)
 
     def log_probabilities(self, utterances: Sequence[Utterance]) -> list[np.ndarray]:
-        """Of each utterance's words and its end, natural logarithms (words + 1,) float64."""
+        """Return natural logarithms of the probabilities of each utterance's words and its end (words + 1,) float64."""
         text = self._text(utterances)
         scores = np.log(self._probabilities(text, np.flatnonzero(text != _BEGIN)))
         edges = np.cumsum([len(words) + 1 for words in utterances])
@@ -125,7 +125,7 @@ class NGrams:
         return np.array(numbers, dtype=np.int64)
 
     def _probabilities(self, text: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Of the words at some places, each with two others before it."""
+        """Return the probabilities of the words at some places, each given two others before it."""
         found = np.full(len(places), 1.0 / self._size)
         keys, power = np.zeros(len(places), dtype=np.int64), 1
         for order, level in enumerate(self._levels):
@@ -249,7 +249,7 @@ class Tagger:
         return found
 
     def are_tags(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str | None]]) -> list[bool]:
-        """Whether `tag` would give just these tags; sooner, for the tags before each word are known.
+        """Return whether `tag` would give just these tags; sooner, for the tags before each word are known.
 
         Args:
             utterances: words.

@@ -221,7 +221,7 @@ _ENDS_QUOTATION = ("--", "-", ":", EOU)
 
 @dataclass(frozen=True)
 class ActEnt:
-    """What a reply is about, each named once.
+    """The activities and entities of a reply, each named once.
 
     Args:
         activities: what is done, such as "install".
@@ -247,7 +247,7 @@ class ActivityExtractor:
     tag: Tagger
 
     def extract(self, turn: Turn) -> ActEnt:
-        """What a turn is about.
+        """Extract the activities and entities of a turn.
 
         Args:
             turn: utterances in words of `parley.envs.corpora.pairs.tokens`; one without words has no activity.
@@ -279,7 +279,7 @@ class ActivityExtractor:
         return PATH if word == PATH else self.tables.entity(f"{word}_{following}")
 
     def _commands(self, words: Sequence[str]) -> list[bool]:
-        """Whether each word is of a command line."""
+        """Return whether each word is of a command line."""
         marked = [word in self.tables.commands and word not in self.tables.conflicts for word in words]
         spreading = any(marked)
         while spreading:
@@ -312,7 +312,7 @@ class ActivityExtractor:
 
 
 def f1(predicted: ActEnt, truth: ActEnt) -> tuple[float | None, float | None]:
-    """How well a reply names what the true reply names, 0 to 1, as eval_file.sh scores it.
+    """Return the F1 of a reply against the true reply, 0 to 1, as eval_file.sh scores it.
 
     Returns:
         F1 of activities and of entities, 0 where nothing is named by both; None for both where the example is left out.
@@ -334,7 +334,7 @@ CEILING = "truth"
 
 
 def reference_metrics(truths: Sequence[ActEnt]) -> dict[str, Estimate]:
-    """What `CONSTANTS` and `CEILING` score, by "activity_f1.NAME" and "entity_f1.NAME".
+    """Return the scores of `CONSTANTS` and `CEILING`, by "activity_f1.NAME" and "entity_f1.NAME".
 
     Args:
         truths: of the examples that models are scored on.

@@ -78,7 +78,7 @@ _OVERALL = {
 
 
 def describe_audit(name: str) -> Metric:
-    """What a metric of this module is called and how to read it."""
+    """Return the title and definition of a metric of this module."""
     kind, _, strategy = name.partition(".")
     return _OVERALL[kind] if kind in _OVERALL else _KINDS[kind]._replace(title=f"{_KINDS[kind].title}, {strategy}")
 
@@ -213,7 +213,7 @@ TRIGRAMS = "trigrams of the training split"
 
 
 def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[str, TextTable]:
-    """How strategies read, and how much they change, by heading.
+    """Return the tables of an audit by heading: how strategies read, and how much they change.
 
     Args:
         metrics: those of `audit.audit_metrics`, and of `labels.label_metrics` where lines are labelled.

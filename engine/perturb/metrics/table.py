@@ -63,7 +63,7 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class Figures:
-    """What was published of a model.
+    """The published figures of a model.
 
     Args:
         title: what the paper calls the model.
@@ -231,7 +231,7 @@ _REFERENCES = {
 
 
 def describe(name: str) -> Metric:
-    """What a metric of this module or of `activity.reference_metrics` is called and how to read it."""
+    """Return the title and definition of a metric of this module or of `activity.reference_metrics`."""
     if name in NO_REPLY_METRICS:
         return NO_REPLY_METRICS[name]
     kind, _, rest = name.partition(".")
@@ -332,7 +332,7 @@ def _number(reply: Reply, kind: str) -> float | None:
 
 
 def _touched(examples: Sequence[Row]) -> dict[str, list[bool]]:
-    """Whether each context was changed, by strategy."""
+    """Return whether each context was changed, by strategy."""
     marks: defaultdict[str, list[bool]] = defaultdict(list)
     for row in examples:
         for made in row["perturbations"]:
@@ -409,7 +409,7 @@ def table_2(metrics: Metrics, published: str | None = None) -> TextTable:
 
 
 def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
-    """How far contexts and replies move, and how often replies change (table 4 and beyond it).
+    """Return table 4: how far contexts and replies move, and how often replies change.
 
     Args:
         metrics: as in `table_2`.
@@ -472,7 +472,7 @@ def _groups(metrics: Metrics) -> list[str]:
 
 
 def _clean_rows(metrics: Metrics, known: Figures | None) -> list[tuple[str, ...]]:
-    """What a model answers to clean contexts, and what is no model at all."""
+    """Return the rows of replies to clean contexts, and the rows that are no model."""
     clean = f"{ACTIVITY}.{BASE}.{CLEAN}"
     rows = [("normal input", *_f1(metrics, BASE, CLEAN), *_nothing(4), _num(metrics, clean))]
     if known:
@@ -567,7 +567,7 @@ _STAR, _CROSS = "*", "\N{DAGGER}"
 
 @dataclass(frozen=True)
 class ModelSize:
-    """What is said of a model beside its figures.
+    """The size of a model, shown beside its figures.
 
     Args:
         kind: such as "vhred".

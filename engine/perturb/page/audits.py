@@ -89,7 +89,7 @@ def shown_audit(run: Run) -> ShownAudit:
 
 
 def audit_verdict(audit: ShownAudit) -> Verdict:
-    """What people say of each strategy, or what the language model does where nobody has labelled a line."""
+    """Return the labellers' verdict on each strategy, or the language model's where nobody has labelled a line."""
     wrong = _known(audit.metrics, WRONG)
     if wrong:
         said = listed([f"{number(SHARE, rate.value)} of {visible(name)}" for name, rate in wrong.items()])

@@ -58,7 +58,7 @@ Marked = list[list[Piece]]
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model says to the clean context and to the perturbed one."""
+    """The replies of a model to the clean context and to the perturbed one."""
 
     who: str
     before: str
@@ -91,7 +91,7 @@ def touched(evaluation: ShownEvaluation, strategy: str) -> list[Row]:
 
 
 def note_of(evaluation: ShownEvaluation, strategy: str) -> str:
-    """What a good model does, and how often the base did otherwise."""
+    """Return a note on what a good model does, and how often the base did otherwise."""
     rows, expectation = touched(evaluation, strategy), evaluation.strategies.get(strategy, "")
     otherwise = sum(_reply(row, BASE, strategy)["same"] is False for row in rows)
     wanted = f"a good model {_ANSWERS[expectation]}; " if expectation in _ANSWERS else ""
@@ -204,7 +204,7 @@ def _marked(before: Turns, after: Turns) -> tuple[Marked, Marked]:
 
 
 def figures_of(evaluation: ShownEvaluation) -> list[Figure]:
-    """What each strategy does to F1 and to replies, before and after training."""
+    """Return the changes of F1 and of replies by each strategy, before and after training."""
     # matplotlib costs a second, which readers of examples need not pay.
     from parley.engine.core.page import plots
 
@@ -369,7 +369,7 @@ def _other(evaluation: ShownEvaluation, strategy: str) -> str:
 
 
 def _training(evaluation: ShownEvaluation, strategy: str, model: str) -> str:
-    """Whether training helped with a strategy, by the paired difference over all contexts, beside the control."""
+    """Return whether training helped with a strategy, by the paired difference over all contexts, beside the control."""
     after = evaluation.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"]
     gain = evaluation.metrics.get(f"{CHANGE_RATE}{GAIN}.{model}.{strategy}")
     better = 1 if evaluation.strategies[strategy] == Expectation.SHOULD_CHANGE else -1

@@ -74,7 +74,7 @@ class Generic(OnReplies):
         self._replies = tuple(replies)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         drawn = uniforms(seeds, self.name, np.diff(flat.shape_edges)) * len(self._replies)
         others = [self._replies[number] for number in drawn.astype(np.int64).tolist()]
         return _instead(flat, np.arange(len(others)), others)
@@ -96,7 +96,7 @@ class Copied(OnReplies):
         self._settings, self._num = settings, num
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         rows = np.arange(len(flat.utterances))
         counts = np.diff(flat.shape_edges)
         group_of = np.repeat(np.arange(len(counts)), counts)
@@ -166,7 +166,7 @@ _ROUNDING = 1e-9
 
 
 class _Slots(NamedTuple):
-    """Where words of a reply may be replaced.
+    """The places of a reply where words may be replaced.
 
     Args:
         words: of the reply.
@@ -199,7 +199,7 @@ class ImportantWords(OnReplies):
         self._kind: Callable[[str], str] = str if settings.same_tag == "tag" else cache(self._class_of)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         tags = self._language.tag_all(flat.utterances)
         shares = None
         if self._settings.occurrence == "random":
@@ -282,7 +282,7 @@ class ImportantWords(OnReplies):
         return [(word, tuple(kinds)) for word, kinds in found.items()]
 
     def _weight_in(self, context: Context, counts: TermCounts) -> Callable[[str], float]:
-        """What gives a word of a context its weight, equation (5)."""
+        """Return the weight of a word of a context, equation (5)."""
         if self._settings.frequency == "context":
             here = Counter(chain.from_iterable(context))
             return lambda word: here[word] * counts.idf(word)

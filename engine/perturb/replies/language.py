@@ -92,26 +92,26 @@ class ReplyLanguage(Protocol):
         """The tags of many utterances; each distinct one is tagged once. Not to be changed by whoever gets them."""
 
     def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether `tag_all` gives just these tags, of utterances that hardly any other question is asked about."""
+        """Return whether `tag_all` gives just these tags, of utterances that hardly any other question is asked about."""
 
     def class_of(self, tag: str) -> WordClass:
         """The class of a tag."""
 
     def is_content(self, word: str) -> bool:
-        """Whether a word says something by itself: neither a mark nor a stop word."""
+        """Return whether a word says something by itself: neither a mark nor a stop word."""
 
     def stays(self, flat: FlatContexts) -> np.ndarray:
         """Which words are known names or belong to commands, whatever their tag (N,) bool."""
 
     def synonyms(self, asked: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
-        """Of each word those that mean the same, without itself, in a fixed order; sooner than one by one."""
+        """Return the synonyms of each word, without itself, in a fixed order; sooner than one by one."""
 
     def fits(self, before: str, word: str, other: str) -> bool:
-        """Whether what stands before a word is as right before another."""
+        """Return whether what stands before a word is as right before another."""
 
 
 def is_word(word: str) -> bool:
-    """Whether a token holds a letter or a digit, and is no smiley (":p")."""
+    """Return whether a token holds a letter or a digit, and is no smiley (":p")."""
     return any(map(str.isalnum, word)) and word[0] not in ":;"
 
 
@@ -167,7 +167,7 @@ class English:
         ]
 
     def fits(self, before: str, word: str, other: str) -> bool:
-        """Whether "a" or "an" before a word is as right before another, see `ReplyLanguage`."""
+        """Return whether "a" or "an" before a word is as right before another, see `ReplyLanguage`."""
         return fits_article(before, word, other)
 
     def _is_content(self, word: str) -> bool:
@@ -270,7 +270,7 @@ class Chinese:
         return "name" if tag.startswith(_NAMES) else _CLASSES_CHINESE.get(tag[:1], "other")
 
     def is_content(self, word: str) -> bool:
-        """Whether a word is neither a mark nor a stop word, see `ReplyLanguage`."""
+        """Return whether a word is neither a mark nor a stop word, see `ReplyLanguage`."""
         return is_word(word) and word not in self._stopwords
 
     def stays(self, flat: FlatContexts) -> np.ndarray:

@@ -71,7 +71,7 @@ class _Level(NamedTuple):
 
 
 class Phrases:
-    """What is looked for.
+    """The phrases that are looked for.
 
     Args:
         listed: phrases of at least one word, none twice.
@@ -136,13 +136,13 @@ class Phrases:
         return {phrase: i for i, phrase in enumerate(self.listed)}
 
     def first_of(self, words: Utterance) -> int | None:
-        """Which is the longest phrase that some words begin with; None: they begin with none."""
+        """Return the longest phrase that some words begin with; None: they begin with none."""
         beginnings = (self._places.get(words[:length]) for length in range(len(words), 0, -1))
         return next((phrase for phrase in beginnings if phrase is not None), None)
 
 
 class Entities:
-    """What may be talked about.
+    """The entities of a corpus.
 
     Args:
         categories: of every entity, given by the words of its name, at least one.
@@ -194,7 +194,7 @@ class RandomInputs(ByEdits):
         self.common, self.kept = np.array(common, dtype=object), kept
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         return random_words(flat, seeds, self.name, self.common, None if self.kept is None else self.kept.find(flat))
 
 
@@ -220,7 +220,7 @@ class ConfusingEntity(ByEdits):
         self._choices: dict[int, list[Utterance]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         found = self._entities.find(flat)
         kinds, kind = np.unique(found.phrases, return_inverse=True)
         choices = [self._choices_for(form) for form in kinds.tolist()]

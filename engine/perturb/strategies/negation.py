@@ -63,7 +63,7 @@ class AddNegation(ByEdits):
         self._contracted = "n't" if may_enter(("n't",)) else "not"
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`; nothing is drawn."""
+        """Return the edits, see `ByEdits`; nothing is drawn."""
         edit = self._by_release if self.rule == "released" else self._by_paper
         return flat.edits_of(map(edit, flat.utterances, self.lexicon.tag_all(flat.utterances)))
 

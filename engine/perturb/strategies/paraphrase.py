@@ -68,7 +68,7 @@ class DataParaphrase(ByEdits):
         self._known: dict[tuple[str, str], tuple[Phrase, ...]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         starts, ends, choices = self._fluent(flat, *self._found(flat))
         if not len(starts):
             return Edits.of_words(starts, ())
@@ -170,7 +170,7 @@ class ReleasedParaphrase(ByEdits):
         self._others = list(chain.from_iterable(table.values()))
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         found = self._phrases.longest(flat)
         if self.rate < 1:
             found = found.where(self._drawn(flat, seeds, found, 0) < self.rate)

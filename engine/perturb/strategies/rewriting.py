@@ -156,7 +156,7 @@ class WrittenText:
         return surface[0].lower() + surface[1:] if is_placed else surface
 
     def _begins(self, place: int) -> bool:
-        """Whether a sentence begins with a word."""
+        """Return whether a sentence begins with a word."""
         while place and not _has_mark(self._gaps[place]) and "\n" not in self._gaps[place]:
             place -= 1
             if self._words[place] not in _LEADING:
@@ -165,7 +165,7 @@ class WrittenText:
 
 
 def _has_mark(gap: str) -> bool:
-    """Whether utterances meet in a gap, or something that shows nothing stands there."""
+    """Return whether utterances meet in a gap, or something that shows nothing stands there."""
     return bool(gap) and not gap.isspace()
 
 

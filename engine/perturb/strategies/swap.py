@@ -69,7 +69,7 @@ class RandomSwap(ByEdits):
         self.rule, self.every = rule, every
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         by_paper = self.rule == "paper"
         if by_paper and flat.is_short:
             return self._of_one(flat.words, seeds[0])

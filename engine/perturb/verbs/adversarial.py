@@ -151,7 +151,7 @@ def open_model(config: ContinuedConfig) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Further:
-    """What a model learns, and how that is told.
+    """The examples that a model learns from, and their description.
 
     Args:
         train: what it is fitted to.
@@ -194,7 +194,7 @@ class ContinuedJob(Job[ContinuedConfigT, ContinuedT, Summary]):
 
     @abstractmethod
     def further(self, run: RunFolder, prepared: ContinuedT, reporter: Reporter) -> Further:
-        """What the model learns; it is on its device."""
+        """Return what the model learns; it is on its device."""
 
     def work(self, run: RunFolder, prepared: ContinuedT, reporter: Reporter) -> Summary:
         """Trains, resuming exactly where it was, measures before and after, and stores the model as `checkpoint`."""
@@ -270,7 +270,7 @@ PERTURBED = "perturbed"
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Continued):
-    """What is trained on what, found and checked.
+    """The checked inputs of a training.
 
     Args:
         strategies: by which the examples of each split are perturbed.
@@ -288,7 +288,7 @@ class Training(Continued):
 
     @property
     def alpha(self) -> float:
-        """What margins weigh: less by the share that rewards had in the model's own objective."""
+        """Return the weight of margins: less by the share that rewards had in the model's own objective."""
         return self.config.alpha * (1 - self.base.get("weight", 0.0) if self.targets == "mixed" else 1.0)
 
 
@@ -325,7 +325,7 @@ def _figures(
     splits: Mapping[str, Sequence[Example]],
     made: Mapping[str, AdversarialSplit],
 ) -> dict[str, Estimate]:
-    """What the legend names, of the model as it is."""
+    """Return the figures of the legend for the model as it is."""
     from parley.policies.core.fitting.batches import evaluate
 
     estimates = {}

@@ -54,7 +54,7 @@ def perturbation_seed(seed: int, strategy: str, key: str) -> int:
 
 
 def perturbed_contexts(strategy: Strategy, shard: Shard[Example], seed: int) -> list[Turns]:
-    """What a strategy makes of the contexts of a shard, in their order; `seed` is the master seed."""
+    """Perturb the contexts of a shard by a strategy, in their order; `seed` is the master seed."""
     contexts = [example.context for example in shard.items]
     return strategy.perturb(contexts, [perturbation_seed(seed, strategy.name, key) for key in shard.keys])
 
@@ -240,7 +240,7 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class ModelSpecs:
-    """What is asked, and what contexts may be made of.
+    """The models that are asked, and the perturbations of their contexts.
 
     Args:
         models: the base first.
@@ -345,7 +345,7 @@ def models_of(config: RobustnessConfig) -> dict[str, str]:
 
 
 def provenance(folder: Path) -> Mapping[str, Any]:
-    """How the model of a checkpoint folder, which was read before, came about."""
+    """Return how the model of a checkpoint folder, which was read before, came about."""
     origin: Mapping[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["provenance"]
     return origin
 
@@ -373,7 +373,7 @@ def _trained(name: str, base: str, vocabulary: PairVocabulary) -> ModelSpec:
 
 
 def label_of(against: Sequence[str]) -> str:
-    """What a model is called that was trained against some strategies: the strategy, their group, or all of them."""
+    """Return the label of a model that was trained against some strategies: the strategy, their group, or all of them."""
     for group, members in catalogue.GROUPS.items():
         if len(against) > 1 and set(members) == set(against):
             return group

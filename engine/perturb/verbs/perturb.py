@@ -314,7 +314,7 @@ class PerturbArguments(Configuration):
 
 @dataclass
 class Counts:
-    """What is said at the end."""
+    """The counts that are printed at the end."""
 
     lines: int = 0
     empty: int = 0

@@ -83,7 +83,7 @@ def example_seed(seed: int, key: str) -> int:
 
 
 def resources(config: RobustnessConfig, models: ModelSpecs, common: Sequence[str]) -> Resources:
-    """What the strategies of an evaluation share.
+    """Return the resources that the strategies of an evaluation share.
 
     Args:
         config: the evaluation, with its data root found.
@@ -263,7 +263,7 @@ SCREENFUL = 24
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is to be done, found and checked.
+    """The checked inputs of an evaluation.
 
     Args:
         config: what was asked for, its data root found.
@@ -342,7 +342,7 @@ def _unknown(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
 
 
 def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
-    """What a metric means, which way a change of replies is better said by its strategy.
+    """Return the title and definition of a metric; the strategy decides whether more changed replies are better.
 
     Args:
         name: of the metric.

@@ -44,13 +44,13 @@ class DrawnLine(NamedTuple):
 
     @property
     def spans(self) -> list[Span]:
-        """What changed."""
+        """Return the changed spans."""
         return spans(((self.before,),), ((self.after,),))
 
 
 @dataclass(frozen=True)
 class LabelledSheet:
-    """What one labeller says.
+    """The labels of one labeller.
 
     Args:
         labels: whether a line is wrong, by its key.
