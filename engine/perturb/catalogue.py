@@ -1,23 +1,17 @@
-"""The strategies by name.
+"""The strategies by name, the resources that they share, and perturbation as a library call.
 
-Each is a function `build(settings, resources) -> Strategy` beside its strategy: `settings` are the user's, `resources` what
-strategies share (`resources.py`).
+Each is a function `build(settings, resources) -> Strategy` beside its strategy: `settings` are the user's, `resources` the
+`Resources` that strategies share: the words that may enter, data folders, and a lexicon that opens on first use.
 
-What strategies share: the words that may enter, where data lies, and a lexicon that is opened when it is first asked.
-
-Not here: what the lexicons know (`lexicon.py`, `nltk_lexicon.py`, `built_in.py`).
-
-What perturbation strategies promise (`strategy.Strategy`).
-
-Perturbations as a library call, for whoever wants more of a data set's sentences.
+The library call perturbs texts, for example to augment a data set:
 
     >>> from parley.engine.perturb import perturb_text
     >>> perturb_text("I installed Ubuntu 10.04 from http://ubuntu.com, but it doesn't BOOT!", "random-swap", seed=2)
     "I installed 10.04 Ubuntu from http://ubuntu.com, it but doesn't BOOT!"
 
-Around the words that change all stays as it is: capitals, blanks, addresses, punctuation (`rewriting.py`). `<eou>` and `<eot>`
-in a text tell utterances and turns apart (`envs/corpora/pairs/turns.py`), and stay too. What becomes of a text depends on the
-text and the seed alone, not on where it stands in a list; other seeds give other versions.
+All around the changed words stays as it is: capitals, blanks, addresses, punctuation (`rewriting.py`). `<eou>` and `<eot>`
+in a text tell utterances and turns apart (`envs/corpora/pairs/turns.py`), and stay too. The result depends on the
+text and the seed alone, not on its place in a list; other seeds give other versions.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """A small lexicon of everyday and help-desk English, so that demo and tests run without NLTK's data.
 
-Written for this project; whoever opens it in a person's name says `ANNOUNCEMENT`. Its tags come from word lists, endings and
+Written for this project; callers that open it for a user print `ANNOUNCEMENT`. Its tags come from word lists, endings and
 the words around, which is enough to find the verb of a plain sentence and no match for a trained tagger.
 
-Not here: the words (`built_in_words.py`).
-
-The words of the built-in lexicon: everyday English and a help desk's. Data only; `built_in.py` reads them.
-
-Written for this project. A word may stand in several lists; where it does, the words around it decide.
-
-The lexicons by their names.
+A word may stand in several lists; then the words around it decide its tag. The file also holds the lexicons by name.
 """
 
 from __future__ import annotations

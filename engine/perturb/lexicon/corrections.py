@@ -1,4 +1,4 @@
-"""What corpora of corrections tell of the errors that people make: which, and how often.
+"""Errors that people make in written English: our lists, and counts from corpora of corrections.
 
 Source: Niu & Bansal 2018, section 3.1, who reverse the edits of the AESW corpus; their table is not released. Ours is read from
 any corrected text, because that corpus is not free: the layout of JFLEG (Napoles, Sakaguchi & Tetreault 2017), one
@@ -9,13 +9,9 @@ A replacement is a word that alone stands in the place of another in an alignmen
 letters. It counts by the number of sentences that it occurs in, and is an error of people in general from the second on: nine
 of ten that JFLEG's corrections show occur once, most of them because a corrector wrote another sentence.
 
-Not here: errors that need no corpus (`slips.py`), and which replacements are errors of what kind (`grammar.py`, `noise.py`).
+The lists of errors by kind, and the words that `clauses.py` knows, were written for this project.
 
-Errors that people make in written English, by kind. Data, written for this project.
-
-Not here: what corpora of corrections add (`corrections.py`), where a kind may occur (`grammar.py`).
-
-The words that `clauses.py` knows. Data only, written for this project.
+Not here: the kind of a replacement, and where a kind may occur (`grammar.py`, `noise.py`).
 """
 
 from __future__ import annotations

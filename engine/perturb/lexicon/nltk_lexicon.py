@@ -1,20 +1,18 @@
-"""English as NLTK's data know it, inflected by lemminflect.
+"""A lexicon of English: NLTK's data, inflections by lemminflect, and text restored for NLTK's tagger.
 
 Source: the released code of Niu & Bansal 2018 leans on NLTK's tagger, WordNet (Fellbaum 1998) and stop words, on Pattern and on
 PPDB 2.0 (Pavlick et al. 2015).
 
 Departures:
   * # Released: Pattern conjugates. Ours: lemminflect, because Pattern does not run on the Pythons of today; its first answer.
-  * # Released: the small PPDB 2.0, what it marks as equivalent. Ours, unless a file is named (`ppdb.py`): of the lexical pairs
+  * # Released: the small PPDB 2.0, what it marks as equivalent. Ours, unless a file is named (`opposites.py`): of the lexical
+    pairs
     of PPDB 1.0 that NLTK distributes, those that share a sense in WordNet, without stop words; because that list is the largest
     one, without ranks, and replaces most words of a plain sentence by words of another meaning, language or kind.
   * # Released: names of several words stay, and no vocabulary holds them. Ours: they are left out.
-  * # Released: the tagger reads lower-cased words. Ours: it reads them as newspapers write them (`newswire.py`).
+  * # Released: the tagger reads lower-cased words. Ours: it reads them as newspapers write them (`newswire`).
 
 Not here: how tags are computed (`tagger.py`), a lexicon for machines without these data (`built_in.py`).
-
-Words of a chat as a tagger of newspapers expects to read them.
-
 NLTK's tagger was trained on edited text. It takes a lower-case "i" and "dont" for nouns, and reads the first word of a line
 better behind a capital. Our tokens are lower-cased, so what the tagger reads is restored first:
 
@@ -26,8 +24,6 @@ better behind a capital. Our tokens are lower-cased, so what the tagger reads is
   * A word has its capital at the beginning of a sentence unless the tagger takes it for a name then ("Hi"). An auxiliary never
     has one, since newspapers ask few questions: "Did you" is two names to the tagger. A word alone is no sentence.
   * Names are those that WordNet knows as nothing else, and days, months, languages and peoples. Those of chat users stay.
-
-Not here: the tagger (`tagger.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NLTK's averaged perceptron tagger, evaluated in integers.
+"""NLTK's averaged perceptron tagger, evaluated in integers, and a trigram model of a corpus.
 
 Source: NLTK's `averaged_perceptron_tagger_eng`, the tagger of Niu & Bansal's (2018) released code. The tags are those of
 `nltk.pos_tag`, word for word; only the arithmetic differs:
@@ -16,13 +16,11 @@ Shapes: B utterances, P their words and the marks around them one after the othe
 decide, F features (the first is none and says nothing), W words known so far, R roles of a word, T tags in falling order (so
 that the first of equal scores is the one NLTK prefers), U tags and the two that stand before an utterance.
 
-A trigram model of a corpus: how usual words are, and how likely one is between its neighbours.
+The trigram model: interpolated Kneser-Ney smoothing with one discount of each order (Chen & Goodman 1999, "An empirical study
+of smoothing techniques for language modeling", section 4.1.6).
 
-Source: interpolated Kneser-Ney smoothing with one discount of each order (Chen & Goodman 1999, "An empirical study of smoothing
-techniques for language modeling", section 4.1.6).
-
-It judges edits: of two words in one place, whatever else the utterance says, it tells which is likelier there, which a network
-would do better and hundreds of times more slowly. Words that occur once in the training text, and those that do not occur, are
+It judges edits: it gives the probability of a word between its neighbours. A network would judge better, and hundreds of
+times more slowly. Words that occur once in the training text, and those that do not occur, are
 one unknown word.
 """
 

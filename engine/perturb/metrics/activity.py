@@ -1,4 +1,6 @@
-"""Activity and entity F1: does a reply to a support question name the actions and the things that the true reply names?
+"""Activity and entity F1 of replies to support questions, and the similarity of two texts.
+
+F1 measures how well a reply names the actions and the things that the true reply names.
 
 Source: Serban et al. 2017 (arXiv 1606.00776), with the scripts generate_actents.py, evaluate_actents.py and eval_file.sh
 released beside it; Niu & Bansal 2018 (arXiv 1809.02079) report it as their metric.
@@ -23,25 +25,15 @@ Departures:
   # which leaves nothing for the rules that look into such words to do. Of 6,022 keys, 372 are several words to it, most of them
   # with stray marks ("i386)"); a word of 257 of these alone names the same entity, the other 115 are never found.
 
-What belongs here: from turns to activities and entities, and from these to F1. Not here: the tables (`activity_tables.py`).
-
-How alike two texts are: cosine of mean embeddings, and BLEU.
-
-Sources:
+The similarity of two texts is the cosine of mean embeddings, and BLEU. Sources:
   * Embedding average: Forgues et al. 2014; as released with Serban et al. 2017 (hed-dlg-truncated, embedding_metrics.py), used
     in table 4 of Niu & Bansal 2018 with each model's own embeddings.
   * BLEU of a pair: Papineni et al. 2002, NLTK's, n = 1..4 (as many as the reply has words), counts of n >= 2 smoothed by one
     (Lin & Och 2004), because most pairs of short replies share no four words in a row.
 
-What belongs here: two texts in, a number out. Whose replies are compared is decided in `robustness.py` and the job.
-
-The tables behind activity and entity F1: which words name an activity, an entity, a command.
-
-Source: Serban et al. 2017 (arXiv 1606.00776), and the tables released with it (Ubuntu-Multiresolution-Tools by julianser on
-GitHub, folder ActEntRepresentation), which lie in the folder `ubuntu_actent` of the data root; `unigram2entity.tsv` is its
-pickle as lines key<TAB>entity.
-
-Not here: how the words are found in a reply (`activity.py`).
+The tables of words that name an activity, an entity or a command are those released with Serban et al. 2017
+(Ubuntu-Multiresolution-Tools by julianser on GitHub, folder ActEntRepresentation), which lie in the folder `ubuntu_actent` of
+the data root; `unigram2entity.tsv` is its pickle as lines key<TAB>entity.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""What an audit of perturbations comes to: how much strategies change, and how often what they make reads wrong.
+"""Metrics and tables of an audit of perturbations, and the agreement of its labellers.
 
 Metrics are called KIND.STRATEGY; one strategy more than was asked for is `CONTROL`, which shows what the same figures are
 where words are replaced at random. A row is a context and its utterances that were touched
 (`parley.engine.perturb.verbs.config.AUDIT`). Means and ratios are clustered by context. Rates have Wilson intervals, as if
 utterances were independent: those of one context and contexts that share one are not, so these are a little narrow.
 
-What people who label changed lines say of strategies, and how far they agree.
+Agreement of labellers: Cohen 1960, "A coefficient of agreement for nominal scales"; Light 1971, "Measures of response
+agreement for qualitative data": of several labellers, the mean over their pairs.
 
-Sources: Cohen 1960, "A coefficient of agreement for nominal scales"; Light 1971, "Measures of response agreement for
-qualitative data": of several labellers, the mean over their pairs.
-
-The tables of an audit, as text: how much each strategy changes, and how what it makes reads; a line is a strategy.
+A line of the tables is a strategy.
 """
 
 from __future__ import annotations

@@ -1,25 +1,22 @@
-"""The tables of an evaluation under perturbations in the layout of Niu & Bansal (2018, tables 2 to 4), as text.
+"""Metrics, published figures and tables of an evaluation under perturbations (Niu & Bansal 2018, tables 1 to 4 and 9).
 
 A line is a strategy; the line below it holds the published figures. Lines of models that were trained against several
 strategies follow, one for the clean contexts and one for each strategy they met.
 
-Figures of Niu & Bansal 2018 (arXiv 1809.02079, tables 1 to 4 and 9), which measured ones are shown beside.
-
-Their F1 cannot be compared with ours in size, only in its ups and downs: they answered the Ubuntu Dialogue Corpus, whose
-replies were tagged by another tagger, and a constant answer scores above all of them
+The F1 of Niu & Bansal cannot be compared with ours in size, only in its ups and downs: they answered the Ubuntu Dialogue
+Corpus, whose replies were tagged by another tagger, and a constant answer scores above all of them
 (`parley.engine.perturb.metrics.activity`).
 
-How replies take perturbed contexts, in numbers: F1, change rates, similarities, and whether training helped.
-
-Source: Niu & Bansal 2018 (arXiv 1809.02079), tables 2 to 4. A row is an example with its perturbed contexts
-and every model's replies (`parley.engine.perturb.verbs.config.ROBUSTNESS`). Models are `BASE` and, for each adversarially
-trained one, what it was trained against; it is asked about the clean context and about the contexts of those strategies.
+The metrics are F1, change rates, similarities, and the effect of training. Source: Niu & Bansal 2018 (arXiv 1809.02079),
+tables 2 to 4. A row is an example with its perturbed contexts and every model's replies
+(`parley.engine.perturb.verbs.config.ROBUSTNESS`). Models are `BASE` and, for each adversarially trained one, what it was
+trained against; it is asked about the clean context and about the contexts of those strategies.
   # Paper: significance by 100,000 bootstrap samples, whether paired is not said. Ours: paired over examples, two-sided.
 
 Metrics are called KIND.MODEL.SITUATION, the situation being a strategy or `CLEAN`; F1 and shares are 0 to 1. Examples are the
 independent units.
 
-Words against pieces of words: two models that answer the same contexts, in the layout of Niu & Bansal (2018, table 9).
+Table 9 compares two models that answer the same contexts: one reads words, the other pieces of words.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Audits for people to read: what stands in the verdict, and the drawn lines with changed words marked and labels beside them.
+"""Audits on the page: the verdict, and the drawn lines with changed words marked and labels beside them.
 
 Lines are hostile text: they are made visible before they are shown, and the page escapes them.
-
-What the chapter of perturbations reads: evaluations and audits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Evaluations under perturbations and audits of them, from run folders to what their report shows.
-
-Evaluations under perturbations for people to read: a plot by strategy, and examples side by side.
+"""The chapter of perturbations on the page: evaluations with a plot by strategy and examples side by side, and audits.
 
 Source of the layout: Niu & Bansal 2018 (arXiv 1809.02079), tables 2, 4 and 11. Contexts and replies are hostile text: it
 is made visible before it is shown, and the page escapes it.

@@ -1,6 +1,7 @@
-"""IIW: words of the context stand in the place of a wrong reply's words (Insert Important Words).
+"""Insert Important Words (IIW), generic replies (NGR) and turns of the context as replies (COPY_k).
 
-Source: Li et al. 2019, section 3.1, equations (4) and (5); section 4 for training.
+IIW replaces words of a wrong reply by words of the context. Source: Li et al. 2019, section 3.1, equations (4) and (5);
+section 4 for training.
 
     weight(w) = TF(w) log(M / DF(w))
 
@@ -21,10 +22,9 @@ the context are drawn at random, one for nine words of the context.
   * # Paper: silent on words that the reply has already, and on one word at two places. Ours: neither, for both bring nothing.
   * # Paper: silent on rounding in training. Ours: down, and one at least.
 
-Other replies in the place of those of a group: generic ones (NGR), and turns of the context (COPY_k).
-
-Sources: Li et al. 2019, section 3.6; Yuan et al. 2019, "Multi-hop Selector Network for Multi-turn Response Selection in
-Retrieval-based Chatbots", section 5, whose released test sets plant one, two or three turns of the context as candidates.
+NGR and COPY_k replace whole replies of a group. Sources: Li et al. 2019, section 3.6; Yuan et al. 2019, "Multi-hop Selector
+Network for Multi-turn Response Selection in Retrieval-based Chatbots", section 5, whose released test sets plant one, two or
+three turns of the context as candidates.
 
 NGR replaces every right reply, and what comes out is a wrong one. COPY_k replaces k wrong replies, which stay wrong.
 

@@ -1,12 +1,9 @@
-"""What rules ask of a language: tags of words, their classes, which say something, synonyms.
+"""Languages of the reply rules: tags of words, their classes, content words, synonyms, and word counts for IIW.
 
-English leans on a lexicon of `engine/perturb`; Chinese on jieba and the Chinese Open Wordnet (`chinese.py`).
+English leans on a lexicon of `engine/perturb`; Chinese on jieba and the Chinese Open Wordnet.
 
-How often words occur in contexts, which IIW weighs by (`insertion.py`).
-
-Chinese: tags by jieba, synonyms by the Chinese Open Wordnet.
-
-Sources: Li et al. 2019, section 3.1: jieba for the Douban data; Wang & Bond 2013, "Building the Chinese Open Wordnet (COW)".
+Sources for Chinese: Li et al. 2019, section 3.1: jieba for the Douban data; Wang & Bond 2013, "Building the Chinese Open
+Wordnet (COW)".
 
 jieba takes the tag of a word that its dictionary holds from there, whatever stands around it, so each distinct word is tagged
 once. Words are those of the corpus: one that no dictionary holds has the tag of its last part as jieba cuts it, for the head

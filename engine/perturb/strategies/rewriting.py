@@ -2,7 +2,7 @@
 
 A word that enters takes the case of the word that it replaces (Title, UPPER, lower; "I" is no capital); one that only moved
 keeps its own, but for the capital at the beginning of a sentence, which stays where it is. A word that is left out takes one
-blank with it. What is put together out of new words is written as `envs/corpora/pairs/turns.py` says.
+blank with it. Text of new words alone is written as `envs/corpora/pairs/turns.py` says.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Texts read for perturbation, and written again with edits: what no edit touches stays as it is, letter by letter.
+"""Texts as words and back, the edits of a strategy, and the alignment of words before and after.
 
-A text is cut at its blanks; what a piece between two blanks reads as is remembered, because most pieces come again.
+A text without an edit stays as it is, letter by letter.
 
-What a perturbation changed: the words of a context before and after, aligned, with their boundaries.
+A text is cut at its blanks; the tokens of a piece between two blanks are cached, because most pieces come again.
 
 A context keeps its utterances, so each is aligned with itself by difflib and boundaries never match words. Of very many words
-only the middle is taken as changed, because difflib takes time that grows with the square of their number. How spans are marked
-is for screens and pages to say.
+only the middle is taken as changed, because difflib takes time that grows with the square of their number. Screens
+and pages decide how to mark spans.
 
-All words of many contexts as one tuple, and back: strategies that need no model work on them in one pass.
+`FlatContexts` holds all words of many contexts as one tuple: strategies that need no model work on them in one pass.
 
 What is done once an utterance or oftener is done by the standard library's iterators and by numpy: to read the words and to
 build the tuples again is most of what a quick strategy costs.

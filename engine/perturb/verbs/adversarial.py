@@ -1,17 +1,16 @@
-"""Training against perturbations: `parley train adversarial`.
+"""Training against perturbations: `parley train adversarial`, and the frame of trainings from a checkpoint.
 
 Source: Niu & Bansal 2018 (arXiv 1809.02079), section 4 and appendix A.5. A response model goes on from its checkpoint: on
 perturbed contexts and the recorded replies for strategies that should not change the answer, with a margin between a context
-and its perturbation for those that should (`policies/core/margin.py`). How examples are perturbed: `adversarial_lessons.py`.
+and its perturbation for those that should (`policies/core/margin.py`). `models.py` perturbs the examples.
 
 Choices:
   * # Paper: silent about which epoch is kept. Ours: the best by the objective itself, on a validation split that was perturbed
     like the training split, and the checkpoint that it began with if no epoch is better. The likelihood of clean replies
     alone would prefer the model that it began with, which is the best by just that.
 
-Trainings that go on from a response model's checkpoint: which model, on which dialogues, by which recipe, and their frame.
-
-A `ContinuedJob` says what is learned (`further`); what all of them do is written here once.
+A `ContinuedJob` goes on from a response model's checkpoint. It defines what the model learns (`further`); the frame does the
+rest.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ A strategy that should not change the meaning and does so measures itself and no
 corpus how much of them strategies change, and how what they make reads: to a language model, by signs that need no parser, to a
 model of entailment, and to people, for whom it draws changed lines (`sheet.py`). A control shows the figures of random words.
 
-`parley perturb label`: labelled lines of an audit, read back into its run.
-
-A worker of an audit: shards of examples in, rows of `parley.engine.perturb.verbs.config.AUDIT` out; what judges edits.
+`parley perturb label` reads labelled lines back into the run of their audit. A worker turns shards of examples into rows of
+`parley.engine.perturb.verbs.config.AUDIT`.
 
 Beside the strategies stands a control (`CONTROL`): in each utterance that was
 touched, as many words as one of them changed, drawn, become random words of the corpus.

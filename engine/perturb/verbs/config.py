@@ -1,11 +1,7 @@
-"""What evaluations and audits of perturbations are asked for: their configurations.
+"""Configurations, rows and reply measures of evaluations and audits of perturbations.
 
-What an evaluation under perturbations says of a reply: F1 of activities and entities, likeness to the reply before.
-
-The measures themselves are in `engine/perturb/metrics/activity.py` and `similarity.py`; here they are opened, and asked
-once for what occurs often, as short replies do.
-
-The rows of evaluations and of audits: an example each, with what strategies made of its context.
+A row is an example with the contexts that strategies made of it. The measures of a reply are in
+`engine/perturb/metrics/activity.py`; here they are opened, and cached for replies that occur often.
 """
 
 from __future__ import annotations

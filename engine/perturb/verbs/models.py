@@ -1,16 +1,12 @@
-"""The models of an evaluation under perturbations: found and checked once by the driver, loaded by every worker.
+"""The models of an evaluation under perturbations, perturbed contexts, and perturbed examples for training.
 
-Models travel as names: a checkpoint is memory-mapped by whoever loads it, and a model of a user's own is a file of Python.
-On a cluster both must lie under the same paths on every machine.
+The driver finds and checks models once, and every worker loads them by name: a checkpoint is memory-mapped, and a model of a
+user's own is a file of Python. On a cluster both must lie under the same paths on every machine.
 
-What is perturbed: the examples of a corpus that are chosen, strategies that are ready, and what they make of the examples.
-
-What a strategy draws for an example is named by the seed, the strategy and the example, so an audit reads the very contexts
+The draws of a strategy for an example are keyed by the seed, the strategy and the example, so an audit reads the very contexts
 that an evaluation of the same seed asks models about.
 
-Splits of a corpus made into lessons: each example perturbed by one of the strategies.
-
-Choices:
+Each training example is perturbed by one of the strategies. Choices:
   * # Paper: silent about how strategies are mixed. Ours: each example meets one of them, drawn by its key.
   * # Released: perturbed afresh in every epoch. Ours: once, from a seed of the example, because a tagger costs more than a
     step of training; `random-swap` alone would be cheap.

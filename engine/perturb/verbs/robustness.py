@@ -3,12 +3,11 @@
 A response model answers the contexts of a dialogue corpus as they were recorded and as every strategy edits them; models that
 were trained against strategies answer the clean contexts and those of their strategies; one that stands beside answers the very
 same contexts, such as one that reads pieces of words. A shard is a few examples with all of
-their replies; what a worker makes of them is one row each (`robustness_worker.py`), and depends on nothing but the
+their replies; what a worker makes of them is one row each, and depends on nothing but the
 configuration.
 
-A worker of an evaluation under perturbations: shards of examples in, rows of `engine.perturb.verbs.config.ROBUSTNESS` out.
-
-A model is asked each context once: where a strategy could do nothing, the reply is the one to the clean context.
+Rows are those of `engine.perturb.verbs.config.ROBUSTNESS`. A model is asked each context once: where a strategy could do
+nothing, the reply is the one to the clean context.
 """
 
 from __future__ import annotations
