@@ -1,8 +1,6 @@
-"""In which order generator and discriminator learn from each other, and how fast. Torch-free, so that help starts fast.
+"""Settings of adversarial training: order and speed of learning, rewards, baselines and teacher forcing.
 
-Source: Li et al. 2017 (arXiv 1701.06547), figure 1. What rewards are is `engine/generation/settings.py`.
-
-Settings of rewards, baselines and teacher forcing. Torch-free, so that help starts fast.
+Source: Li et al. 2017 (arXiv 1701.06547), figure 1. Torch-free, so that help starts fast.
 
 Defaults are those of the paper (Li et al. 2017, section 3); `released` gives those of the authors' code, where they differ.
 """

@@ -1,4 +1,4 @@
-"""Adversarial success, and how far the judges that measured it can be trusted (Li et al. 2017, section 4).
+"""Adversarial success, the reliability of its judges, and the pairs that judges score (Li et al. 2017, section 4).
 
 AdverSuc is 1 less a judge's accuracy on equally many pairs of both sides: .5 where it cannot tell them apart, 0 where it always
 can. A score of exactly 0 is undecided and half an error, so that a judge that gives every pair the same has an AdverSuc of .5
@@ -15,7 +15,7 @@ and an evaluator reliability error (ERE) of .25, whatever the data.
     tau.J.K             rank agreement of two judges about the systems, Kendall's tau-b
     calibration.J.S     mean distance of 1 / (1 + exp(-score)) from the share of people's replies, in ten bins
 
-What judges are asked: pairs of two sides, in folds that no source and no last turn crosses (Li et al. 2017, section 4).
+Judges score pairs of two sides, in folds that no source and no last turn crosses:
 
     adversuc.S           human : system S, both answering the same sources           gold AdverSuc: none, this is measured
     matched.S            the same, with as many replies of each length on both sides
@@ -26,7 +26,7 @@ What judges are asked: pairs of two sides, in folds that no source and no last t
     human-random         human : human replies to other sources                       0
     human-next           human : the utterance that followed the human reply          0
 
-Everything here depends on the seed and on the set of pairs, and not on the order of lines: whatever is drawn is drawn by hashes
+Everything here depends on the seed and on the set of pairs, and not on the order of lines: draws are keyed by hashes
 of texts. A random reply comes from a source of the same fold, so that no judge was fitted on its text. Each side has equally
 many pairs, of each source equally many.
 """

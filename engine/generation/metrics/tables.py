@@ -1,10 +1,7 @@
-"""The tables of an adversarial evaluation in the layout of Li et al. 2017 (tables 2 and 3), and what they come to in words.
+"""The tables of an adversarial evaluation in the layout of Li et al. 2017 (tables 2 and 3), with similarity of replies.
 
-What trainings of discriminators report: names, directions and definitions of their figures.
-
-How alike replies are to each other, and how their distribution differs from that of recorded ones, whoever judges them.
-
-Sources:
+The file also holds the metrics of discriminator trainings, and similarities that need no judge: of replies to each other, and
+of their distribution to that of recorded replies. Sources:
   * Self-BLEU: Zhu et al. 2018 (Texygen, arXiv 1802.01886), section 3.2: BLEU of each reply with all others as references, in
     the mean. As there: up to four words, equal weights; instead of no match a tenth of one (Chen & Cherry 2014, method 1).
     The references of a reply differ by one from those of the next, so that counting once is enough: linear in the words.
@@ -12,7 +9,7 @@ Sources:
     together, and the area under the divergence curve of the two histograms is taken, with c = 5. Defaults of their code: a
     tenth as many clusters as replies of a side, on the directions that hold 90 % of the variance.
       * # Paper: one k-means with several starts. Ours: the mean over three clusterings, because the area depends on them.
-      * # Paper: GPT-2's last state. Ours: whatever vectors are handed in, so that figures compare within a table alone.
+      * # Paper: GPT-2's last state. Ours: the vectors that the caller passes, so that figures compare within a table alone.
 
 Both depend on the number of replies: only samples of one size compare.
 """

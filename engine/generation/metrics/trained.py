@@ -1,4 +1,4 @@
-"""Trainings of a generator beside their controls: figures, tables, and what they come to (Li et al. 2017, table 3).
+"""Metrics, tables and conclusions of generator trainings beside their controls (Li et al. 2017, table 3).
 
     ROW.FIGURE                     of the replies of a row
     ROW.FIGURE-JUDGE               what a judge says of them
@@ -13,11 +13,8 @@ The start, greedy and sampled at several temperatures, is a curve of quality by 
 it: nats a word by which its replies are likelier, under the language model, than those of the start at equal distinct-2, along
 straight lines between neighbouring points. A row that is more or less various than the whole curve has none.
 
-How various the replies of a step are, and what they earn: what shows that a generator says the same to everybody.
-
-What adversarial training of a generator reports: names, directions and definitions of its figures.
-
-What trainings of a generator come to beside their controls, in sentences (Li et al. 2017, table 3).
+The metrics of one training follow: diversity and rewards of the replies of a step, which reveal a generator that says the same
+to everybody.
 """
 
 from __future__ import annotations

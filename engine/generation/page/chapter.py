@@ -1,8 +1,6 @@
-"""Trainings of generators against discriminators, and tables of them beside their controls.
+"""The chapter of generation on the page: trainings beside their controls, and adversarial evaluations.
 
-Drawings of judges (AdverSuc, and how far scores are probabilities), and of trainings by quality and diversity.
-
-Adversarial evaluations, from run folders to what their report shows.
+Plots show judges (AdverSuc and calibration) and trainings by quality and diversity.
 """
 
 from __future__ import annotations

@@ -2,14 +2,13 @@
 
 An iteration is one update. Who learns is a pure function of its number (`ReplyLearning.phase`): the discriminator on recorded
 replies and the generator's, the generator by policy gradients on replies that it says, or by teacher forcing on recorded ones;
-a critic learns beside the policy gradients. Update i takes examples i N .. (i + 1) N - 1, whoever works on them, and nothing is
+a critic learns beside the policy gradients. Update i takes examples i N .. (i + 1) N - 1, and nothing is
 drawn that does not follow from the master seed and an index: so an update does not depend on the number of env runners, and a
-training goes on exactly where it was (`state.py`).
+training goes on exactly where it was.
 
-The env runner of the reply game: samples replies, and says what they are worth, with copies of all modules.
-
-Examples come in shards of one size, whoever works on them, so that no digit of what a network computes side by side depends on
-the number of runners. What an example is depends on its index and the master seed alone.
+The env runner of the reply game samples and scores replies with copies of all modules. Examples come in shards of one size,
+whoever works on them, so that no digit of what a network computes side by side depends on the number of runners. What an
+example is depends on its index and the master seed alone.
 """
 
 from __future__ import annotations

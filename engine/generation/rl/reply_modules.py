@@ -7,11 +7,8 @@ Columns of a training batch (B contexts, K turns, N words of a turn or of a sour
     critic          context (B, K, N), lengths (B, K), replies (B, T), reply_lengths (B,), is_cut (B,), rewards (B, T); a linear
                     one encoded (B, H) instead of context and lengths
 
-What generator and discriminator learn on: the recorded pairs of a training split, and which of them an update takes.
-
-Both sides of the game of replies as an RLlib multi-agent environment: one says a reply, the other says who wrote one.
-
-Spaces, observations and scores are those of `envs/generation`. Seeds are made as in `env.py`, which says why.
+The file also holds the recorded pairs of a training split, and the game of replies as an RLlib multi-agent environment: one
+side says a reply, the other decides whether a person wrote it. Spaces, observations and scores are those of `envs/generation`.
 """
 
 from __future__ import annotations

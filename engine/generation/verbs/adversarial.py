@@ -5,14 +5,11 @@ source crosses, so that every pair is judged by one that never saw it; a shard i
 of one scenario; the texts of its pairs stand in a file beside. Beside the judges that are named stand controls that know
 length, the first word and the like alone.
 
-The pairs that an adversarial evaluation asked judges about, in a file of the run, so that each score has its texts.
-
 A row of `JUDGED` is a judge in a fold of a scenario; its k-th source, label and score are of the pair of that scenario and fold
 with the `place` k. Texts stand here once and not in the rows of every judge; a flat file (`parley rows`) has both.
 
-A worker of an adversarial evaluation: shards of (scenario, judge, fold) in, rows of `JUDGED` out.
-
-A row depends on its item and the seed alone: a judge is made afresh, fitted on the other folds, and asked about its own.
+A worker turns shards of (scenario, judge, fold) into rows of `JUDGED`. A row depends on its item and the seed alone: a judge
+is made afresh, fitted on the other folds, and asked about its own.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""What a table of trainings and their controls is asked for: its configuration and presets. Torch-free.
+"""Configurations and presets of generator trainings and their table, and measures on a held-out split. Torch-free.
 
-What single words of replies earn at the end of a training: the reply's own score, and that of each of its beginnings.
+A generator is measured by judges that its training never saw: AdverSuc and machine-vs-random on a held-out split. The judges
+are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alone and cross-fitted by source, so that each
+pair is judged by one that has not seen its source. A reply without a word is no question to them: whoever reads its length
+tells it, so that it counts as told, and so does the reply beside it.
 
-How a generator does against judges that its training never saw: AdverSuc and machine-vs-random on a held-out split.
-
-The judges are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alone and cross-fitted by source, so
-that each pair is judged by one that has not seen its source. A reply without a word is no question to them: whoever reads its
-length tells it, so that it counts as told, and so does the reply beside it.
-
-What adversarial training of a generator is asked for: its configuration and presets. Torch-free.
-
-Who learns from whom on which pairs: what an adversarial training of a generator is made of, read and checked.
+A `Contest` holds the checked generator, discriminator and pairs of a training.
 """
 
 from __future__ import annotations

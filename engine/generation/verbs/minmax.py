@@ -8,7 +8,7 @@ Choices:
   * # Paper: silent on which state is kept. Ours: the best by AdverSuc on the validation split, which may be the start, or the
     last (`keep`); test contexts are answered once, by that state and by the start.
 
-What goes wrong in adversarial training, seen by figures of its updates: collapse, and a discriminator out of its depth.
+Alarms watch the figures of updates for collapse, and for a discriminator that is too weak or too strong.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Trainings of a generator beside their controls: `parley evaluate generation` (Li et al. 2017, table 3, and what it lacks).
+"""Trainings of a generator beside their controls: `parley evaluate generation` (Li et al. 2017, table 3 and beyond).
 
 Every training, every file of replies and every evaluation of one is a run of its own below the table's folder, and resumes by
 itself; the table is what they say. Rows: the start by seven decoders, at several temperatures, and with one reply to everybody;
 after REINFORCE and REGS; and after as many steps of teacher forcing alone, with a constant, shuffled or length reward, or a
 frozen discriminator. Trainings reply by the decoder that picked their checkpoint, and sampled.
 
-The stages of `parley evaluate generation`: what is trained first, the trainings of rows, what rows reply, who judges it.
+The stages are the models that are trained first, the trainings of rows, the replies of rows, and their evaluations.
 """
 
 from __future__ import annotations
