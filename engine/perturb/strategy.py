@@ -103,7 +103,7 @@ class Strategy(Protocol):
 
 
 class ByEdits(ABC):
-    """The base of a strategy that says which words it changes to what: a text keeps all else as it is (`augment.py`)."""
+    """The base of a strategy that says which words it changes to what: a text keeps all else as it is (`catalogue.py`)."""
 
     name: str
     expectation: Expectation

@@ -426,7 +426,6 @@ def _over_trainings(told: Sequence[Estimate]) -> Estimate:
 def _side_by_side(
     trained: Sequence[AnsweredRow], others: Sequence[AnsweredRow], key: tuple[str, str], is_start: bool
 ) -> list[tuple[Shares, Shares]]:
-    """What was said of trainings and of the others of their numbers; a start stands for each training that began from it."""
     sides = [(one, other) for one in trained for other in others if one.shares.get(key) and other.shares.get(key)]
     together = [one.start == other.start if is_start else one.number == other.number for one, other in sides]
     return [(one.shares[key], other.shares[key]) for one, other in compress(sides, together)]
@@ -521,14 +520,12 @@ def placements(metrics: Metrics) -> list[str]:
 
 
 def _verb(less: Estimate, random: Estimate) -> str:
-    """What a difference of AdverSuc comes to: replies that are nearer to random ones raise it, and that is no success."""
     if less.low > 0:
         return "deceives more often, and is nearer to random replies, than" if random.high < 0 else "beats"
     return "does worse than" if less.high < 0 else "cannot be told from"
 
 
 def _place(above: Estimate) -> str:
-    """Where replies lie beside the start at several temperatures."""
     where = "above" if above.low > 0 else "below" if above.high < 0 else "on"
     figures = f"{above.value:+.3f} {interval(above, signed)}".rstrip()
     return f"lies {where} the start's temperature curve ({figures} nats a word at equal distinct-2)"

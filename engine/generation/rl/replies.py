@@ -284,7 +284,6 @@ class ReplyMinMax(DistributedAlgorithm):
         return list(range(first, first + learning.examples_per_step))
 
     def _found(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """What the runners make of examples, in their order."""
         shards = [indices[start : start + SHARD] for start in range(0, len(indices), SHARD)]
         parts = self.gather({number: (number, phase, shard) for number, shard in enumerate(shards)})
         by_shard = {number: found for part in parts for number, found in part["found"].items()}

@@ -148,7 +148,7 @@ JUDGED = with_base(
         pa.field("scenario", pa.string()),
         pa.field("judge", pa.string()),
         pa.field("fold", pa.int64()),
-        # Of each pair of the fold, in the order of the file of their texts (`judged_pairs.py`): a hash of its source, whether
+        # Of each pair of the fold, in the order of the file of their texts: a hash of its source, whether
         # it is of the first side, the judge's score.
         pa.field("sources", list_of(pa.string())),
         pa.field("labels", list_of(pa.bool_())),

@@ -187,7 +187,6 @@ def measured(config: TrainedTableConfig, path: Path, system: System) -> dict[str
 
 
 def _known(config: TrainedTableConfig) -> dict[str, Any]:
-    """What all that is trained shares."""
     return {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
 
 

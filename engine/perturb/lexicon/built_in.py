@@ -217,7 +217,7 @@ _NUM_UTTERANCES = 1 << 14
 
 
 class BuiltInLexicon:
-    """The lexicon of `built_in_words.py`."""
+    """The lexicon of the words of this file."""
 
     def __init__(self) -> None:
         self._tags = lru_cache(_NUM_UTTERANCES)(self._tags_of)

@@ -208,7 +208,7 @@ class NltkLexicon:
         self._main_sense = lru_cache(_NUM_WORDS)(self._main_sense_of)
 
     def tag(self, words: Sequence[str]) -> list[str]:
-        """Penn Treebank tags, those that `nltk.pos_tag` gives the words as newspapers write them (`newswire.py`)."""
+        """Penn Treebank tags, those that `nltk.pos_tag` gives the words as newspapers write them (`newswire`)."""
         return [*self.tag_all([tuple(words)])[0]]
 
     def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
@@ -386,7 +386,6 @@ class NltkLexicon:
 
     @cached_property
     def _sense_counts(self) -> Mapping[str, int]:
-        """How often WordNet's makers met each sense, by its key; NLTK looks through the file at every question."""
         fields = (line.split(" ") for line in _lines(WORDNET, "cntlist.rev"))
         return {key: int(count) for key, _, count in fields}
 
@@ -419,7 +418,6 @@ def _is_there(folder: str) -> bool:
 
 
 def _found(folder: str, *names: str) -> Any:
-    """Where NLTK has a folder, or a file of it; unpacked or not."""
     import nltk
 
     return _guarded(folder, lambda: nltk.data.find("/".join((folder, *names))))

@@ -82,7 +82,7 @@ def describe_audit(name: str) -> Metric:
 
 
 def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: float) -> dict[str, Estimate]:
-    """All metrics but those of labels, which `labels.py` adds.
+    """All metrics but those of labels, which `Agreement` adds.
 
     Args:
         rows: looked at once, one after the other; those with status "error" are left out with a warning.

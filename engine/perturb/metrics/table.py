@@ -436,7 +436,6 @@ def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
 
 
 def _of_control(metrics: Metrics) -> str:
-    """What the control's lines are, where there are some."""
     return _NOTE_CONTROL if CONTROL in trained_models(metrics) else ""
 
 

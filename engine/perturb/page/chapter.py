@@ -359,7 +359,6 @@ def _against(evaluation: ShownEvaluation, strategy: str) -> list[str]:
 
 
 def _other(evaluation: ShownEvaluation, strategy: str) -> str:
-    """How many replies a strategy changes of the model that stands beside, and whether these are more, over all contexts."""
     changed = evaluation.metrics[f"{TOUCHED_CHANGE_RATE}.{BESIDE}.{strategy}"]
     gain = evaluation.metrics.get(f"{CHANGE_RATE}{GAIN}.{BESIDE}.{strategy}")
     told = {1: "certainly more", 0: "no certain difference", -1: "certainly fewer"}[0 if gain is None else certain_sign(gain)]

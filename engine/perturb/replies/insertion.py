@@ -296,7 +296,6 @@ class ImportantWords(OnReplies):
         return weight
 
     def _class_of(self, tag: str) -> str:
-        """What words of a class share; a name is a noun here."""
         found = self._language.class_of(tag)
         return tag if found == "other" else "noun" if found == "name" else found
 

@@ -238,7 +238,6 @@ def _sizes(words: Sequence[str], edits: Edits) -> np.ndarray:
 
 
 def _shared(before: Sequence[str], after: Sequence[str]) -> int:
-    """How many words two phrases share at their beginnings, and of the rest at their ends."""
     shorter = min(len(before), len(after))
     first = next((i for i in range(shorter) if before[i] != after[i]), shorter)
     rest = shorter - first

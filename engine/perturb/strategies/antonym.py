@@ -160,7 +160,6 @@ class Antonym(ByEdits):
                     return
 
     def _released_of(self, word: str, tag: str) -> tuple[str, ...]:
-        """What may stand in the place of a word under the released rule, in a fixed order."""
         found = () if word in BE else self.lexicon.antonyms(word, _RELEASED.get(tag[:2]))
         return tuple(other for other in found if self.may_enter((other,)))
 

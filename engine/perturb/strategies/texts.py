@@ -504,7 +504,6 @@ _joined = lru_cache(_NUM_PIECES)(detokenise)
 
 @lru_cache(_NUM_PIECES)
 def _parts(piece: str) -> tuple[str, ...]:
-    """What stands before the first token of a piece, what that is written as, what stands behind it, and so on."""
     found, done = [], 0
     for _, start, end in _cut_texts(piece)[0]:
         found += [piece[done:start], piece[start:end]]

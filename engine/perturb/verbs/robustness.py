@@ -325,7 +325,6 @@ def _tell_of_models(models: ModelSpecs, strategies: Sequence[str], reporter: Rep
 
 
 def _references(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
-    """What constant replies, and the true ones themselves, score on the examples that were answered."""
     if evaluation.activities is None:
         return {}
     answered = {row["item_key"] for row in rows if row["status"] == OK}
@@ -333,7 +332,6 @@ def _references(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
 
 
 def _unknown(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
-    """Where another model stands beside one that reads words: how often that one meets unknown ones."""
     words = evaluation.models.words
     if not evaluation.models.sizes or not isinstance(words, frozenset):
         return {}
