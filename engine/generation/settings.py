@@ -70,7 +70,7 @@ class RewardSettings(Configuration):
 
 
 def released() -> RewardSettings:
-    """What the authors' code does where the paper says otherwise, or nothing."""
+    """Return the settings of the authors' code where they differ from the paper's, or nothing."""
     like_paper = RewardSettings(baseline="critic", critic_target="final", divide="twice", forced_batch="last", weighted=False)
     return replace(like_paper, critic="linear", max_words=40, last_word="before")
 

@@ -124,7 +124,7 @@ def self_bleu(replies: Sequence[Words]) -> np.ndarray:
 
 
 def _two_largest(counts: Sequence[Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Of each run of words the largest and the second largest count of a reply; equal ones are both."""
+    """Return the largest and the second largest count of each run of words in a reply; equal ones are both."""
     found: dict[tuple[str, ...], tuple[int, int]] = {}
     for own in counts:
         for run, times in own.items():
@@ -149,7 +149,7 @@ def _brevity(length: int, lengths: Sequence[int]) -> float:
 
 
 def overlap(first_PE: np.ndarray, second_QE: np.ndarray, seed: int) -> float:
-    """How far two samples of vectors have one distribution: 1 for equal histograms, near 0 where they share no cluster.
+    """Return the overlap of two samples of vectors: 1 for equal histograms, near 0 where they share no cluster.
 
     Args:
         first_PE: vectors of the one side.
@@ -398,7 +398,7 @@ def _features(features: Mapping[tuple[str, str], Sequence[tuple[str, float]]]) -
 
 
 def _of_system(metrics: Metrics, asked: JudgeSpecs, system: str) -> tuple[str, str] | None:
-    """What a system comes to, and by which figures; None where nobody judged it."""
+    """Return the outcome of a system and its figures; None where nobody judged it."""
     told = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in asked.judges}
     known = {judge: each for judge, each in told.items() if each.n}
     if not known:

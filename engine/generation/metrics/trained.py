@@ -336,7 +336,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
 
 
 def above_curve(figures: Metrics, curve: Sequence[Metrics]) -> Estimate:
-    """How far replies lie above the curve of quality by diversity, in nats a word, see the top of this module.
+    """Return the height of replies above the curve of quality by diversity, in nats a word, see the top of this module.
 
     Args:
         figures: of the replies.
@@ -504,7 +504,7 @@ def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) 
 
 
 def placements(metrics: Metrics) -> list[str]:
-    """Where the replies of each training lie beside those of the start at several temperatures, in sentences.
+    """Compare the replies of each training with those of the start at several temperatures, in sentences.
 
     Nothing where these are no curve, because fewer than two rows of the start were measured.
     """

@@ -145,7 +145,7 @@ def _draw_quality(points: Mapping[str, tuple[float, float]], x_title: str, y_tit
 
 
 def _kind(row: str) -> str:
-    """Of a row's dot, in words of the key."""
+    """Return the kind of a row's dot, in words of the key."""
     known = row.removesuffix(SAMPLED)
     if known in METHODS:
         return "trained"

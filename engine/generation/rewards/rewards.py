@@ -405,7 +405,7 @@ def _say(
 def _grown(
     discriminator: Discriminator, contexts: ContextMemory, nodes: _RolloutNodes, spoken: Any, parents: Tensor, words: Tensor
 ) -> tuple[_RolloutNodes, Tensor, Tensor, Tensor]:
-    """What nodes and their next words become, each different pair once.
+    """Return the nodes that follow from nodes and their next words, each different pair once.
 
     Returns:
         The nodes of the next place, which are the pairs that are not over; the pair of each given one; of the pairs (c,)

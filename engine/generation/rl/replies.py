@@ -108,7 +108,7 @@ class ReplyEnvRunner(ReproducibleRunner):
 
     @torch.no_grad()
     def _shard(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """What is asked of some examples, in their order."""
+        """Return the shard of some examples, in their order."""
         world, generator = self.env, self.module[GENERATOR].net
         pairs = [world.pair(self.config.master_seed, index) for index in indices]
         sources = [source for source, _ in pairs]

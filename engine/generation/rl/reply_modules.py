@@ -272,7 +272,7 @@ class CriticModule(TorchRLModule):
         self.net.eval()
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """What reward is expected after no word of each reply, after one, and so on (B, T + 1)."""
+        """Return the expected rewards after no word of each reply, after one, and so on (B, T + 1)."""
         contexts = ContextBatch(batch["context"], batch["lengths"])
         return {"expected": self.net.prefixes(contexts, batch["replies"], batch["reply_lengths"])}
 
@@ -285,7 +285,7 @@ class LinearCriticModule(TorchRLModule):
         self.net = LinearCritic(self.model_config["hidden"])
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """What reward is expected in each context (B, 1)."""
+        """Return the expected reward in each context (B, 1)."""
         return {"expected": self.net(batch["encoded"])}
 
 

@@ -426,7 +426,7 @@ def _unparsable(run: RunFolder) -> list[str]:
 
 
 def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> JudgeSpecs:
-    """Who judged what in a run of a configuration."""
+    """Return the judges of a run of a configuration, and its systems."""
     judges = list(labels_of(config.judge_names).values())
     return JudgeSpecs(judges, list(CONTROLS), systems, config.shows_published)
 

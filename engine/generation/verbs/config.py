@@ -388,7 +388,7 @@ def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWo
 
 
 def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
-    """What a training learns on; runners make it by themselves."""
+    """Return the data of a training; runners make it by themselves."""
     from parley.engine.generation.rewards.rewards import ResponseWeights
     from parley.engine.generation.rl.reply_modules import ReplyWorld
     from parley.policies.seq2seq.scoring import load_seq2seq
@@ -403,7 +403,7 @@ def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
 
 @dataclass(frozen=True)
 class Contest:
-    """Who learns from whom.
+    """The checked generator, discriminator and pairs of a training.
 
     Args:
         config: what was asked for.

@@ -197,7 +197,7 @@ _FEWEST = 2
 
 @dataclass(frozen=True)
 class Pooled:
-    """What is judged.
+    """The pooled replies that are judged.
 
     Args:
         scenarios: by name.

@@ -344,7 +344,7 @@ class _ReplyTraining:
         self._checks[rounds] = found
 
     def _tell_rewards(self, algorithm: ReplyMinMax) -> None:
-        """What words of replies earn at the end, for a reader to look at."""
+        """Print the rewards of words of replies at the end, for a reader to look at."""
         from parley.engine.generation.rewards.rewards import limit
         from parley.engine.generation.rl.reply_modules import DISCRIMINATOR as LISTENER
         from parley.engine.generation.rl.reply_modules import GENERATOR as SPEAKER
@@ -369,7 +369,7 @@ class _ReplyTraining:
         return max(sorted(self._checks), key=lambda number: self._checks[number][ADVERSUC].value)
 
     def figures(self) -> dict[str, Estimate]:
-        """What the legend names, once all updates are made; stores the best generator."""
+        """Return the figures of the legend, once all updates are made; store the best generator."""
         from parley.policies.core.fitting.batches import evaluate
         from parley.policies.seq2seq.model import PairExamples
         from parley.policies.seq2seq.scoring import load_seq2seq, save_model

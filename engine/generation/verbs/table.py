@@ -369,7 +369,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return trained_tables(run.metrics(), list(labels_of(config.judge_names).values()), config.published == "li2017")
 
     def note(self, run: RunFolder) -> str:
-        """What the tables come to."""
+        """Return the conclusion of the tables."""
         summary = run.summary() or {}
         return " ".join((*summary.get(CONCLUDED, ()), *summary.get(PLACED, ())))
 
@@ -409,7 +409,7 @@ def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:
 
 
 def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
-    """What judges said of a system, by figure and judge: of each source the share of pairs; a reply without a word is told."""
+    """Return the judged shares of a system by figure and judge, for each source; a reply without a word counts as told."""
     scored = JudgedRows(RunFolder.load(path / system.judged).read_rows().to_pylist()).scored
     files = (path / system.replies / name for name in (HUMAN_FILE, MACHINE_FILE))
     recorded, said = ({source_name(each) for each in read_replied(file)} for file in files)
@@ -432,7 +432,7 @@ def commonest_share(file: Path) -> float:
 
 
 def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
-    """What the rows of a table say to some contexts: of each its turns, and replies by row, people's first.
+    """Return the replies of the table's rows to some contexts: of each its turns, and replies by row, people's first.
 
     Args:
         path: the folder of the table; of several trainings the first one is read.

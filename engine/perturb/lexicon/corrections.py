@@ -98,7 +98,7 @@ class Corrections(NamedTuple):
 
 
 def misspellings_of(word: str, corrections: Corrections) -> Iterator[str]:
-    """How people misspell a word: this project's list, then what was read; a slip of the first letter is rare, and left out."""
+    """Return misspellings of a word: this project's list, then corrections; no slip of the first letter."""
     yield from MISSPELLINGS.get(word, ())
     if len(word) >= SHORTEST and word not in NAMES:
         # Lists know words of which no one thinks that they were meant.

@@ -361,7 +361,7 @@ class NltkLexicon:
         return [] if base is None else [self._wordnet.synset(f"{base}.{part_of_speech}.01")]
 
     def _is_name(self, word: str) -> bool:
-        """Whether WordNet has a noun as the name of one thing or person too, and its makers met it seldom as any other thing.
+        """Return whether a noun is a name in WordNet too, and seldom anything else in the texts that its makers counted.
 
         Texts are in lower case, so that no tag tells a john from John.
         """

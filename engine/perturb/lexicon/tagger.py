@@ -261,7 +261,7 @@ class Tagger:
         return found
 
     def _confirmed(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str | None]]) -> list[bool]:
-        """Whether each word has its tag if all words before it have theirs, which is the same for an utterance as a whole."""
+        """Return whether each word has its tag, given that all words before it have theirs."""
         ids_P, _, ends_B = self._joined(utterances)
         certain_P = self._certain_W[ids_P]
         wanted_P, is_word_P = certain_P.copy(), ids_P > _LAST_MARK
@@ -297,14 +297,14 @@ class Tagger:
         return ids_P, np.concatenate([[0], ends_B[:-1]]), ends_B
 
     def _around(self, ids_P: np.ndarray, where_A: np.ndarray) -> np.ndarray:
-        """What a word and its neighbours say of its tag, whatever the tags before it are (A, T)."""
+        """Return the scores of tags from a word and its neighbours, whatever the tags before it are (A, T)."""
         score_AT = self._roles_RWT[0].take(ids_P[where_A - 2], axis=0)
         for role in range(1, len(_ROLES)):
             score_AT += self._roles_RWT[role].take(ids_P[where_A - 2 + role], axis=0)
         return score_AT
 
     def _from_before(self, tags_P: np.ndarray, ids_P: np.ndarray, where: np.ndarray) -> np.ndarray:
-        """What the two tags before some words say of theirs (words, T)."""
+        """Return the scores of tags from the two tags before some words (words, T)."""
         tag_1 = tags_P[where - 1]
         said = self._before_UUT[tag_1, tags_P[where - 2]]
         said += self._weights_FT.take(self._after_UW[tag_1, ids_P[where]], axis=0)
@@ -371,7 +371,7 @@ class Tagger:
         self._after_UW[places, rows] = features
 
     def _before(self, tag: str) -> np.ndarray:
-        """What a tag before a word says together with any one before that (U, T)."""
+        """Return the scores of a tag before a word together with any one before that (U, T)."""
         first = self._weights("i-1 tag", repeat(tag, len(self._names)))
         return first + self._weights("i-2 tag", self._names) + self._weights(f"i tag+i-2 tag {tag}", self._names)
 
@@ -384,6 +384,6 @@ class Tagger:
 
 
 def _are_tied(score_AT: np.ndarray) -> np.ndarray:
-    """Where several tags have the highest score (A,)."""
+    """Mark the words of which several tags have the highest score (A,)."""
     found: np.ndarray = np.count_nonzero(score_AT == score_AT.max(axis=1, keepdims=True), axis=1) > 1
     return found

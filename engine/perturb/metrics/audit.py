@@ -82,7 +82,7 @@ def describe_audit(name: str) -> Metric:
 
 
 def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: float) -> dict[str, Estimate]:
-    """All metrics but those of labels, which `Agreement` adds.
+    """All metrics but those of labels, which `label_metrics` adds.
 
     Args:
         rows: looked at once, one after the other; those with status "error" are left out with a warning.
@@ -111,7 +111,7 @@ def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: flo
 
 
 class _Tally:
-    """What is known of the utterances that one strategy touched."""
+    """The counts of the utterances that one strategy touched."""
 
     def __init__(self) -> None:
         self.contexts: list[int] = []

@@ -129,7 +129,7 @@ _SHOWN = {BASE: "reply", BESIDE: "reply of the other model", CONTROL: "control, 
 
 
 def trained_title(model: str) -> str:
-    """What a model is called that was trained against something, or stands beside such ones."""
+    """Return the title of a model that was trained against something, or stands beside such ones."""
     return _SHOWN.get(model, f"trained against {visible(model)}")
 
 
@@ -222,7 +222,7 @@ def figures_of(evaluation: ShownEvaluation) -> list[Figure]:
 def _series(
     metrics: Mapping[str, Estimate], measure: str, strategies: Sequence[str], models: Sequence[str]
 ) -> dict[str, dict[str, Estimate]]:
-    """What is measured of the base on perturbed and on clean contexts, and of trained models on perturbed ones, by strategy."""
+    """Return measures by strategy: of the base on perturbed and clean contexts, of trained models on perturbed ones."""
     wanted = {"perturbed": {name: f"{measure}.{BASE}.{name}" for name in strategies}}
     wanted["clean"] = dict.fromkeys(strategies, f"{measure}.{BASE}.clean")
     for model in models:

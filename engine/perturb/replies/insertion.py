@@ -223,7 +223,7 @@ class ImportantWords(OnReplies):
         return Edits.of_words(np.array(places, dtype=np.int64), others)
 
     def _placed(self, ranked: Sequence[Word], slots: _Slots, most: int) -> list[tuple[int, str]]:
-        """Which words stand where in a reply, by place."""
+        """Return the words that enter a reply, by place."""
         found: dict[int, str] = {}
         of_reply, present = slots.places.keys(), slots.present
         for word, kinds in ranked:
@@ -250,7 +250,7 @@ class ImportantWords(OnReplies):
         return _Slots(words, frozenset(words), places)
 
     def _ranked(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> Iterator[tuple[int, list[Word]]]:
-        """Of each context how many words enter at most, and the words, the first to enter first."""
+        """Return the most words that enter for each context, and the words, the first to enter first."""
         tags = iter(self._language.tag_all([turn for group in groups for turn in group.context]))
         contexts = [self._words(group.context, tags) for group in groups]
         if self._counts is None:

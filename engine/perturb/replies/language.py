@@ -98,7 +98,7 @@ class ReplyLanguage(Protocol):
         """Return whether a word says something by itself: neither a mark nor a stop word."""
 
     def stays(self, flat: FlatContexts) -> np.ndarray:
-        """Which words are known names or belong to commands, whatever their tag (N,) bool."""
+        """Mark the words that are known names or belong to commands, whatever their tag (N,) bool."""
 
     def synonyms(self, asked: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
         """Return the synonyms of each word, without itself, in a fixed order; sooner than one by one."""

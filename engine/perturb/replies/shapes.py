@@ -227,7 +227,7 @@ def _attacked(
 
 
 def _sizes(words: Sequence[str], edits: Edits) -> np.ndarray:
-    """How many words each edit changes: of a replacement, those of its longer side, without equal words at both ends (M,)."""
+    """Count the words that each edit changes: of a replacement, the longer side, without equal words at both ends (M,)."""
     lengths = np.fromiter(map(len, edits.others), dtype=np.int64, count=len(edits.others))
     spans = edits.ends - edits.starts
     sizes = np.maximum(lengths, spans)
@@ -440,7 +440,7 @@ class NounsPronounsVerbs(OnReplies):
 
 
 def _are_words(flat: FlatContexts) -> np.ndarray:
-    """Which tokens are words (N,) bool."""
+    """Mark the tokens that are words (N,) bool."""
     return np.frombuffer(bytearray(map(is_word, flat.words)), dtype=bool)
 
 
@@ -450,7 +450,7 @@ def _reply_of(flat: FlatContexts, places: np.ndarray) -> np.ndarray:
 
 
 def _differs(words: Utterance, places: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """Where another word stands than before (M,) bool."""
+    """Mark the edits after which another word stands than before (M,) bool."""
     found = [words[place] != words[other] for place, other in zip(places.tolist(), taken.tolist(), strict=True)]
     return np.array(found, dtype=bool)
 

@@ -130,7 +130,7 @@ class Antonym(ByEdits):
         return flat.edits_of(next(iter(edits), None) for edits in possible)
 
     def _fluent(self, utterances: Sequence[Utterance], possible: Sequence[Sequence[Edit]]) -> list[list[Edit]]:
-        """Those edits after which an utterance is about as likely."""
+        """Return those edits after which an utterance is about as likely."""
         assert self.fluency is not None, "a corpus is at hand"
         language, most = self.fluency
         rows = [(words, edit) for words, edits in zip(utterances, possible, strict=True) for edit in edits]
@@ -164,7 +164,7 @@ class Antonym(ByEdits):
         return tuple(other for other in found if self.may_enter((other,)))
 
     def _opposites_of(self, word: str, tag: str) -> tuple[str, ...]:
-        """What may stand in the place of a word, in a fixed order."""
+        """Return the opposites that may replace a word, in a fixed order."""
         kind = _PAPER.get(tag[:2])
         if kind is None or word in BE or not word.isalpha():
             return ()

@@ -258,7 +258,7 @@ def _auxiliary(clause: Clause, place: int, first: int, asks: bool) -> Place | No
 
 
 def _begins_clause(clause: Clause, place: int) -> bool:
-    """Whether a clause of its own begins there ("my guess is it 's broken"), which another negation than "not" belongs to."""
+    """Return whether an own clause begins there ("my guess is it 's broken"), which "not" does not negate."""
     following = clause.word(place + 1)
     is_finite = following in of.AUXILIARIES or following in of.CONTRACTED or clause.tag(place + 1) in ("VBZ", "VBD", "VBP")
     return clause.word(place) in of.SUBJECTS and is_finite

@@ -56,7 +56,7 @@ class Matches(NamedTuple):
     """Which of `Phrases.listed` it is (M,) int64."""
 
     def where(self, kept: np.ndarray) -> Matches:
-        """Those of a mask (M,) bool."""
+        """Return the matches of a mask (M,) bool."""
         return Matches(*(each[kept] for each in self))
 
 
@@ -227,7 +227,7 @@ class ConfusingEntity(ByEdits):
         return other_entities(flat, seeds, self.name, found, [choices[which] for which in kind.tolist()])
 
     def _choices_for(self, form: int) -> list[Utterance]:
-        """What may stand in the place of one of the forms."""
+        """Return the replacements of one of the forms."""
         if form not in self._choices:
             meant = self._entities.meant_by(self._entities.forms[form])
             categories = dict.fromkeys(category for entity in sorted(meant) for category in self._entities.categories[entity])

@@ -89,7 +89,7 @@ class AddNegation(ByEdits):
         return None
 
     def _negated(self, word: str, tag: str) -> tuple[str, ...] | None:
-        """What stands in the place of a word; None where no rule fits, or a word of it may not enter."""
+        """Return the negated words for a word; None where no rule fits, or a word of it may not enter."""
         if tag in _NOT_BEFORE:
             return ("not", word) if self.may_enter(("not",)) else None
         if tag not in _FINITE:

@@ -81,7 +81,7 @@ class DataParaphrase(ByEdits):
         return Edits(starts[kept], ends[kept], chosen)
 
     def _found(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
-        """Where words may be replaced, and by what; a phrase is replaced whole, not by its words' synonyms."""
+        """Find replaceable words and their paraphrases; a phrase is replaced whole, not by its words' synonyms."""
         known, others_of = self._known, self._synonyms.of
         tags = chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances))
         keys = list(zip(flat.words, tags, strict=True))
@@ -104,7 +104,7 @@ class DataParaphrase(ByEdits):
     def _fluent(
         self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, choices: Sequence[tuple[Phrase, ...]]
     ) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
-        """Those paraphrases that leave articles right and, where a corpus is at hand, the text about as fluent as it was."""
+        """Return the paraphrases that leave articles right and, where a corpus is at hand, keep the text about as fluent."""
         begins = {*flat.edges.tolist()}
         rows = [
             (row, other)
@@ -129,7 +129,7 @@ class DataParaphrase(ByEdits):
         return starts[kept], ends[kept], list(fluent.values())
 
     def _few(self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, order: np.ndarray) -> np.ndarray:
-        """Which places change, ascending: drawn one after the other, apart, until an utterance's share of words is reached."""
+        """Draw the places that change, ascending and apart, until an utterance's share of words is reached."""
         utterances = np.searchsorted(flat.edges, starts, side="right") - 1
         lengths = np.diff(flat.edges)[utterances]
         left = dict(zip(utterances.tolist(), np.maximum(1, lengths * self._settings.paraphrase_share).tolist(), strict=True))

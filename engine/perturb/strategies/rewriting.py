@@ -111,7 +111,7 @@ class WrittenText:
                 self._is_new[place] = True
 
     def _gap(self, start: int, end: int) -> str:
-        """What stands in the place of some words that are left out."""
+        """Return the text in the place of some words that are left out."""
         before, after = self._gaps[start], self._gaps[end]
         if start == 0:
             return before + after.removeprefix(" ") if after else before.removesuffix(" ")

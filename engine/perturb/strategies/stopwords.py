@@ -217,7 +217,7 @@ class StopwordDropout(ByEdits):
 
 
 def _are_particles(flat: FlatContexts) -> np.ndarray:
-    """Which words are an "on" or "in" behind a verb, or stand alone before a mark or an end (N,) bool."""
+    """Mark each "on" or "in" behind a verb, or alone before a mark or an end (N,) bool."""
     follows = np.zeros(len(flat.words) + 1, dtype=bool)
     follows[1:] = flat.are_in(TAKE_PARTICLES)
     follows[flat.edges] = False
@@ -226,7 +226,7 @@ def _are_particles(flat: FlatContexts) -> np.ndarray:
 
 
 def _hold_others(flat: FlatContexts) -> np.ndarray:
-    """Which words another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
+    """Mark words that another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
     found = _stand_before(flat, CLITICS)
     for word, listed in HELD.items():
         found |= flat.are_in({word}) & _stand_before(flat, listed)
@@ -234,7 +234,7 @@ def _hold_others(flat: FlatContexts) -> np.ndarray:
 
 
 def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = False) -> np.ndarray:
-    """Which words a listed one stands behind in their utterance, or nothing (N,) bool."""
+    """Mark the words before a listed one in their utterance, or before its end if `or_end` (N,) bool."""
     found = np.ones(len(flat.words) + 1, dtype=bool)
     found[:-1] = flat.are_in(listed)
     found[flat.edges] = or_end

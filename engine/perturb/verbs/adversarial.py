@@ -280,7 +280,7 @@ class Training(Continued):
 
     @property
     def targets(self) -> MarginTargets:
-        """Whose margins are asked for."""
+        """Return the replies whose margins are computed."""
         if self.config.targets == "auto":
             return "mixed" if self.base.get("role") == RERANKED else "greedy"
         return self.config.targets

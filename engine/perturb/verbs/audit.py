@@ -573,7 +573,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         return audit_tables(metrics, run.config["max_ratio"], likelihood) if metrics else {}
 
     def note(self, run: RunFolder) -> str:
-        """Whose labels there are, and of how many lines."""
+        """Return a note on the labellers and the number of labelled lines."""
         summary = run.summary() or {}
         if not summary.get(LABELLERS):
             return f"No line is labelled yet: write ok or wrong into the column label of {SHEET}, then parley perturb label."

@@ -230,7 +230,7 @@ class ModelSpec:
     against: tuple[str, ...] = ()
 
     def meets(self, strategy: str) -> bool:
-        """Whether it is asked about contexts of a strategy: the base, what stands beside it and the control about all."""
+        """Return whether it reads contexts of a strategy: the base, the model beside it and the control read all."""
         return self.label in (BASE, BESIDE, NONE) or strategy in self.against
 
 

@@ -309,7 +309,7 @@ def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
 
 
 def _activities(corpus: str, shared: Resources) -> tuple[Activities | None, str]:
-    """What scores activities and entities, or why nothing does."""
+    """Return the scorer of activities and entities, or the reason why there is none."""
     if corpus in pair_corpora and corpus not in SUPPORT:
         return None, f"they are those of technical support for Ubuntu, and {corpus} is about something else"
     try:
