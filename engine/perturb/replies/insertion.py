@@ -224,19 +224,19 @@ class ImportantWords(OnReplies):
 
     def _placed(self, ranked: Sequence[Word], slots: _Slots, most: int) -> list[tuple[int, str]]:
         """Return the words that enter a reply, by place."""
-        found: dict[int, str] = {}
+        placed: dict[int, str] = {}
         of_reply, present = slots.places.keys(), slots.present
         for word, kinds in ranked:
             if word in present or of_reply.isdisjoint(kinds):
                 continue
-            free = [place for kind in kinds for place in slots.places.get(kind, ()) if place not in found]
+            free = [place for kind in kinds for place in slots.places.get(kind, ()) if place not in placed]
             for place in free:
                 if self._fits(slots.words, place, word):
-                    found[place] = word
+                    placed[place] = word
                     break
-            if len(found) == most:
+            if len(placed) == most:
                 break
-        return sorted(found.items())
+        return sorted(placed.items())
 
     def _fits(self, words: Utterance, place: int, word: str) -> bool:
         return self._language.fits(words[place - 1] if place else "", words[place], word)

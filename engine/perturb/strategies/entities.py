@@ -57,7 +57,7 @@ class Matches(NamedTuple):
 
     def where(self, kept: np.ndarray) -> Matches:
         """Return the matches of a mask (M,) bool."""
-        return Matches(*(each[kept] for each in self))
+        return Matches(*(column[kept] for column in self))
 
 
 class _Level(NamedTuple):

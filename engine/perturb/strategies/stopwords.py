@@ -227,18 +227,18 @@ def _are_particles(flat: FlatContexts) -> np.ndarray:
 
 def _hold_others(flat: FlatContexts) -> np.ndarray:
     """Mark words that another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
-    found = _stand_before(flat, CLITICS)
+    mask = _stand_before(flat, CLITICS)
     for word, listed in HELD.items():
-        found |= flat.are_in({word}) & _stand_before(flat, listed)
-    return found
+        mask |= flat.are_in({word}) & _stand_before(flat, listed)
+    return mask
 
 
 def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = False) -> np.ndarray:
     """Mark the words before a listed one in their utterance, or before its end if `or_end` (N,) bool."""
-    found = np.ones(len(flat.words) + 1, dtype=bool)
-    found[:-1] = flat.are_in(listed)
-    found[flat.edges] = or_end
-    return found[1:]
+    mask = np.ones(len(flat.words) + 1, dtype=bool)
+    mask[:-1] = flat.are_in(listed)
+    mask[flat.edges] = or_end
+    return mask[1:]
 
 
 def _stays(words: Sequence[str], place: int) -> bool:
