@@ -2,9 +2,8 @@
 
     from parley.engine.generation import RewardSettings, reply_actions, rollout_rewards
 
-Source: Li et al. 2017 (arXiv 1701.06547), sections 3.1 to 3.3. Read `rewards.py` first (what a word earns), `rollouts.py` (how
-the Monte Carlo search is made fast), then `baselines.py` and `losses.py`. All are functions of tensors in one process; which
-examples are sampled, and when, is decided elsewhere.
+Source: Li et al. 2017 (arXiv 1701.06547), sections 3.1 to 3.3. `rewards/rewards.py` holds rewards, the Monte
+Carlo search, baselines and losses: functions of tensors in one process. Callers decide which examples are sampled, and when.
 """
 
 from parley.envs.core.errors import public

@@ -1,8 +1,6 @@
-"""In which order generator and discriminator learn from each other, and how fast. Torch-free, so that help starts fast.
+"""Settings of adversarial training: order and speed of learning, rewards, baselines and teacher forcing.
 
-Source: Li et al. 2017 (arXiv 1701.06547), figure 1. What rewards are is `engine/generation/settings.py`.
-
-Settings of rewards, baselines and teacher forcing. Torch-free, so that help starts fast.
+Source: Li et al. 2017 (arXiv 1701.06547), figure 1. Torch-free, so that help starts fast.
 
 Defaults are those of the paper (Li et al. 2017, section 3); `released` gives those of the authors' code, where they differ.
 """
@@ -72,7 +70,7 @@ class RewardSettings(Configuration):
 
 
 def released() -> RewardSettings:
-    """What the authors' code does where the paper says otherwise, or nothing."""
+    """Return the settings of the authors' code where they differ from the paper's, or nothing."""
     like_paper = RewardSettings(baseline="critic", critic_target="final", divide="twice", forced_batch="last", weighted=False)
     return replace(like_paper, critic="linear", max_words=40, last_word="before")
 
@@ -131,5 +129,5 @@ class ReplyLearning(Configuration):
         return self.rounds * len(self.cycle)
 
     def phase(self, update: int) -> Phase:
-        """Who learns in an update, and from what; updates count from 0."""
+        """Return the side that learns in an update, and its source; updates count from 0."""
         return self.cycle[update % len(self.cycle)]

@@ -1,23 +1,17 @@
-"""The strategies by name.
+"""The strategies by name, the resources that they share, and perturbation as a library call.
 
-Each is a function `build(settings, resources) -> Strategy` beside its strategy: `settings` are the user's, `resources` what
-strategies share (`resources.py`).
+Each is a function `build(settings, resources) -> Strategy` beside its strategy: `settings` are the user's, `resources` the
+`Resources` that strategies share: the words that may enter, data folders, and a lexicon that opens on first use.
 
-What strategies share: the words that may enter, where data lies, and a lexicon that is opened when it is first asked.
-
-Not here: what the lexicons know (`lexicon.py`, `nltk_lexicon.py`, `built_in.py`).
-
-What perturbation strategies promise (`strategy.Strategy`).
-
-Perturbations as a library call, for whoever wants more of a data set's sentences.
+The library call perturbs texts, for example to augment a data set:
 
     >>> from parley.engine.perturb import perturb_text
     >>> perturb_text("I installed Ubuntu 10.04 from http://ubuntu.com, but it doesn't BOOT!", "random-swap", seed=2)
     "I installed 10.04 Ubuntu from http://ubuntu.com, it but doesn't BOOT!"
 
-Around the words that change all stays as it is: capitals, blanks, addresses, punctuation (`rewriting.py`). `<eou>` and `<eot>`
-in a text tell utterances and turns apart (`envs/corpora/pairs/turns.py`), and stay too. What becomes of a text depends on the
-text and the seed alone, not on where it stands in a list; other seeds give other versions.
+All around the changed words stays as it is: capitals, blanks, addresses, punctuation (`rewriting.py`). `<eou>` and `<eot>`
+in a text tell utterances and turns apart (`envs/corpora/pairs/turns.py`), and stay too. The result depends on the
+text and the seed alone, not on its place in a list; other seeds give other versions.
 """
 
 from __future__ import annotations
@@ -53,7 +47,7 @@ USUAL = 3
 
 @dataclass(frozen=True)
 class Resources:
-    """What strategies share.
+    """The resources that strategies share.
 
     Args:
         settings: the user's.
@@ -73,7 +67,7 @@ class Resources:
     corpus: str = ""
 
     def may_enter(self, words: Sequence[str]) -> bool:
-        """Whether a model knows all of these words."""
+        """Return whether a model knows all of these words."""
         return self.words is None or all(word in self.words for word in words)
 
     @property
@@ -82,12 +76,12 @@ class Resources:
         return self.words if isinstance(self.words, Collection) else ()
 
     def is_usual(self, word: str) -> bool:
-        """Whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
+        """Return whether a word may enter and the corpus says it a few times; where no corpus is at hand, the first alone."""
         return self.may_enter((word,)) and (self.language is None or self.language.counts[word] >= USUAL)
 
     @property
     def is_help_channel(self) -> bool:
-        """Whether the corpus is one that this project's lists of such channels were written from."""
+        """Return whether the corpus is one that this project's lists of such channels were written from."""
         return (self.settings.corpus or self.corpus) in HELP_CHANNELS
 
     @property
@@ -102,7 +96,7 @@ class Resources:
 
     @cached_property
     def trigrams(self) -> NGrams | None:
-        """Those of the corpus, however small; None where none is at hand.
+        """Return the trigrams of the corpus, however small; None where none is at hand.
 
         Raises:
             DataError: the corpus cannot be read.
@@ -343,7 +337,7 @@ def perturb_by_strategy(
 
 
 def edits_of(texts: Texts, strategy: Strategy, seed: int) -> Edits:
-    """What a strategy changes in texts.
+    """Return the edits of a strategy in texts.
 
     Args:
         texts: as they were read.

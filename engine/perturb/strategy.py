@@ -1,14 +1,14 @@
-"""What a perturbation strategy is.
+"""The interface of a perturbation strategy, and the settings of all strategies.
 
 Source: Niu & Bansal 2018 (arXiv 1809.02079), "Adversarial Over-Sensitivity and Over-Stability Strategies for Dialogue
 Models", section 3. A Should-Not-Change strategy edits a context so that a good model answers as before; a Should-Change
 strategy so that it must not. Only the context is edited, never the reply; utterance and turn boundaries keep their places.
 
 A strategy takes many contexts at once, because some are models that decode in batches; what it makes of one depends on that
-context and its seed alone. One of a user's own that looks at one utterance at a time inherits from `OnUtterances`; one that
-says what it changes, and not what comes out, from `ByEdits`.
+context and its seed alone. A strategy of your own that reads one utterance at a time inherits from `OnUtterances`; one that
+returns edits from `ByEdits`.
 
-Settings of the perturbation strategies. Torch-free and NLTK-free, so that help starts fast.
+This file is torch-free and NLTK-free, so that help starts fast.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PerturbSettings(Configuration):
 
 
 class Expectation(StrEnum):
-    """What a good model does with a perturbed context."""
+    """The reaction of a good model to a perturbed context."""
 
     SHOULD_NOT_CHANGE = "should-not-change"
     """Answers as before; answering otherwise is over-sensitivity."""
@@ -88,7 +88,7 @@ class Strategy(Protocol):
 
     @property
     def expectation(self) -> Expectation:
-        """What a good model does."""
+        """Return the reaction of a good model."""
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """The perturbed contexts.
@@ -103,7 +103,7 @@ class Strategy(Protocol):
 
 
 class ByEdits(ABC):
-    """The base of a strategy that says which words it changes to what: a text keeps all else as it is (`augment.py`)."""
+    """The base of a strategy that says which words it changes to what: a text keeps all else as it is (`catalogue.py`)."""
 
     name: str
     expectation: Expectation
@@ -115,7 +115,7 @@ class ByEdits(ABC):
 
     @abstractmethod
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed.
+        """Return the edits.
 
         Args:
             flat: the contexts.

@@ -1,5 +1,4 @@
-"""Figures of generated replies: whether judges tell them from those of people, and whether such judges can be trusted.
+"""Metrics of generated replies: adversarial success, and the reliability of the judges.
 
-Read `scenarios.py` first (what is judged), then `adversarial.py` (what comes of it) and `tables.py`. Trainings report what
-`training.py` and `minmax.py` name.
+Read `adversarial.py` first, then `tables.py`. The metrics of trainings are in `trained.py` and `tables.py`.
 """

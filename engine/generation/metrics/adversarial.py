@@ -1,4 +1,4 @@
-"""Adversarial success, and how far the judges that measured it can be trusted (Li et al. 2017, section 4).
+"""Adversarial success, the reliability of its judges, and the pairs that judges score (Li et al. 2017, section 4).
 
 AdverSuc is 1 less a judge's accuracy on equally many pairs of both sides: .5 where it cannot tell them apart, 0 where it always
 can. A score of exactly 0 is undecided and half an error, so that a judge that gives every pair the same has an AdverSuc of .5
@@ -15,7 +15,7 @@ and an evaluator reliability error (ERE) of .25, whatever the data.
     tau.J.K             rank agreement of two judges about the systems, Kendall's tau-b
     calibration.J.S     mean distance of 1 / (1 + exp(-score)) from the share of people's replies, in ten bins
 
-What judges are asked: pairs of two sides, in folds that no source and no last turn crosses (Li et al. 2017, section 4).
+Judges score pairs of two sides, in folds that no source and no last turn crosses:
 
     adversuc.S           human : system S, both answering the same sources           gold AdverSuc: none, this is measured
     matched.S            the same, with as many replies of each length on both sides
@@ -26,7 +26,7 @@ What judges are asked: pairs of two sides, in folds that no source and no last t
     human-random         human : human replies to other sources                       0
     human-next           human : the utterance that followed the human reply          0
 
-Everything here depends on the seed and on the set of pairs, and not on the order of lines: whatever is drawn is drawn by hashes
+Everything here depends on the seed and on the set of pairs, and not on the order of lines: draws are keyed by hashes
 of texts. A random reply comes from a source of the same fold, so that no judge was fitted on its text. Each side has equally
 many pairs, of each source equally many.
 """
@@ -243,7 +243,7 @@ def said_elsewhere(human: BySource, machine: BySource) -> float:
 
 
 def next_utterances(pairs: Sequence[RepliedPair]) -> list[RepliedPair]:
-    """Of pairs in the order of their dialogues those whose reply the next line answers, with that line's reply in its place."""
+    """Replace the reply of each pair that the next line answers by that line's reply."""
     return [
         RepliedPair(pair.context, after.reply)
         for pair, after in pairwise(pairs)
@@ -304,7 +304,7 @@ FEWEST_RANKED = 3
 
 @dataclass(frozen=True)
 class JudgedScores:
-    """What a judge said of the pairs of a scenario, all folds together.
+    """The scores of a judge for the pairs of a scenario, over all folds.
 
     Args:
         sources: (N,) names of the sources.
@@ -358,7 +358,7 @@ class JudgedScores:
         return Estimate(1 - error.value, 1 - error.high, 1 - error.low, error.n)
 
     def calibration(self) -> list[tuple[float, float, int]]:
-        """Of each bin that has pairs: mean probability of the first side, the share of it, and the number of pairs."""
+        """Return the mean probability, the true share and the number of pairs of each bin that has pairs."""
         told = 0.5 * (1 + np.tanh(0.5 * self.scores))
         bins = np.minimum((told * NUM_BINS).astype(int), NUM_BINS - 1)
         return [
@@ -477,7 +477,7 @@ def reliability_error(scenarios: Mapping[str, JudgedScores]) -> Estimate:
 
 
 def describe(name: str) -> Metric:
-    """What a metric means."""
+    """Return the title and definition of a metric."""
     kind, _, rest = name.partition(".")
     title, definition = {
         ADVERSUC: ("AdverSuc", "share of pairs, people's and the system's, that the judge takes for the other side's"),

@@ -1,10 +1,7 @@
-"""The tables of an adversarial evaluation in the layout of Li et al. 2017 (tables 2 and 3), and what they come to in words.
+"""The tables of an adversarial evaluation in the layout of Li et al. 2017 (tables 2 and 3), with similarity of replies.
 
-What trainings of discriminators report: names, directions and definitions of their figures.
-
-How alike replies are to each other, and how their distribution differs from that of recorded ones, whoever judges them.
-
-Sources:
+The file also holds the metrics of discriminator trainings, and similarities that need no judge: of replies to each other, and
+of their distribution to that of recorded replies. Sources:
   * Self-BLEU: Zhu et al. 2018 (Texygen, arXiv 1802.01886), section 3.2: BLEU of each reply with all others as references, in
     the mean. As there: up to four words, equal weights; instead of no match a tenth of one (Chen & Cherry 2014, method 1).
     The references of a reply differ by one from those of the next, so that counting once is enough: linear in the words.
@@ -12,7 +9,7 @@ Sources:
     together, and the area under the divergence curve of the two histograms is taken, with c = 5. Defaults of their code: a
     tenth as many clusters as replies of a side, on the directions that hold 90 % of the variance.
       * # Paper: one k-means with several starts. Ours: the mean over three clusterings, because the area depends on them.
-      * # Paper: GPT-2's last state. Ours: whatever vectors are handed in, so that figures compare within a table alone.
+      * # Paper: GPT-2's last state. Ours: the vectors that the caller passes, so that figures compare within a table alone.
 
 Both depend on the number of replies: only samples of one size compare.
 """
@@ -85,7 +82,7 @@ def accuracy(log_odds: np.ndarray, human: np.ndarray, contexts: np.ndarray) -> E
 
 
 def accuracies(log_odds: np.ndarray, human: np.ndarray, contexts: np.ndarray, kinds: np.ndarray) -> Mapping[str, Estimate]:
-    """Of all replies, of recorded ones, and of machines' by how they came about.
+    """Return accuracies over all replies, over recorded ones, and over each source of machine replies.
 
     Args:
         log_odds: as in `accuracy`.
@@ -127,7 +124,7 @@ def self_bleu(replies: Sequence[Words]) -> np.ndarray:
 
 
 def _two_largest(counts: Sequence[Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Of each run of words the largest and the second largest count of a reply; equal ones are both."""
+    """Return the largest and the second largest count of each run of words in a reply; equal ones are both."""
     found: dict[tuple[str, ...], tuple[int, int]] = {}
     for own in counts:
         for run, times in own.items():
@@ -152,7 +149,7 @@ def _brevity(length: int, lengths: Sequence[int]) -> float:
 
 
 def overlap(first_PE: np.ndarray, second_QE: np.ndarray, seed: int) -> float:
-    """How far two samples of vectors have one distribution: 1 for equal histograms, near 0 where they share no cluster.
+    """Return the overlap of two samples of vectors: 1 for equal histograms, near 0 where they share no cluster.
 
     Args:
         first_PE: vectors of the one side.
@@ -252,7 +249,7 @@ judge. Cut replies come second, because how they end may tell which of them were
 
 @dataclass(frozen=True)
 class JudgeSpecs:
-    """Who judges what.
+    """The specifications of all judges.
 
     Args:
         judges: labels of the judges that were named.
@@ -268,7 +265,7 @@ class JudgeSpecs:
 
     @property
     def all_judges(self) -> list[str]:
-        """Those that were named, then the controls."""
+        """Return the named judges, then the controls."""
         return [*self.judges, *self.controls]
 
 
@@ -292,7 +289,7 @@ def tables(metrics: Metrics, asked: JudgeSpecs, rows: Sequence[Row] = ()) -> dic
 
 
 def verdicts(metrics: Metrics, asked: JudgeSpecs) -> list[str]:
-    """What the figures come to, a sentence for all systems of one outcome and one about judges that are not to be used."""
+    """Return the verdicts in sentences: one for the systems of each outcome, one about unreliable judges."""
     told = dict[str, list[tuple[str, str]]]()
     for system in asked.systems:
         if found := _of_system(metrics, asked, system):
@@ -311,7 +308,7 @@ def verdicts(metrics: Metrics, asked: JudgeSpecs) -> list[str]:
 
 
 def is_reliable(metrics: Metrics, judge: str) -> bool:
-    """Whether a judge's ERE is certainly below that of a judge that says nothing."""
+    """Return whether a judge's ERE is certainly below that of a judge that says nothing."""
     return bool(metrics.get(f"{ERE}.{judge}", NOTHING).high < metrics.get(f"{ERE}.{CONSTANT}", NOTHING).value)
 
 
@@ -401,7 +398,7 @@ def _features(features: Mapping[tuple[str, str], Sequence[tuple[str, float]]]) -
 
 
 def _of_system(metrics: Metrics, asked: JudgeSpecs, system: str) -> tuple[str, str] | None:
-    """What a system comes to, and by which figures; None where nobody judged it."""
+    """Return the outcome of a system and its figures; None where nobody judged it."""
     told = {judge: metrics.get(f"{ADVERSUC}.{judge}.{system}", NOTHING) for judge in asked.judges}
     known = {judge: each for judge, each in told.items() if each.n}
     if not known:

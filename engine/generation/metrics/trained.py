@@ -1,4 +1,4 @@
-"""Trainings of a generator beside their controls: figures, tables, and what they come to (Li et al. 2017, table 3).
+"""Metrics, tables and conclusions of generator trainings beside their controls (Li et al. 2017, table 3).
 
     ROW.FIGURE                     of the replies of a row
     ROW.FIGURE-JUDGE               what a judge says of them
@@ -13,11 +13,8 @@ The start, greedy and sampled at several temperatures, is a curve of quality by 
 it: nats a word by which its replies are likelier, under the language model, than those of the start at equal distinct-2, along
 straight lines between neighbouring points. A row that is more or less various than the whole curve has none.
 
-How various the replies of a step are, and what they earn: what shows that a generator says the same to everybody.
-
-What adversarial training of a generator reports: names, directions and definitions of its figures.
-
-What trainings of a generator come to beside their controls, in sentences (Li et al. 2017, table 3).
+The metrics of one training follow: diversity and rewards of the replies of a step, which reveal a generator that says the same
+to everybody.
 """
 
 from __future__ import annotations
@@ -255,7 +252,7 @@ class ReadReplies:
 
 
 def row_title(row: str) -> str:
-    """What a row is called in tables."""
+    """Return the title of a row in tables."""
     if LESS in row:
         return " less ".join(map(row_title, row.split(LESS)))
     if row.startswith(AT):
@@ -265,12 +262,12 @@ def row_title(row: str) -> str:
 
 
 def is_of_curve(row: str) -> bool:
-    """Whether the curve of quality by diversity is drawn through a row."""
+    """Return whether the curve of quality by diversity is drawn through a row."""
     return row in ("greedy", "sample") or row.startswith(AT)
 
 
 def describe(name: str) -> Metric:
-    """What a metric means."""
+    """Return the title and definition of a metric."""
     row, _, kind = name.rpartition(".")
     if kind in QUALITY:
         known = QUALITY[kind]
@@ -339,7 +336,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
 
 
 def above_curve(figures: Metrics, curve: Sequence[Metrics]) -> Estimate:
-    """How far replies lie above the curve of quality by diversity, in nats a word, see the top of this module.
+    """Return the height of replies above the curve of quality by diversity, in nats a word, see the top of this module.
 
     Args:
         figures: of the replies.
@@ -429,7 +426,6 @@ def _over_trainings(told: Sequence[Estimate]) -> Estimate:
 def _side_by_side(
     trained: Sequence[AnsweredRow], others: Sequence[AnsweredRow], key: tuple[str, str], is_start: bool
 ) -> list[tuple[Shares, Shares]]:
-    """What was said of trainings and of the others of their numbers; a start stands for each training that began from it."""
     sides = [(one, other) for one in trained for other in others if one.shares.get(key) and other.shares.get(key)]
     together = [one.start == other.start if is_start else one.number == other.number for one, other in sides]
     return [(one.shares[key], other.shares[key]) for one, other in compress(sides, together)]
@@ -482,7 +478,7 @@ def _share(value: float) -> str:
 
 
 def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:
-    """Whether trainings beat each control and their start, in sentences; the table has figures and intervals.
+    """Compare trainings with each control and with their start, in sentences; the table has figures and intervals.
 
     Args:
         metrics: those of `table_metrics`.
@@ -508,7 +504,7 @@ def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) 
 
 
 def placements(metrics: Metrics) -> list[str]:
-    """Where the replies of each training lie beside those of the start at several temperatures, in sentences.
+    """Compare the replies of each training with those of the start at several temperatures, in sentences.
 
     Nothing where these are no curve, because fewer than two rows of the start were measured.
     """
@@ -524,14 +520,12 @@ def placements(metrics: Metrics) -> list[str]:
 
 
 def _verb(less: Estimate, random: Estimate) -> str:
-    """What a difference of AdverSuc comes to: replies that are nearer to random ones raise it, and that is no success."""
     if less.low > 0:
         return "deceives more often, and is nearer to random replies, than" if random.high < 0 else "beats"
     return "does worse than" if less.high < 0 else "cannot be told from"
 
 
 def _place(above: Estimate) -> str:
-    """Where replies lie beside the start at several temperatures."""
     where = "above" if above.low > 0 else "below" if above.high < 0 else "on"
     figures = f"{above.value:+.3f} {interval(above, signed)}".rstrip()
     return f"lies {where} the start's temperature curve ({figures} nats a word at equal distinct-2)"

@@ -1,8 +1,6 @@
-"""Trainings of generators against discriminators, and tables of them beside their controls.
+"""The chapter of generation on the page: trainings beside their controls, and adversarial evaluations.
 
-Drawings of judges (AdverSuc, and how far scores are probabilities), and of trainings by quality and diversity.
-
-Adversarial evaluations, from run folders to what their report shows.
+Plots show judges (AdverSuc and calibration) and trainings by quality and diversity.
 """
 
 from __future__ import annotations
@@ -147,7 +145,7 @@ def _draw_quality(points: Mapping[str, tuple[float, float]], x_title: str, y_tit
 
 
 def _kind(row: str) -> str:
-    """Of a row's dot, in words of the key."""
+    """Return the kind of a row's dot, in words of the key."""
     known = row.removesuffix(SAMPLED)
     if known in METHODS:
         return "trained"
@@ -210,7 +208,7 @@ class ShownJudging(ShownRun):
 
     @cached_property
     def scored(self) -> Mapping[tuple[str, str], JudgedScores]:
-        """What judges said, by scenario and judge."""
+        """Return the judges' scores, by scenario and judge."""
         return JudgedRows(self.rows).scored
 
 
@@ -344,7 +342,7 @@ _ADVERSUC_TRAINING = SHARE._replace(title="AdverSuc", definition="share of pairs
 
 @dataclass(frozen=True, kw_only=True)
 class ShownGenerators:
-    """What the runs of the chapter hold.
+    """The runs of the chapter.
 
     Args:
         trainings: against a discriminator.

@@ -1,4 +1,4 @@
-"""What each word of a reply earns: REINFORCE, and reward for every generation step (REGS); Li et al. 2017, section 3.
+"""Rewards of words (REINFORCE and REGS), losses, baselines and Monte Carlo search of the generator (Li et al. 2017, section 3).
 
     reinforce     Q+(x, y) at every word                                        (equation 2)
     regs-mc       the mean of Q+ over N continuations of y_1..y_t               (strategy 1)
@@ -10,19 +10,15 @@ Departures:
   * # Released: the last word earns what the word before it does. Ours: the reply's own score; `last_word="before"` is the
     released.
 
-Shapes: B replies, T words of the longest, `</s>` counted.
-
-Replies as sequences of actions: the words that a generator chose, and where it had no choice.
-
-`</s>` is an action like any word. A reply that reaches the limit of words is ended by the limit: `</s>` stands behind it too,
-because the discriminator reads whole replies with it, but the generator did not choose it, and it earns nothing.
+A reply is a sequence of actions, the words that the generator chose. `</s>` is an action like any word. A reply that reaches
+the limit of words is ended by the limit: `</s>` stands behind it too, because the discriminator reads whole replies with it,
+but the generator did not choose it, and it earns nothing.
 
 Shapes: B replies, T words of the longest, `</s>` counted.
 
-Weights of replies by the tf-idf of their words, so that dull replies teach less (Li et al. 2017, section 3.3, footnote 6).
-
-A reply is a document. Its score t is the mean tf-idf of its words that are no stop words, and in a batch of B replies its
-weight is B t / (sum of all t), where no t counts for more than three times the smallest.
+Replies are weighted by the tf-idf of their words, so that dull replies teach less (section 3.3, footnote 6). A reply is a
+document. Its score t is the mean tf-idf of its words that are no stop words, and in a batch of B replies its weight is B t /
+(sum of all t), where no t counts for more than three times the smallest.
 
 Choices:
   * # Paper: silent on how tf and idf are counted. Ours: tf is how often the reply says the word, idf = log(replies / replies
@@ -30,29 +26,22 @@ Choices:
   * # Paper: silent on replies of stop words alone, whose score is 0, which would cap all others at 0. Ours: they weigh as the
     lowest of the others.
 
-Losses of the generator: policy gradients, and teacher forcing (Li et al. 2017, equations 2 and 3, and section 3.2).
+Losses of the generator are policy gradients and teacher forcing (equations 2 and 3, and section 3.2). A loss is a sum over
+words of (weight) x (nats of the word), divided by a constant, the mean number of words of a batch, as in supervised training
+(`policies/core/fitting/loop.py`). So a human reply that weighs 1 is a step of maximum likelihood.
 
-A loss is a sum over words of (weight) x (nats of the word), divided by a constant, the mean number of words of a batch, as in
-supervised training (`policies/core/fitting/loop.py`). So a human reply that weighs 1 is a step of maximum likelihood.
-
-Shapes: B replies, T words.
-
-What is subtracted from rewards, so that gradients vary less (Li et al. 2017, section 3.1 and footnote 3).
-
-A baseline leaves the mean of the gradient as it is if it does not depend on the word that it judges: b(x), the mean of earlier
-rewards, and the value of the reply before the word do not.
+A baseline is subtracted from rewards, so that gradients vary less (section 3.1 and footnote 3). It leaves the mean of the
+gradient as it is if it does not depend on the word that it judges: b(x), the mean of earlier rewards, and the value of the
+reply before the word do not.
 
 Departures:
   * # Paper: b(x, Y_t) in equation 3, where Y_t holds the word that is judged. Ours: the value of Y_{t-1}, because the paper's
     biases the gradient: a critic that learns it well takes the whole reward away. `literal` is the paper's.
 
-Shapes: B replies, T words.
-
-Monte Carlo search: what every beginning of a reply is worth, as the mean over continuations of it (section 3.2, strategy 1).
-
-All beginnings of all replies of a batch are continued at once, word by word. After d words stand side by side: the replies
-themselves, the continuations that began earlier, and those that begin here. Whatever has the same words in the same context is
-one node: its state in the generator and in the discriminator exists once, one product with the output layer serves all of
+Monte Carlo search values every beginning of a reply by the mean over its continuations (section 3.2, strategy 1). All
+beginnings of all replies of a batch are continued at once, word by word. After d words stand side by side: the replies
+themselves, the continuations that began earlier, and those that begin here. Whatever has the same words in the same context
+is one node: its state in the generator and in the discriminator exists once, one product with the output layer serves all of
 them, and nothing is ever read again. Continuations that end leave.
 
 Every drawn word is decided by a number that belongs to (example, beginning, continuation, place), so that no reward depends on
@@ -129,7 +118,7 @@ _CAP = 3.0
 
 @dataclass(frozen=True)
 class ResponseWeights:
-    """What replies weigh.
+    """The weights of replies.
 
     Args:
         idf: of each word of the vocabulary (V,); 0 for stop words.
@@ -174,7 +163,7 @@ class ResponseWeights:
 
 
 def action_batch(generator: Seq2Seq, sources: Sequence[Ids], replies: ReplyActions) -> Exchanges:
-    """What the generator reads to say how likely it chose the words of replies.
+    """Return the batch from which the generator computes the log probabilities of replies.
 
     Args:
         generator: for its device and lengths.
@@ -198,7 +187,7 @@ def action_nll(generator: Seq2Seq, batch: Exchanges) -> Tensor:
 
 
 def policy_loss(settings: RewardSettings, nll_BT: Tensor, advantages_BT: Tensor, weights_B: Tensor, num_words: float) -> Tensor:
-    """What a policy-gradient step brings down.
+    """Return the loss of a policy-gradient step.
 
     Args:
         settings: how often rewards are divided by the size of the batch.
@@ -212,12 +201,12 @@ def policy_loss(settings: RewardSettings, nll_BT: Tensor, advantages_BT: Tensor,
 
 
 def forcing_loss(nll_BT: Tensor, weights_B: Tensor, num_words: float) -> Tensor:
-    """What a step of teacher forcing brings down; the arguments are those of `policy_loss`, for human replies."""
+    """Return the loss of a teacher-forcing step; the arguments are those of `policy_loss`, for human replies."""
     return (nll_BT * weights_B.unsqueeze(1)).sum() / num_words
 
 
 def forcing_rewards(settings: RewardSettings, scores_B: Tensor, baselines_B: Tensor) -> Tensor:
-    """What human replies weigh in teacher forcing (B,).
+    """Return the rewards of human replies in teacher forcing (B,).
 
     Args:
         settings: "mle": all weigh 1; "rewarded": by the probability that a person wrote them, where it exceeds the baseline.
@@ -258,7 +247,7 @@ class RunningMean:
 
 
 def baseline_values(baseline: Baseline, replies: ReplyActions, mean: RunningMean, values_BT1: Tensor | None) -> Tensor:
-    """What is subtracted from each word's reward.
+    """Return the baseline that is subtracted from each word's reward.
 
     Args:
         baseline: which one.
@@ -347,7 +336,7 @@ def rollout_rewards(
     num_rollouts: int,
     max_words: int,
 ) -> Tensor:
-    """What each word of replies earns.
+    """Return the reward of each word of the replies.
 
     Args:
         generator: in evaluation mode, of the discriminator's vocabulary.
@@ -416,7 +405,7 @@ def _say(
 def _grown(
     discriminator: Discriminator, contexts: ContextMemory, nodes: _RolloutNodes, spoken: Any, parents: Tensor, words: Tensor
 ) -> tuple[_RolloutNodes, Tensor, Tensor, Tensor]:
-    """What nodes and their next words become, each different pair once.
+    """Return the nodes that follow from nodes and their next words, each different pair once.
 
     Returns:
         The nodes of the next place, which are the pairs that are not over; the pair of each given one; of the pairs (c,)
@@ -481,7 +470,7 @@ def rewards(
 
 @torch.no_grad()
 def prefix_rewards(discriminator: Discriminator, contexts: ContextMemory, replies: ReplyActions) -> Tensor:
-    """What a discriminator says of every beginning, in one pass; arguments and result as those of `rewards`."""
+    """Score every prefix by the discriminator in one pass; arguments and result as those of `rewards`."""
     scores_BT = discriminator.prefixes(contexts, replies.words_BT, replies.lengths_B).sigmoid()
     whole_B1 = scores_BT.gather(1, (replies.lengths_B - 1).unsqueeze(1))
     scores_BT.scatter_(1, (replies.num_actions_B - 1).unsqueeze(1), whole_B1)
@@ -489,7 +478,7 @@ def prefix_rewards(discriminator: Discriminator, contexts: ContextMemory, replie
 
 
 def reply_rewards(discriminator: Discriminator, contexts: ContextMemory, replies: ReplyActions) -> Tensor:
-    """What it says of whole replies, at every word; arguments and result as those of `rewards`."""
+    """Score whole replies, and give every word that score; arguments and result as those of `rewards`."""
     whole_B = replies.at_end(prefix_rewards(discriminator, contexts, replies))
     return whole_B.unsqueeze(1) * replies.real_BT
 

@@ -2,14 +2,13 @@
 
 An iteration is one update. Who learns is a pure function of its number (`ReplyLearning.phase`): the discriminator on recorded
 replies and the generator's, the generator by policy gradients on replies that it says, or by teacher forcing on recorded ones;
-a critic learns beside the policy gradients. Update i takes examples i N .. (i + 1) N - 1, whoever works on them, and nothing is
+a critic learns beside the policy gradients. Update i takes examples i N .. (i + 1) N - 1, and nothing is
 drawn that does not follow from the master seed and an index: so an update does not depend on the number of env runners, and a
-training goes on exactly where it was (`state.py`).
+training goes on exactly where it was.
 
-The env runner of the reply game: samples replies, and says what they are worth, with copies of all modules.
-
-Examples come in shards of one size, whoever works on them, so that no digit of what a network computes side by side depends on
-the number of runners. What an example is depends on its index and the master seed alone.
+The env runner of the reply game samples and scores replies with copies of all modules. Examples come in shards of one size,
+whoever works on them, so that no digit of what a network computes side by side depends on the number of runners. What an
+example is depends on its index and the master seed alone.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class ReplyEnvRunner(ReproducibleRunner):
         self.env: ReplyWorld = self.config.make_world()
 
     def get_spaces(self) -> dict[str, tuple[Space, Space]]:
-        """Those of the two-sided environment; a critic sees what the generator sees."""
+        """Return the spaces of the two-sided environment; a critic sees what the generator sees."""
         words, rules = self.env.vocabulary, ReplyRules(max_words=self.env.max_words)
         seen = speaker_space(words, rules)
         return {
@@ -109,7 +108,7 @@ class ReplyEnvRunner(ReproducibleRunner):
 
     @torch.no_grad()
     def _shard(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """What is asked of some examples, in their order."""
+        """Return the shard of some examples, in their order."""
         world, generator = self.env, self.module[GENERATOR].net
         pairs = [world.pair(self.config.master_seed, index) for index in indices]
         sources = [source for source, _ in pairs]
@@ -285,7 +284,6 @@ class ReplyMinMax(DistributedAlgorithm):
         return list(range(first, first + learning.examples_per_step))
 
     def _found(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """What the runners make of examples, in their order."""
         shards = [indices[start : start + SHARD] for start in range(0, len(indices), SHARD)]
         parts = self.gather({number: (number, phase, shard) for number, shard in enumerate(shards)})
         by_shard = {number: found for part in parts for number, found in part["found"].items()}

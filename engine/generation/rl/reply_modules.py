@@ -7,11 +7,8 @@ Columns of a training batch (B contexts, K turns, N words of a turn or of a sour
     critic          context (B, K, N), lengths (B, K), replies (B, T), reply_lengths (B,), is_cut (B,), rewards (B, T); a linear
                     one encoded (B, H) instead of context and lengths
 
-What generator and discriminator learn on: the recorded pairs of a training split, and which of them an update takes.
-
-Both sides of the game of replies as an RLlib multi-agent environment: one says a reply, the other says who wrote one.
-
-Spaces, observations and scores are those of `envs/generation`. Seeds are made as in `env.py`, which says why.
+The file also holds the recorded pairs of a training split, and the game of replies as an RLlib multi-agent environment: one
+side says a reply, the other decides whether a person wrote it. Spaces, observations and scores are those of `envs/generation`.
 """
 
 from __future__ import annotations
@@ -100,7 +97,7 @@ _KEYS = ("vocabulary", "examples", "rules", "seed", "stream")
 
 
 def listener_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict:
-    """What the discriminator sees: what the generator sees, and one reply with its length."""
+    """Return the discriminator's observation space: the generator's, and one reply with its length."""
     return spaces.Dict(
         {
             **speaker_space(vocabulary, rules).spaces,
@@ -275,7 +272,7 @@ class CriticModule(TorchRLModule):
         self.net.eval()
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """What reward is expected after no word of each reply, after one, and so on (B, T + 1)."""
+        """Return the expected rewards after no word of each reply, after one, and so on (B, T + 1)."""
         contexts = ContextBatch(batch["context"], batch["lengths"])
         return {"expected": self.net.prefixes(contexts, batch["replies"], batch["reply_lengths"])}
 
@@ -288,7 +285,7 @@ class LinearCriticModule(TorchRLModule):
         self.net = LinearCritic(self.model_config["hidden"])
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """What reward is expected in each context (B, 1)."""
+        """Return the expected reward in each context (B, 1)."""
         return {"expected": self.net(batch["encoded"])}
 
 

@@ -5,14 +5,11 @@ source crosses, so that every pair is judged by one that never saw it; a shard i
 of one scenario; the texts of its pairs stand in a file beside. Beside the judges that are named stand controls that know
 length, the first word and the like alone.
 
-The pairs that an adversarial evaluation asked judges about, in a file of the run, so that each score has its texts.
-
 A row of `JUDGED` is a judge in a fold of a scenario; its k-th source, label and score are of the pair of that scenario and fold
 with the `place` k. Texts stand here once and not in the rows of every judge; a flat file (`parley rows`) has both.
 
-A worker of an adversarial evaluation: shards of (scenario, judge, fold) in, rows of `JUDGED` out.
-
-A row depends on its item and the seed alone: a judge is made afresh, fitted on the other folds, and asked about its own.
+A worker turns shards of (scenario, judge, fold) into rows of `JUDGED`. A row depends on its item and the seed alone: a judge
+is made afresh, fitted on the other folds, and asked about its own.
 """
 
 from __future__ import annotations
@@ -114,7 +111,7 @@ FLAT_JUDGED = with_base(
 
 
 def flat_pairs(path: Path) -> FlatRows:
-    """How rows of `JUDGED` become lines of `FLAT_JUDGED`.
+    """Turn rows of `JUDGED` into lines of `FLAT_JUDGED`.
 
     Args:
         path: the file of the run's pairs.
@@ -151,7 +148,7 @@ JUDGED = with_base(
         pa.field("scenario", pa.string()),
         pa.field("judge", pa.string()),
         pa.field("fold", pa.int64()),
-        # Of each pair of the fold, in the order of the file of their texts (`judged_pairs.py`): a hash of its source, whether
+        # Of each pair of the fold, in the order of the file of their texts: a hash of its source, whether
         # it is of the first side, the judge's score.
         pa.field("sources", list_of(pa.string())),
         pa.field("labels", list_of(pa.bool_())),
@@ -289,7 +286,7 @@ SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
 
 @dataclass(frozen=True)
 class PreparedJudging:
-    """What is to be judged, found and checked.
+    """The checked inputs of a judging.
 
     Args:
         config: what was asked for.
@@ -429,7 +426,7 @@ def _unparsable(run: RunFolder) -> list[str]:
 
 
 def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> JudgeSpecs:
-    """Who judged what in a run of a configuration."""
+    """Return the judges of a run of a configuration, and its systems."""
     judges = list(labels_of(config.judge_names).values())
     return JudgeSpecs(judges, list(CONTROLS), systems, config.shows_published)
 

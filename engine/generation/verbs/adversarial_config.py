@@ -95,7 +95,7 @@ class AdversarialConfig(ShardedConfig):
 
     @property
     def shows_published(self) -> bool:
-        """Whether the published figures stand beside."""
+        """Return whether the published figures stand beside."""
         return self.published == "li2017" or (self.published == "auto" and self.human.startswith(f"{SAMPLE}:"))
 
     @property

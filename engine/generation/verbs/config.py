@@ -1,16 +1,11 @@
-"""What a table of trainings and their controls is asked for: its configuration and presets. Torch-free.
+"""Configurations and presets of generator trainings and their table, and measures on a held-out split. Torch-free.
 
-What single words of replies earn at the end of a training: the reply's own score, and that of each of its beginnings.
+A generator is measured by judges that its training never saw: AdverSuc and machine-vs-random on a held-out split. The judges
+are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alone and cross-fitted by source, so that each
+pair is judged by one that has not seen its source. A reply without a word is no question to them: whoever reads its length
+tells it, so that it counts as told, and so does the reply beside it.
 
-How a generator does against judges that its training never saw: AdverSuc and machine-vs-random on a held-out split.
-
-The judges are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alone and cross-fitted by source, so
-that each pair is judged by one that has not seen its source. A reply without a word is no question to them: whoever reads its
-length tells it, so that it counts as told, and so does the reply beside it.
-
-What adversarial training of a generator is asked for: its configuration and presets. Torch-free.
-
-Who learns from whom on which pairs: what an adversarial training of a generator is made of, read and checked.
+A `Contest` holds the checked generator, discriminator and pairs of a training.
 """
 
 from __future__ import annotations
@@ -147,14 +142,14 @@ class HeldOut:
         """Word ids of the recorded replies."""
 
     def said(self, generator: Seq2Seq) -> list[list[int]]:
-        """What a generator answers, word ids without `</s>`."""
+        """Return the reply of a generator, word ids without `</s>`."""
         from parley.policies.seq2seq.decoding import ReplyDecoder
 
         seeds = [derive_seed(self._seed, "held-out reply", row) for row in range(len(self._sources))]
         return [reply[: self._max_words] for reply in ReplyDecoder(generator, self._decoder)(self._sources, seeds)]
 
     def judged(self, said: Sequence[Sequence[int]]) -> dict[str, JudgedScores]:
-        """What judges say, all folds together.
+        """Return the scores of the judges, over all folds.
 
         Returns:
             `ADVERSUC`, of recorded replies, the first side, and those; `RANDOM`, of those, the first side, and recorded
@@ -294,7 +289,7 @@ class MinMaxRepliesConfig(ReplyTrainingConfig):
 
     @property
     def rewards(self) -> RewardSettings:
-        """What words earn."""
+        """Return the rewards of words."""
         return RewardSettings(**{each.name: getattr(self, each.name) for each in fields(RewardSettings)})
 
     @property
@@ -393,7 +388,7 @@ def recorded_pairs(config: MinMaxRepliesConfig, generator: Seq2Seq) -> PairsInWo
 
 
 def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
-    """What a training learns on; runners make it by themselves."""
+    """Return the data of a training; runners make it by themselves."""
     from parley.engine.generation.rewards.rewards import ResponseWeights
     from parley.engine.generation.rl.reply_modules import ReplyWorld
     from parley.policies.seq2seq.scoring import load_seq2seq
@@ -408,7 +403,7 @@ def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
 
 @dataclass(frozen=True)
 class Contest:
-    """Who learns from whom.
+    """The checked generator, discriminator and pairs of a training.
 
     Args:
         config: what was asked for.

@@ -3,13 +3,9 @@
 Source: Li et al. 2017 (arXiv 1701.06547), section 3.3: recorded replies are positive examples; for each, the generator's reply
 to the same context is a negative one, half of them found by a beam with re-ranking by mutual information, half sampled.
 
-What a generator replies to the contexts of a corpus: the negative examples of discriminators and judges.
-
-Half of the replies are found by a decoder, half are sampled (Li et al. 2017, section 3.3). Which way a context gets, and every
-draw, follows from the seed and its place in the corpus, so that a run that was killed goes on as if it had not been, and one
-that asks the same of the same generator may take what another has decoded.
-
-The files of an adversarial evaluation, read and pooled, and the scenarios that come of them.
+The file also decodes these replies, for discriminators and judges, and reads the files of an adversarial evaluation. Which
+way a context gets, and every draw, follows from the seed and its place in the corpus, so that a run that was killed goes on
+as if it had not been, and one that asks the same of the same generator may take what another has decoded.
 """
 
 from __future__ import annotations
@@ -201,7 +197,7 @@ _FEWEST = 2
 
 @dataclass(frozen=True)
 class Pooled:
-    """What is judged.
+    """The pooled replies that are judged.
 
     Args:
         scenarios: by name.

@@ -8,7 +8,7 @@ Choices:
   * # Paper: silent on which state is kept. Ours: the best by AdverSuc on the validation split, which may be the start, or the
     last (`keep`); test contexts are answered once, by that state and by the start.
 
-What goes wrong in adversarial training, seen by figures of its updates: collapse, and a discriminator out of its depth.
+Alarms watch the figures of updates for collapse, and for a discriminator that is too weak or too strong.
 """
 
 from __future__ import annotations
@@ -117,11 +117,11 @@ class Watcher:
 
     @property
     def is_calm(self) -> bool:
-        """Whether every figure was within its bounds when it was last seen."""
+        """Return whether every figure was within its bounds when it was last seen."""
         return not any(self._streaks)
 
     def see(self, figures: Mapping[str, Any]) -> list[Alarm]:
-        """What has gone wrong as of an update; each alarm comes once until the figure has been within its bounds again."""
+        """Return the new alarms of an update; each comes once until the figure has been within its bounds again."""
         alarms = []
         for place, (name, figure, is_out) in enumerate(_SIGNS):
             if figure not in figures:
@@ -179,7 +179,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         return config
 
     def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:
-        """What is trained first."""
+        """Return the stages that are trained first."""
         planned: dict[str, Stage] = {}
         known: dict[str, Any] = {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
         fitted = known | {name: getattr(config, name) for name in ("sizes", "fit", "min_reply", "vocabulary")}
@@ -344,7 +344,7 @@ class _ReplyTraining:
         self._checks[rounds] = found
 
     def _tell_rewards(self, algorithm: ReplyMinMax) -> None:
-        """What words of replies earn at the end, for a reader to look at."""
+        """Print the rewards of words of replies at the end, for a reader to look at."""
         from parley.engine.generation.rewards.rewards import limit
         from parley.engine.generation.rl.reply_modules import DISCRIMINATOR as LISTENER
         from parley.engine.generation.rl.reply_modules import GENERATOR as SPEAKER
@@ -369,7 +369,7 @@ class _ReplyTraining:
         return max(sorted(self._checks), key=lambda number: self._checks[number][ADVERSUC].value)
 
     def figures(self) -> dict[str, Estimate]:
-        """What the legend names, once all updates are made; stores the best generator."""
+        """Return the figures of the legend, once all updates are made; store the best generator."""
         from parley.policies.core.fitting.batches import evaluate
         from parley.policies.seq2seq.model import PairExamples
         from parley.policies.seq2seq.scoring import load_seq2seq, save_model

@@ -1,11 +1,11 @@
-"""Trainings of a generator beside their controls: `parley evaluate generation` (Li et al. 2017, table 3, and what it lacks).
+"""Trainings of a generator beside their controls: `parley evaluate generation` (Li et al. 2017, table 3 and beyond).
 
 Every training, every file of replies and every evaluation of one is a run of its own below the table's folder, and resumes by
 itself; the table is what they say. Rows: the start by seven decoders, at several temperatures, and with one reply to everybody;
 after REINFORCE and REGS; and after as many steps of teacher forcing alone, with a constant, shuffled or length reward, or a
 frozen discriminator. Trainings reply by the decoder that picked their checkpoint, and sampled.
 
-The stages of `parley evaluate generation`: what is trained first, the trainings of rows, what rows reply, who judges it.
+The stages are the models that are trained first, the trainings of rows, the replies of rows, and their evaluations.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ PARTIAL = "regs-partial"
 
 
 class System(NamedTuple):
-    """What replies in a row.
+    """A row's system that replies.
 
     Args:
         row: of the table.
@@ -97,7 +97,7 @@ class System(NamedTuple):
 
     @property
     def is_trained(self) -> bool:
-        """Whether it is the outcome of a row's training, and not a start."""
+        """Return whether it is the outcome of a row's training, and not a start."""
         return self.row.removesuffix(SAMPLED) in TRAINED
 
     @property
@@ -112,7 +112,7 @@ class System(NamedTuple):
 
 
 def models(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-    """What is trained first where no run is named; none of them needs another."""
+    """Return the models that are trained first where no run is named; none of them needs another."""
     fitted = _known(config) | {"vocabulary": config.vocabulary, "fit": config.fit}
     lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.longest}
     sizes = LanguageModelSizes(embed=config.sizes.embed, hidden=config.sizes.hidden, max_length=config.sizes.max_reply)
@@ -131,7 +131,7 @@ def models(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
 
 
 def discriminators(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-    """Those that trainings begin with; those of a start have its number."""
+    """Return the discriminators with which trainings begin; those of a start have its number."""
     planned: dict[str, Stage] = {}
     backward = config.backward or display_path(path / BACKWARD)
     for number, start in enumerate(starts(config, path), start=1):
@@ -187,17 +187,16 @@ def measured(config: TrainedTableConfig, path: Path, system: System) -> dict[str
 
 
 def _known(config: TrainedTableConfig) -> dict[str, Any]:
-    """What all that is trained shares."""
     return {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
 
 
 def _told_kinds(config: TrainedTableConfig) -> list[bool]:
-    """Whether discriminators are fitted to beginnings of replies: of those that the rows need."""
+    """Return whether discriminators are fitted to beginnings of replies: of those that the rows need."""
     return sorted({str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED})
 
 
 def systems(config: TrainedTableConfig, path: Path, rows: Collection[str]) -> Iterator[System]:
-    """What replies in some rows, in the order of the table."""
+    """Return the systems of some rows, in the order of the table."""
     backward, lm = (getattr(config, name) or display_path(path / name) for name in (BACKWARD, LM))
     decoders = {**DECODERS, "mmi": f"mmi:backward={backward}", "mmi-antilm": f"mmi-antilm:lm={lm}"}
     draws = DecoderSettings.parse(config.decoder).draws
@@ -245,7 +244,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
     resume_safe = ("data_root", "save_every", "address", "rows", "num_trainings", "published", "workers", "trainers")
 
     def stages(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
-        """What is trained first, then the trainings, then replies and their evaluations."""
+        """Return the models that are trained first, then the trainings, then replies and their evaluations."""
         planned = models(config, path) | discriminators(config, path) | trainings(config, path)
         for system in systems(config, path, config.row_names):
             planned |= measured(config, path, system)
@@ -370,7 +369,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         return trained_tables(run.metrics(), list(labels_of(config.judge_names).values()), config.published == "li2017")
 
     def note(self, run: RunFolder) -> str:
-        """What the tables come to."""
+        """Return the conclusion of the tables."""
         summary = run.summary() or {}
         return " ".join((*summary.get(CONCLUDED, ()), *summary.get(PLACED, ())))
 
@@ -410,7 +409,7 @@ def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:
 
 
 def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
-    """What judges said of a system, by figure and judge: of each source the share of pairs; a reply without a word is told."""
+    """Return the judged shares of a system by figure and judge, for each source; a reply without a word counts as told."""
     scored = JudgedRows(RunFolder.load(path / system.judged).read_rows().to_pylist()).scored
     files = (path / system.replies / name for name in (HUMAN_FILE, MACHINE_FILE))
     recorded, said = ({source_name(each) for each in read_replied(file)} for file in files)
@@ -427,13 +426,13 @@ def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tup
 
 
 def commonest_share(file: Path) -> float:
-    """Of a file of replies the share of the commonest one."""
+    """Return the share of the commonest reply of a file."""
     said = [pair.reply for pair in read_replied(file, normalise=False)]
     return max(Counter(said).values()) / len(said)
 
 
 def replies_side_by_side(path: Path) -> list[dict[str, Any]]:
-    """What the rows of a table say to some contexts: of each its turns, and replies by row, people's first.
+    """Return the replies of the table's rows to some contexts: of each its turns, and replies by row, people's first.
 
     Args:
         path: the folder of the table; of several trainings the first one is read.

@@ -1,15 +1,9 @@
 """A small lexicon of everyday and help-desk English, so that demo and tests run without NLTK's data.
 
-Written for this project; whoever opens it in a person's name says `ANNOUNCEMENT`. Its tags come from word lists, endings and
+Written for this project; callers that open it for a user print `ANNOUNCEMENT`. Its tags come from word lists, endings and
 the words around, which is enough to find the verb of a plain sentence and no match for a trained tagger.
 
-Not here: the words (`built_in_words.py`).
-
-The words of the built-in lexicon: everyday English and a help desk's. Data only; `built_in.py` reads them.
-
-Written for this project. A word may stand in several lists; where it does, the words around it decide.
-
-The lexicons by their names.
+A word may stand in several lists; then the words around it decide its tag. The file also holds the lexicons by name.
 """
 
 from __future__ import annotations
@@ -223,7 +217,7 @@ _NUM_UTTERANCES = 1 << 14
 
 
 class BuiltInLexicon:
-    """The lexicon of `built_in_words.py`."""
+    """The lexicon of the words of this file."""
 
     def __init__(self) -> None:
         self._tags = lru_cache(_NUM_UTTERANCES)(self._tags_of)
@@ -237,7 +231,7 @@ class BuiltInLexicon:
         return [self.tag(words) for words in utterances]
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether utterances have these tags; see `Lexicon`."""
+        """Return whether utterances have these tags; see `Lexicon`."""
         return [self._tags(words) == tuple(own) for words, own in zip(utterances, tags, strict=True)]
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
@@ -253,7 +247,7 @@ class BuiltInLexicon:
         return ()
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
-        """Whether both are listed as that part of speech: pairs were listed for the sense that a help desk uses."""
+        """Return whether both are listed as that part of speech: pairs were listed for the sense that a help desk uses."""
         tag = _PLAIN[part_of_speech]
         return (word, tag) in self._forms and (other, tag) in self._forms
 

@@ -1,4 +1,4 @@
-"""What corpora of corrections tell of the errors that people make: which, and how often.
+"""Errors that people make in written English: our lists, and counts from corpora of corrections.
 
 Source: Niu & Bansal 2018, section 3.1, who reverse the edits of the AESW corpus; their table is not released. Ours is read from
 any corrected text, because that corpus is not free: the layout of JFLEG (Napoles, Sakaguchi & Tetreault 2017), one
@@ -9,13 +9,9 @@ A replacement is a word that alone stands in the place of another in an alignmen
 letters. It counts by the number of sentences that it occurs in, and is an error of people in general from the second on: nine
 of ten that JFLEG's corrections show occur once, most of them because a corrector wrote another sentence.
 
-Not here: errors that need no corpus (`slips.py`), and which replacements are errors of what kind (`grammar.py`, `noise.py`).
+The lists of errors by kind, and the words that `clauses.py` knows, were written for this project.
 
-Errors that people make in written English, by kind. Data, written for this project.
-
-Not here: what corpora of corrections add (`corrections.py`), where a kind may occur (`grammar.py`).
-
-The words that `clauses.py` knows. Data only, written for this project.
+Not here: the kind of a replacement, and where a kind may occur (`grammar.py`, `noise.py`).
 """
 
 from __future__ import annotations
@@ -93,7 +89,7 @@ Counts = Mapping[str, Mapping[str, int]]
 
 
 class Corrections(NamedTuple):
-    """What was read."""
+    """The corrections that were read."""
 
     replaced: Counts
     """From a right word to the wrong ones that stood for it, with the number of sentences, both in alphabetical order."""
@@ -102,7 +98,7 @@ class Corrections(NamedTuple):
 
 
 def misspellings_of(word: str, corrections: Corrections) -> Iterator[str]:
-    """How people misspell a word: this project's list, then what was read; a slip of the first letter is rare, and left out."""
+    """Return misspellings of a word: this project's list, then corrections; no slip of the first letter."""
     yield from MISSPELLINGS.get(word, ())
     if len(word) >= SHORTEST and word not in NAMES:
         # Lists know words of which no one thinks that they were meant.
@@ -111,7 +107,7 @@ def misspellings_of(word: str, corrections: Corrections) -> Iterator[str]:
 
 
 def open_corrections(settings: PerturbSettings, resources: Resources) -> Corrections:
-    """What the settings name; nothing with the built-in lexicon, unless they name something.
+    """Open the corrections that the settings name; nothing with the built-in lexicon, unless they name something.
 
     Raises:
         DataError: it is not there, or broken.
@@ -134,7 +130,7 @@ def open_corrections(settings: PerturbSettings, resources: Resources) -> Correct
 
 
 def read_corrections(path: Path) -> Corrections:
-    """What stands in a folder in JFLEG's layout, with or without codespell's dictionary, or in a file of wrong<TAB>right lines.
+    """Read a folder in JFLEG's layout, with or without codespell's dictionary, or a file of wrong<TAB>right lines.
 
     Files that end in `.src` and have no corrections beside them are other versions of one that has.
 

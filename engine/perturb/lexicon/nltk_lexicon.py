@@ -1,20 +1,18 @@
-"""English as NLTK's data know it, inflected by lemminflect.
+"""A lexicon of English: NLTK's data, inflections by lemminflect, and text restored for NLTK's tagger.
 
 Source: the released code of Niu & Bansal 2018 leans on NLTK's tagger, WordNet (Fellbaum 1998) and stop words, on Pattern and on
 PPDB 2.0 (Pavlick et al. 2015).
 
 Departures:
   * # Released: Pattern conjugates. Ours: lemminflect, because Pattern does not run on the Pythons of today; its first answer.
-  * # Released: the small PPDB 2.0, what it marks as equivalent. Ours, unless a file is named (`ppdb.py`): of the lexical pairs
+  * # Released: the small PPDB 2.0, what it marks as equivalent. Ours, unless a file is named (`opposites.py`): of the lexical
+    pairs
     of PPDB 1.0 that NLTK distributes, those that share a sense in WordNet, without stop words; because that list is the largest
     one, without ranks, and replaces most words of a plain sentence by words of another meaning, language or kind.
   * # Released: names of several words stay, and no vocabulary holds them. Ours: they are left out.
-  * # Released: the tagger reads lower-cased words. Ours: it reads them as newspapers write them (`newswire.py`).
+  * # Released: the tagger reads lower-cased words. Ours: it reads them as newspapers write them (`newswire`).
 
 Not here: how tags are computed (`tagger.py`), a lexicon for machines without these data (`built_in.py`).
-
-Words of a chat as a tagger of newspapers expects to read them.
-
 NLTK's tagger was trained on edited text. It takes a lower-case "i" and "dont" for nouns, and reads the first word of a line
 better behind a capital. Our tokens are lower-cased, so what the tagger reads is restored first:
 
@@ -26,8 +24,6 @@ better behind a capital. Our tokens are lower-cased, so what the tagger reads is
   * A word has its capital at the beginning of a sentence unless the tagger takes it for a name then ("Hi"). An auxiliary never
     has one, since newspapers ask few questions: "Did you" is two names to the tagger. A word alone is no sentence.
   * Names are those that WordNet knows as nothing else, and days, months, languages and peoples. Those of chat users stay.
-
-Not here: the tagger (`tagger.py`).
 """
 
 from __future__ import annotations
@@ -212,7 +208,7 @@ class NltkLexicon:
         self._main_sense = lru_cache(_NUM_WORDS)(self._main_sense_of)
 
     def tag(self, words: Sequence[str]) -> list[str]:
-        """Penn Treebank tags, those that `nltk.pos_tag` gives the words as newspapers write them (`newswire.py`)."""
+        """Penn Treebank tags, those that `nltk.pos_tag` gives the words as newspapers write them (`newswire`)."""
         return [*self.tag_all([tuple(words)])[0]]
 
     def tag_all(self, utterances: Sequence[tuple[str, ...]]) -> list[list[str]]:
@@ -229,7 +225,7 @@ class NltkLexicon:
         return [known[words] for words in utterances]
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether utterances have these tags; see `Lexicon`."""
+        """Return whether utterances have these tags; see `Lexicon`."""
         read = list(map(self.newswire.restored, utterances))
         asked = [
             own if each.origins is None else _at(each.origins, own, len(each.words))
@@ -258,7 +254,7 @@ class NltkLexicon:
         return ()
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
-        """Whether WordNet's first sense of both is one, and is the sense of most places that its makers counted."""
+        """Return whether WordNet's first sense of both is one, and is the sense of most places that its makers counted."""
         senses = self._main_sense(word, part_of_speech), self._main_sense(other, part_of_speech)
         return senses[0] is not None and senses[0] == senses[1]
 
@@ -327,7 +323,7 @@ class NltkLexicon:
 
     @cached_property
     def newswire(self) -> Newswire:
-        """What the tagger reads of an utterance."""
+        """Return an utterance as the tagger reads it."""
         return Newswire(self._only_names.__contains__)
 
     @cached_property
@@ -365,7 +361,7 @@ class NltkLexicon:
         return [] if base is None else [self._wordnet.synset(f"{base}.{part_of_speech}.01")]
 
     def _is_name(self, word: str) -> bool:
-        """Whether WordNet has a noun as the name of one thing or person too, and its makers met it seldom as any other thing.
+        """Return whether a noun is a name in WordNet too, and seldom anything else in the texts that its makers counted.
 
         Texts are in lower case, so that no tag tells a john from John.
         """
@@ -390,7 +386,6 @@ class NltkLexicon:
 
     @cached_property
     def _sense_counts(self) -> Mapping[str, int]:
-        """How often WordNet's makers met each sense, by its key; NLTK looks through the file at every question."""
         fields = (line.split(" ") for line in _lines(WORDNET, "cntlist.rev"))
         return {key: int(count) for key, _, count in fields}
 
@@ -410,7 +405,7 @@ class NltkLexicon:
 
 
 def missing_folders() -> list[str]:
-    """Those of `FOLDERS` that NLTK does not find."""
+    """Return those of `FOLDERS` that NLTK does not find."""
     return [folder for folder in FOLDERS if not _is_there(folder)]
 
 
@@ -423,7 +418,6 @@ def _is_there(folder: str) -> bool:
 
 
 def _found(folder: str, *names: str) -> Any:
-    """Where NLTK has a folder, or a file of it; unpacked or not."""
     import nltk
 
     return _guarded(folder, lambda: nltk.data.find("/".join((folder, *names))))

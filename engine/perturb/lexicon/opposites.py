@@ -1,16 +1,14 @@
-"""Opposites of words as they are used: our table beside WordNet, and where in a sentence a word does not take its opposite.
+"""The interface of a lexicon, our table of opposites, and readers of paraphrase files.
 
-Source: written for this project, from the words of help channels and everyday English. An opposite holds for the sense that the
-word mostly has there ("add" by "remove", not "add" by "subtract"), and not within a fixed phrase ("hard disk", "good morning").
+Opposites: written for this project, from the words of help channels and everyday English. An opposite holds for the sense
+that the word mostly has there ("add" by "remove", not "add" by "subtract"), and not within a fixed phrase ("hard disk", "good
+morning").
 
-Data and lookups only: which word of an utterance changes says `antonym.py`.
+`antonym.py` decides which word of an utterance changes. A lexicon gives tags, inflections, opposites, stop words and
+paraphrases.
 
-What strategies ask of a lexicon: tags, inflections, opposites, stop words, paraphrases.
-
-Files of paraphrases: PPDB, pairs of synonyms, pairs of phrases.
-
-Source: PPDB 2.0 (Pavlick et al. 2015, "PPDB 2.0: Better paraphrase ranking, fine-grained entailment relations, word
-embeddings, and style classification"); counter-fitting's lists of synonyms (Mrkšić et al. 2016).
+Files of paraphrases: PPDB 2.0 (Pavlick et al. 2015, "PPDB 2.0: Better paraphrase ranking, fine-grained entailment relations,
+word embeddings, and style classification"); counter-fitting's lists of synonyms (Mrkšić et al. 2016).
 
 A line is one of
 
@@ -19,7 +17,7 @@ A line is one of
     word word                                                                               counter-fitting
 
 and every line of a file is of the same kind. Paraphrases hold both ways, as in the released code of Niu & Bansal 2018. Rules of
-PPDB with gaps ("[NP,1] of [NP,2]") say nothing of particular words; they are left out and counted.
+PPDB with gaps ("[NP,1] of [NP,2]") hold no particular words; they are left out and counted.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ class Lexicon(Protocol):
         """The tags of many utterances, sooner than one by one; not to be changed by whoever gets them."""
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether utterances have these tags; sooner than tagging them, and not remembered."""
+        """Return whether utterances have these tags; sooner than tagging them, and not remembered."""
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """Opposites of a word in any of its senses, in a fixed order, without repetition.
@@ -69,7 +67,7 @@ class Lexicon(Protocol):
         """
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
-        """Whether two words mean the same where each is used as it mostly is.
+        """Return whether two words mean the same where each is used as it mostly is.
 
         Args:
             word: base form, lower case.

@@ -1,15 +1,11 @@
-"""Ways of saying the same in everyday written English, and words that no table may touch. Data, written for this project.
+"""Paraphrases of everyday written English, words that no table may change, and synonyms by sense, tag and form.
 
 `left > right | right`: the left side may be said as any of the right ones, not the other way round; `left = right`: both ways.
 Sides stand as the tokeniser cuts words. A side holds as many words as make it safe by itself: "try again" may become "try once
 more", but "again" alone not, because of "once again".
 
-Not here: words of one sense and part of speech, which a table and WordNet give (`synonyms.py`).
-
-Single words that may stand for a word in a sentence: same part of speech, same form, same sense.
-
-Source: Niu & Bansal 2018, section 3.1, name the small PPDB 2.0 and say that the validity of a paraphrase depends on its
-context.
+Source of the synonyms: Niu & Bansal 2018, section 3.1, name the small PPDB 2.0 and say that the validity of a paraphrase
+depends on its context.
 
 A table knows pairs of words in any sense. Of those, a word's synonyms in a sentence are the ones
 
@@ -18,7 +14,7 @@ A table knows pairs of words in any sense. Of those, a word's synonyms in a sent
 - in the form that the word has there ("bought" by "purchased", never "purchase"), which is not a form of the same base;
 - that keep "a" and "an" before them right;
 - that are usual: both words occur in the corpus a few times where one is at hand;
-- of which neither is a name of a command or a word that grammar hangs on (`phrasings.UNTOUCHED`).
+- of which neither is a name of a command or a word that grammar hangs on (`UNTOUCHED`).
 
 Pairs that this project lists by part of speech (`phrasings.synonyms`) are of one sense; of them the first and the last is not
 asked.
@@ -402,7 +398,7 @@ _SAME_STEM = 4
 
 
 class Synonyms:
-    """What may stand for a word.
+    """The synonyms of words.
 
     Args:
         table: phrases and their paraphrases; of one word each they count here.
@@ -454,7 +450,7 @@ class Synonyms:
 
 
 def fits_article(before: str, word: str, other: str) -> bool:
-    """Whether an article before a word is as right before another.
+    """Return whether an article before a word is as right before another.
 
     Args:
         before: the word before both.

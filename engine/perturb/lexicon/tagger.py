@@ -1,4 +1,4 @@
-"""NLTK's averaged perceptron tagger, evaluated in integers.
+"""NLTK's averaged perceptron tagger, evaluated in integers, and a trigram model of a corpus.
 
 Source: NLTK's `averaged_perceptron_tagger_eng`, the tagger of Niu & Bansal's (2018) released code. The tags are those of
 `nltk.pos_tag`, word for word; only the arithmetic differs:
@@ -16,13 +16,11 @@ Shapes: B utterances, P their words and the marks around them one after the othe
 decide, F features (the first is none and says nothing), W words known so far, R roles of a word, T tags in falling order (so
 that the first of equal scores is the one NLTK prefers), U tags and the two that stand before an utterance.
 
-A trigram model of a corpus: how usual words are, and how likely one is between its neighbours.
+The trigram model: interpolated Kneser-Ney smoothing with one discount of each order (Chen & Goodman 1999, "An empirical study
+of smoothing techniques for language modeling", section 4.1.6).
 
-Source: interpolated Kneser-Ney smoothing with one discount of each order (Chen & Goodman 1999, "An empirical study of smoothing
-techniques for language modeling", section 4.1.6).
-
-It judges edits: of two words in one place, whatever else the utterance says, it tells which is likelier there, which a network
-would do better and hundreds of times more slowly. Words that occur once in the training text, and those that do not occur, are
+It judges edits: it gives the probability of a word between its neighbours. A network would judge better, and hundreds of
+times more slowly. Words that occur once in the training text, and those that do not occur, are
 one unknown word.
 """
 
@@ -93,7 +91,7 @@ class NGrams:
             level.sum_contexts(self._size)
 
     def log_probabilities(self, utterances: Sequence[Utterance]) -> list[np.ndarray]:
-        """Of each utterance's words and its end, natural logarithms (words + 1,) float64."""
+        """Return natural logarithms of the probabilities of each utterance's words and its end (words + 1,) float64."""
         text = self._text(utterances)
         scores = np.log(self._probabilities(text, np.flatnonzero(text != _BEGIN)))
         edges = np.cumsum([len(words) + 1 for words in utterances])
@@ -125,7 +123,7 @@ class NGrams:
         return np.array(numbers, dtype=np.int64)
 
     def _probabilities(self, text: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Of the words at some places, each with two others before it."""
+        """Return the probabilities of the words at some places, each given two others before it."""
         found = np.full(len(places), 1.0 / self._size)
         keys, power = np.zeros(len(places), dtype=np.int64), 1
         for order, level in enumerate(self._levels):
@@ -249,7 +247,7 @@ class Tagger:
         return found
 
     def are_tags(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str | None]]) -> list[bool]:
-        """Whether `tag` would give just these tags; sooner, for the tags before each word are known.
+        """Return whether `tag` would give just these tags; sooner, for the tags before each word are known.
 
         Args:
             utterances: words.
@@ -263,7 +261,7 @@ class Tagger:
         return found
 
     def _confirmed(self, utterances: Sequence[Sequence[str]], tags: Sequence[Sequence[str | None]]) -> list[bool]:
-        """Whether each word has its tag if all words before it have theirs, which is the same for an utterance as a whole."""
+        """Return whether each word has its tag, given that all words before it have theirs."""
         ids_P, _, ends_B = self._joined(utterances)
         certain_P = self._certain_W[ids_P]
         wanted_P, is_word_P = certain_P.copy(), ids_P > _LAST_MARK
@@ -299,14 +297,14 @@ class Tagger:
         return ids_P, np.concatenate([[0], ends_B[:-1]]), ends_B
 
     def _around(self, ids_P: np.ndarray, where_A: np.ndarray) -> np.ndarray:
-        """What a word and its neighbours say of its tag, whatever the tags before it are (A, T)."""
+        """Return the scores of tags from a word and its neighbours, whatever the tags before it are (A, T)."""
         score_AT = self._roles_RWT[0].take(ids_P[where_A - 2], axis=0)
         for role in range(1, len(_ROLES)):
             score_AT += self._roles_RWT[role].take(ids_P[where_A - 2 + role], axis=0)
         return score_AT
 
     def _from_before(self, tags_P: np.ndarray, ids_P: np.ndarray, where: np.ndarray) -> np.ndarray:
-        """What the two tags before some words say of theirs (words, T)."""
+        """Return the scores of tags from the two tags before some words (words, T)."""
         tag_1 = tags_P[where - 1]
         said = self._before_UUT[tag_1, tags_P[where - 2]]
         said += self._weights_FT.take(self._after_UW[tag_1, ids_P[where]], axis=0)
@@ -373,7 +371,7 @@ class Tagger:
         self._after_UW[places, rows] = features
 
     def _before(self, tag: str) -> np.ndarray:
-        """What a tag before a word says together with any one before that (U, T)."""
+        """Return the scores of a tag before a word together with any one before that (U, T)."""
         first = self._weights("i-1 tag", repeat(tag, len(self._names)))
         return first + self._weights("i-2 tag", self._names) + self._weights(f"i tag+i-2 tag {tag}", self._names)
 
@@ -386,6 +384,6 @@ class Tagger:
 
 
 def _are_tied(score_AT: np.ndarray) -> np.ndarray:
-    """Where several tags have the highest score (A,)."""
+    """Mark the words of which several tags have the highest score (A,)."""
     found: np.ndarray = np.count_nonzero(score_AT == score_AT.max(axis=1, keepdims=True), axis=1) > 1
     return found

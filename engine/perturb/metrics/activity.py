@@ -1,4 +1,6 @@
-"""Activity and entity F1: does a reply to a support question name the actions and the things that the true reply names?
+"""Activity and entity F1 of replies to support questions, and the similarity of two texts.
+
+F1 measures how well a reply names the actions and the things that the true reply names.
 
 Source: Serban et al. 2017 (arXiv 1606.00776), with the scripts generate_actents.py, evaluate_actents.py and eval_file.sh
 released beside it; Niu & Bansal 2018 (arXiv 1809.02079) report it as their metric.
@@ -23,25 +25,15 @@ Departures:
   # which leaves nothing for the rules that look into such words to do. Of 6,022 keys, 372 are several words to it, most of them
   # with stray marks ("i386)"); a word of 257 of these alone names the same entity, the other 115 are never found.
 
-What belongs here: from turns to activities and entities, and from these to F1. Not here: the tables (`activity_tables.py`).
-
-How alike two texts are: cosine of mean embeddings, and BLEU.
-
-Sources:
+The similarity of two texts is the cosine of mean embeddings, and BLEU. Sources:
   * Embedding average: Forgues et al. 2014; as released with Serban et al. 2017 (hed-dlg-truncated, embedding_metrics.py), used
     in table 4 of Niu & Bansal 2018 with each model's own embeddings.
   * BLEU of a pair: Papineni et al. 2002, NLTK's, n = 1..4 (as many as the reply has words), counts of n >= 2 smoothed by one
     (Lin & Och 2004), because most pairs of short replies share no four words in a row.
 
-What belongs here: two texts in, a number out. Whose replies are compared is decided in `robustness.py` and the job.
-
-The tables behind activity and entity F1: which words name an activity, an entity, a command.
-
-Source: Serban et al. 2017 (arXiv 1606.00776), and the tables released with it (Ubuntu-Multiresolution-Tools by julianser on
-GitHub, folder ActEntRepresentation), which lie in the folder `ubuntu_actent` of the data root; `unigram2entity.tsv` is its
-pickle as lines key<TAB>entity.
-
-Not here: how the words are found in a reply (`activity.py`).
+The tables of words that name an activity, an entity or a command are those released with Serban et al. 2017
+(Ubuntu-Multiresolution-Tools by julianser on GitHub, folder ActEntRepresentation), which lie in the folder `ubuntu_actent` of
+the data root; `unigram2entity.tsv` is its pickle as lines key<TAB>entity.
 """
 
 from __future__ import annotations
@@ -221,7 +213,7 @@ _ENDS_QUOTATION = ("--", "-", ":", EOU)
 
 @dataclass(frozen=True)
 class ActEnt:
-    """What a reply is about, each named once.
+    """The activities and entities of a reply, each named once.
 
     Args:
         activities: what is done, such as "install".
@@ -247,7 +239,7 @@ class ActivityExtractor:
     tag: Tagger
 
     def extract(self, turn: Turn) -> ActEnt:
-        """What a turn is about.
+        """Extract the activities and entities of a turn.
 
         Args:
             turn: utterances in words of `parley.envs.corpora.pairs.tokens`; one without words has no activity.
@@ -279,7 +271,7 @@ class ActivityExtractor:
         return PATH if word == PATH else self.tables.entity(f"{word}_{following}")
 
     def _commands(self, words: Sequence[str]) -> list[bool]:
-        """Whether each word is of a command line."""
+        """Return whether each word is of a command line."""
         marked = [word in self.tables.commands and word not in self.tables.conflicts for word in words]
         spreading = any(marked)
         while spreading:
@@ -312,7 +304,7 @@ class ActivityExtractor:
 
 
 def f1(predicted: ActEnt, truth: ActEnt) -> tuple[float | None, float | None]:
-    """How well a reply names what the true reply names, 0 to 1, as eval_file.sh scores it.
+    """Return the F1 of a reply against the true reply, 0 to 1, as eval_file.sh scores it.
 
     Returns:
         F1 of activities and of entities, 0 where nothing is named by both; None for both where the example is left out.
@@ -334,7 +326,7 @@ CEILING = "truth"
 
 
 def reference_metrics(truths: Sequence[ActEnt]) -> dict[str, Estimate]:
-    """What `CONSTANTS` and `CEILING` score, by "activity_f1.NAME" and "entity_f1.NAME".
+    """Return the scores of `CONSTANTS` and `CEILING`, by "activity_f1.NAME" and "entity_f1.NAME".
 
     Args:
         truths: of the examples that models are scored on.

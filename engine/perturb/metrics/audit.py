@@ -1,16 +1,14 @@
-"""What an audit of perturbations comes to: how much strategies change, and how often what they make reads wrong.
+"""Metrics and tables of an audit of perturbations, and the agreement of its labellers.
 
 Metrics are called KIND.STRATEGY; one strategy more than was asked for is `CONTROL`, which shows what the same figures are
 where words are replaced at random. A row is a context and its utterances that were touched
 (`parley.engine.perturb.verbs.config.AUDIT`). Means and ratios are clustered by context. Rates have Wilson intervals, as if
 utterances were independent: those of one context and contexts that share one are not, so these are a little narrow.
 
-What people who label changed lines say of strategies, and how far they agree.
+Agreement of labellers: Cohen 1960, "A coefficient of agreement for nominal scales"; Light 1971, "Measures of response
+agreement for qualitative data": of several labellers, the mean over their pairs.
 
-Sources: Cohen 1960, "A coefficient of agreement for nominal scales"; Light 1971, "Measures of response agreement for
-qualitative data": of several labellers, the mean over their pairs.
-
-The tables of an audit, as text: how much each strategy changes, and how what it makes reads; a line is a strategy.
+A line of the tables is a strategy.
 """
 
 from __future__ import annotations
@@ -78,13 +76,13 @@ _OVERALL = {
 
 
 def describe_audit(name: str) -> Metric:
-    """What a metric of this module is called and how to read it."""
+    """Return the title and definition of a metric of this module."""
     kind, _, strategy = name.partition(".")
     return _OVERALL[kind] if kind in _OVERALL else _KINDS[kind]._replace(title=f"{_KINDS[kind].title}, {strategy}")
 
 
 def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: float) -> dict[str, Estimate]:
-    """All metrics but those of labels, which `labels.py` adds.
+    """All metrics but those of labels, which `label_metrics` adds.
 
     Args:
         rows: looked at once, one after the other; those with status "error" are left out with a warning.
@@ -113,7 +111,7 @@ def audit_metrics(rows: Iterable[Row], strategies: Sequence[str], max_ratio: flo
 
 
 class _Tally:
-    """What is known of the utterances that one strategy touched."""
+    """The counts of the utterances that one strategy touched."""
 
     def __init__(self) -> None:
         self.contexts: list[int] = []
@@ -213,7 +211,7 @@ TRIGRAMS = "trigrams of the training split"
 
 
 def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[str, TextTable]:
-    """How strategies read, and how much they change, by heading.
+    """Return the tables of an audit by heading: how strategies read, and how much they change.
 
     Args:
         metrics: those of `audit.audit_metrics`, and of `labels.label_metrics` where lines are labelled.

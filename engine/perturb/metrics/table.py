@@ -1,25 +1,22 @@
-"""The tables of an evaluation under perturbations in the layout of Niu & Bansal (2018, tables 2 to 4), as text.
+"""Metrics, published figures and tables of an evaluation under perturbations (Niu & Bansal 2018, tables 1 to 4 and 9).
 
 A line is a strategy; the line below it holds the published figures. Lines of models that were trained against several
 strategies follow, one for the clean contexts and one for each strategy they met.
 
-Figures of Niu & Bansal 2018 (arXiv 1809.02079, tables 1 to 4 and 9), which measured ones are shown beside.
-
-Their F1 cannot be compared with ours in size, only in its ups and downs: they answered the Ubuntu Dialogue Corpus, whose
-replies were tagged by another tagger, and a constant answer scores above all of them
+The F1 of Niu & Bansal cannot be compared with ours in size, only in its ups and downs: they answered the Ubuntu Dialogue
+Corpus, whose replies were tagged by another tagger, and a constant answer scores above all of them
 (`parley.engine.perturb.metrics.activity`).
 
-How replies take perturbed contexts, in numbers: F1, change rates, similarities, and whether training helped.
-
-Source: Niu & Bansal 2018 (arXiv 1809.02079), tables 2 to 4. A row is an example with its perturbed contexts
-and every model's replies (`parley.engine.perturb.verbs.config.ROBUSTNESS`). Models are `BASE` and, for each adversarially
-trained one, what it was trained against; it is asked about the clean context and about the contexts of those strategies.
+The metrics are F1, change rates, similarities, and the effect of training. Source: Niu & Bansal 2018 (arXiv 1809.02079),
+tables 2 to 4. A row is an example with its perturbed contexts and every model's replies
+(`parley.engine.perturb.verbs.config.ROBUSTNESS`). Models are `BASE` and, for each adversarially trained one, what it was
+trained against; it is asked about the clean context and about the contexts of those strategies.
   # Paper: significance by 100,000 bootstrap samples, whether paired is not said. Ours: paired over examples, two-sided.
 
 Metrics are called KIND.MODEL.SITUATION, the situation being a strategy or `CLEAN`; F1 and shares are 0 to 1. Examples are the
 independent units.
 
-Words against pieces of words: two models that answer the same contexts, in the layout of Niu & Bansal (2018, table 9).
+Table 9 compares two models that answer the same contexts: one reads words, the other pieces of words.
 """
 
 from __future__ import annotations
@@ -63,7 +60,7 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class Figures:
-    """What was published of a model.
+    """The published figures of a model.
 
     Args:
         title: what the paper calls the model.
@@ -231,7 +228,7 @@ _REFERENCES = {
 
 
 def describe(name: str) -> Metric:
-    """What a metric of this module or of `activity.reference_metrics` is called and how to read it."""
+    """Return the title and definition of a metric of this module or of `activity.reference_metrics`."""
     if name in NO_REPLY_METRICS:
         return NO_REPLY_METRICS[name]
     kind, _, rest = name.partition(".")
@@ -332,7 +329,7 @@ def _number(reply: Reply, kind: str) -> float | None:
 
 
 def _touched(examples: Sequence[Row]) -> dict[str, list[bool]]:
-    """Whether each context was changed, by strategy."""
+    """Return whether each context was changed, by strategy."""
     marks: defaultdict[str, list[bool]] = defaultdict(list)
     for row in examples:
         for made in row["perturbations"]:
@@ -409,7 +406,7 @@ def table_2(metrics: Metrics, published: str | None = None) -> TextTable:
 
 
 def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
-    """How far contexts and replies move, and how often replies change (table 4 and beyond it).
+    """Return table 4: how far contexts and replies move, and how often replies change.
 
     Args:
         metrics: as in `table_2`.
@@ -439,7 +436,6 @@ def table_4(metrics: Metrics, published: str | None = None) -> TextTable:
 
 
 def _of_control(metrics: Metrics) -> str:
-    """What the control's lines are, where there are some."""
     return _NOTE_CONTROL if CONTROL in trained_models(metrics) else ""
 
 
@@ -472,7 +468,7 @@ def _groups(metrics: Metrics) -> list[str]:
 
 
 def _clean_rows(metrics: Metrics, known: Figures | None) -> list[tuple[str, ...]]:
-    """What a model answers to clean contexts, and what is no model at all."""
+    """Return the rows of replies to clean contexts, and the rows that are no model."""
     clean = f"{ACTIVITY}.{BASE}.{CLEAN}"
     rows = [("normal input", *_f1(metrics, BASE, CLEAN), *_nothing(4), _num(metrics, clean))]
     if known:
@@ -567,7 +563,7 @@ _STAR, _CROSS = "*", "\N{DAGGER}"
 
 @dataclass(frozen=True)
 class ModelSize:
-    """What is said of a model beside its figures.
+    """The size of a model, shown beside its figures.
 
     Args:
         kind: such as "vhred".

@@ -1,8 +1,6 @@
-"""Audits for people to read: what stands in the verdict, and the drawn lines with changed words marked and labels beside them.
+"""Audits on the page: the verdict, and the drawn lines with changed words marked and labels beside them.
 
 Lines are hostile text: they are made visible before they are shown, and the page escapes them.
-
-What the chapter of perturbations reads: evaluations and audits.
 """
 
 from __future__ import annotations
@@ -89,7 +87,7 @@ def shown_audit(run: Run) -> ShownAudit:
 
 
 def audit_verdict(audit: ShownAudit) -> Verdict:
-    """What people say of each strategy, or what the language model does where nobody has labelled a line."""
+    """Return the labellers' verdict on each strategy, or the language model's where nobody has labelled a line."""
     wrong = _known(audit.metrics, WRONG)
     if wrong:
         said = listed([f"{number(SHARE, rate.value)} of {visible(name)}" for name, rate in wrong.items()])

@@ -1,6 +1,4 @@
-"""Evaluations under perturbations and audits of them, from run folders to what their report shows.
-
-Evaluations under perturbations for people to read: a plot by strategy, and examples side by side.
+"""The chapter of perturbations on the page: evaluations with a plot by strategy and examples side by side, and audits.
 
 Source of the layout: Niu & Bansal 2018 (arXiv 1809.02079), tables 2, 4 and 11. Contexts and replies are hostile text: it
 is made visible before it is shown, and the page escapes it.
@@ -58,7 +56,7 @@ Marked = list[list[Piece]]
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model says to the clean context and to the perturbed one."""
+    """The replies of a model to the clean context and to the perturbed one."""
 
     who: str
     before: str
@@ -91,7 +89,7 @@ def touched(evaluation: ShownEvaluation, strategy: str) -> list[Row]:
 
 
 def note_of(evaluation: ShownEvaluation, strategy: str) -> str:
-    """What a good model does, and how often the base did otherwise."""
+    """Return a note on what a good model does, and how often the base did otherwise."""
     rows, expectation = touched(evaluation, strategy), evaluation.strategies.get(strategy, "")
     otherwise = sum(_reply(row, BASE, strategy)["same"] is False for row in rows)
     wanted = f"a good model {_ANSWERS[expectation]}; " if expectation in _ANSWERS else ""
@@ -131,7 +129,7 @@ _SHOWN = {BASE: "reply", BESIDE: "reply of the other model", CONTROL: "control, 
 
 
 def trained_title(model: str) -> str:
-    """What a model is called that was trained against something, or stands beside such ones."""
+    """Return the title of a model that was trained against something, or stands beside such ones."""
     return _SHOWN.get(model, f"trained against {visible(model)}")
 
 
@@ -204,7 +202,7 @@ def _marked(before: Turns, after: Turns) -> tuple[Marked, Marked]:
 
 
 def figures_of(evaluation: ShownEvaluation) -> list[Figure]:
-    """What each strategy does to F1 and to replies, before and after training."""
+    """Return the changes of F1 and of replies by each strategy, before and after training."""
     # matplotlib costs a second, which readers of examples need not pay.
     from parley.engine.core.page import plots
 
@@ -224,7 +222,7 @@ def figures_of(evaluation: ShownEvaluation) -> list[Figure]:
 def _series(
     metrics: Mapping[str, Estimate], measure: str, strategies: Sequence[str], models: Sequence[str]
 ) -> dict[str, dict[str, Estimate]]:
-    """What is measured of the base on perturbed and on clean contexts, and of trained models on perturbed ones, by strategy."""
+    """Return measures by strategy: of the base on perturbed and clean contexts, of trained models on perturbed ones."""
     wanted = {"perturbed": {name: f"{measure}.{BASE}.{name}" for name in strategies}}
     wanted["clean"] = dict.fromkeys(strategies, f"{measure}.{BASE}.clean")
     for model in models:
@@ -361,7 +359,6 @@ def _against(evaluation: ShownEvaluation, strategy: str) -> list[str]:
 
 
 def _other(evaluation: ShownEvaluation, strategy: str) -> str:
-    """How many replies a strategy changes of the model that stands beside, and whether these are more, over all contexts."""
     changed = evaluation.metrics[f"{TOUCHED_CHANGE_RATE}.{BESIDE}.{strategy}"]
     gain = evaluation.metrics.get(f"{CHANGE_RATE}{GAIN}.{BESIDE}.{strategy}")
     told = {1: "certainly more", 0: "no certain difference", -1: "certainly fewer"}[0 if gain is None else certain_sign(gain)]
@@ -369,7 +366,7 @@ def _other(evaluation: ShownEvaluation, strategy: str) -> str:
 
 
 def _training(evaluation: ShownEvaluation, strategy: str, model: str) -> str:
-    """Whether training helped with a strategy, by the paired difference over all contexts, beside the control."""
+    """Return whether training helped with a strategy, by the paired difference over all contexts, beside the control."""
     after = evaluation.metrics[f"{TOUCHED_CHANGE_RATE}.{model}.{strategy}"]
     gain = evaluation.metrics.get(f"{CHANGE_RATE}{GAIN}.{model}.{strategy}")
     better = 1 if evaluation.strategies[strategy] == Expectation.SHOULD_CHANGE else -1

@@ -1,8 +1,6 @@
-"""The rules by name.
+"""The rules on candidate replies by name, and the conformance checks of a rule.
 
-Each is a function `build(resources) -> Rule` beside its rule; `resources.py` holds what they share.
-
-What rules on candidate replies promise (`rule.Rule`).
+Each is a function `build(resources) -> Rule` beside its rule; they share `RuleResources` (`shapes.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""IIW: words of the context stand in the place of a wrong reply's words (Insert Important Words).
+"""Insert Important Words (IIW), generic replies (NGR) and turns of the context as replies (COPY_k).
 
-Source: Li et al. 2019, section 3.1, equations (4) and (5); section 4 for training.
+IIW replaces words of a wrong reply by words of the context. Source: Li et al. 2019, section 3.1, equations (4) and (5);
+section 4 for training.
 
     weight(w) = TF(w) log(M / DF(w))
 
@@ -21,10 +22,9 @@ the context are drawn at random, one for nine words of the context.
   * # Paper: silent on words that the reply has already, and on one word at two places. Ours: neither, for both bring nothing.
   * # Paper: silent on rounding in training. Ours: down, and one at least.
 
-Other replies in the place of those of a group: generic ones (NGR), and turns of the context (COPY_k).
-
-Sources: Li et al. 2019, section 3.6; Yuan et al. 2019, "Multi-hop Selector Network for Multi-turn Response Selection in
-Retrieval-based Chatbots", section 5, whose released test sets plant one, two or three turns of the context as candidates.
+NGR and COPY_k replace whole replies of a group. Sources: Li et al. 2019, section 3.6; Yuan et al. 2019, "Multi-hop Selector
+Network for Multi-turn Response Selection in Retrieval-based Chatbots", section 5, whose released test sets plant one, two or
+three turns of the context as candidates.
 
 NGR replaces every right reply, and what comes out is a wrong one. COPY_k replaces k wrong replies, which stay wrong.
 
@@ -74,7 +74,7 @@ class Generic(OnReplies):
         self._replies = tuple(replies)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         drawn = uniforms(seeds, self.name, np.diff(flat.shape_edges)) * len(self._replies)
         others = [self._replies[number] for number in drawn.astype(np.int64).tolist()]
         return _instead(flat, np.arange(len(others)), others)
@@ -96,7 +96,7 @@ class Copied(OnReplies):
         self._settings, self._num = settings, num
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         rows = np.arange(len(flat.utterances))
         counts = np.diff(flat.shape_edges)
         group_of = np.repeat(np.arange(len(counts)), counts)
@@ -166,7 +166,7 @@ _ROUNDING = 1e-9
 
 
 class _Slots(NamedTuple):
-    """Where words of a reply may be replaced.
+    """The places of a reply where words may be replaced.
 
     Args:
         words: of the reply.
@@ -199,7 +199,7 @@ class ImportantWords(OnReplies):
         self._kind: Callable[[str], str] = str if settings.same_tag == "tag" else cache(self._class_of)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         tags = self._language.tag_all(flat.utterances)
         shares = None
         if self._settings.occurrence == "random":
@@ -223,20 +223,20 @@ class ImportantWords(OnReplies):
         return Edits.of_words(np.array(places, dtype=np.int64), others)
 
     def _placed(self, ranked: Sequence[Word], slots: _Slots, most: int) -> list[tuple[int, str]]:
-        """Which words stand where in a reply, by place."""
-        found: dict[int, str] = {}
+        """Return the words that enter a reply, by place."""
+        placed: dict[int, str] = {}
         of_reply, present = slots.places.keys(), slots.present
         for word, kinds in ranked:
             if word in present or of_reply.isdisjoint(kinds):
                 continue
-            free = [place for kind in kinds for place in slots.places.get(kind, ()) if place not in found]
+            free = [place for kind in kinds for place in slots.places.get(kind, ()) if place not in placed]
             for place in free:
                 if self._fits(slots.words, place, word):
-                    found[place] = word
+                    placed[place] = word
                     break
-            if len(found) == most:
+            if len(placed) == most:
                 break
-        return sorted(found.items())
+        return sorted(placed.items())
 
     def _fits(self, words: Utterance, place: int, word: str) -> bool:
         return self._language.fits(words[place - 1] if place else "", words[place], word)
@@ -250,7 +250,7 @@ class ImportantWords(OnReplies):
         return _Slots(words, frozenset(words), places)
 
     def _ranked(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> Iterator[tuple[int, list[Word]]]:
-        """Of each context how many words enter at most, and the words, the first to enter first."""
+        """Return the most words that enter for each context, and the words, the first to enter first."""
         tags = iter(self._language.tag_all([turn for group in groups for turn in group.context]))
         contexts = [self._words(group.context, tags) for group in groups]
         if self._counts is None:
@@ -282,7 +282,7 @@ class ImportantWords(OnReplies):
         return [(word, tuple(kinds)) for word, kinds in found.items()]
 
     def _weight_in(self, context: Context, counts: TermCounts) -> Callable[[str], float]:
-        """What gives a word of a context its weight, equation (5)."""
+        """Return the weight of a word of a context, equation (5)."""
         if self._settings.frequency == "context":
             here = Counter(chain.from_iterable(context))
             return lambda word: here[word] * counts.idf(word)
@@ -296,7 +296,6 @@ class ImportantWords(OnReplies):
         return weight
 
     def _class_of(self, tag: str) -> str:
-        """What words of a class share; a name is a noun here."""
         found = self._language.class_of(tag)
         return tag if found == "other" else "noun" if found == "name" else found
 

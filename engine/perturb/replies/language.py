@@ -1,12 +1,9 @@
-"""What rules ask of a language: tags of words, their classes, which say something, synonyms.
+"""Languages of the reply rules: tags of words, their classes, content words, synonyms, and word counts for IIW.
 
-English leans on a lexicon of `engine/perturb`; Chinese on jieba and the Chinese Open Wordnet (`chinese.py`).
+English leans on a lexicon of `engine/perturb`; Chinese on jieba and the Chinese Open Wordnet.
 
-How often words occur in contexts, which IIW weighs by (`insertion.py`).
-
-Chinese: tags by jieba, synonyms by the Chinese Open Wordnet.
-
-Sources: Li et al. 2019, section 3.1: jieba for the Douban data; Wang & Bond 2013, "Building the Chinese Open Wordnet (COW)".
+Sources for Chinese: Li et al. 2019, section 3.1: jieba for the Douban data; Wang & Bond 2013, "Building the Chinese Open
+Wordnet (COW)".
 
 jieba takes the tag of a word that its dictionary holds from there, whatever stands around it, so each distinct word is tagged
 once. Words are those of the corpus: one that no dictionary holds has the tag of its last part as jieba cuts it, for the head
@@ -92,26 +89,26 @@ class ReplyLanguage(Protocol):
         """The tags of many utterances; each distinct one is tagged once. Not to be changed by whoever gets them."""
 
     def are_tags(self, utterances: Sequence[Utterance], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether `tag_all` gives just these tags, of utterances that hardly any other question is asked about."""
+        """Return whether `tag_all` gives just these tags, of utterances that hardly any other question is asked about."""
 
     def class_of(self, tag: str) -> WordClass:
         """The class of a tag."""
 
     def is_content(self, word: str) -> bool:
-        """Whether a word says something by itself: neither a mark nor a stop word."""
+        """Return whether a word says something by itself: neither a mark nor a stop word."""
 
     def stays(self, flat: FlatContexts) -> np.ndarray:
-        """Which words are known names or belong to commands, whatever their tag (N,) bool."""
+        """Mark the words that are known names or belong to commands, whatever their tag (N,) bool."""
 
     def synonyms(self, asked: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
-        """Of each word those that mean the same, without itself, in a fixed order; sooner than one by one."""
+        """Return the synonyms of each word, without itself, in a fixed order; sooner than one by one."""
 
     def fits(self, before: str, word: str, other: str) -> bool:
-        """Whether what stands before a word is as right before another."""
+        """Return whether what stands before a word is as right before another."""
 
 
 def is_word(word: str) -> bool:
-    """Whether a token holds a letter or a digit, and is no smiley (":p")."""
+    """Return whether a token holds a letter or a digit, and is no smiley (":p")."""
     return any(map(str.isalnum, word)) and word[0] not in ":;"
 
 
@@ -167,7 +164,7 @@ class English:
         ]
 
     def fits(self, before: str, word: str, other: str) -> bool:
-        """Whether "a" or "an" before a word is as right before another, see `ReplyLanguage`."""
+        """Return whether "a" or "an" before a word is as right before another, see `ReplyLanguage`."""
         return fits_article(before, word, other)
 
     def _is_content(self, word: str) -> bool:
@@ -270,7 +267,7 @@ class Chinese:
         return "name" if tag.startswith(_NAMES) else _CLASSES_CHINESE.get(tag[:1], "other")
 
     def is_content(self, word: str) -> bool:
-        """Whether a word is neither a mark nor a stop word, see `ReplyLanguage`."""
+        """Return whether a word is neither a mark nor a stop word, see `ReplyLanguage`."""
         return is_word(word) and word not in self._stopwords
 
     def stays(self, flat: FlatContexts) -> np.ndarray:

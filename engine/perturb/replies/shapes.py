@@ -79,7 +79,7 @@ LanguageCode = Literal["en", "zh"]
 
 @dataclass(frozen=True)
 class RuleResources:
-    """What rules share.
+    """The resources that rules share.
 
     Args:
         settings: the user's.
@@ -130,7 +130,7 @@ Attacks = Literal["negatives", "positives", "context"]
 
 
 class Attacked(NamedTuple):
-    """What a rule made of a group.
+    """A group that a rule has changed.
 
     Args:
         group: with the labels that it had.
@@ -150,11 +150,11 @@ class Rule(Protocol):
 
     @property
     def attacks(self) -> Attacks:
-        """What it edits."""
+        """Return what the rule edits."""
 
     @property
     def keeps_labels(self) -> bool:
-        """Whether a changed reply stays right or wrong.
+        """Return whether a changed reply stays right or wrong.
 
         If not, it is the relevant one in A_n@k, and a new wrong one in training.
         """
@@ -201,7 +201,7 @@ class OnReplies(ABC):
 
     @abstractmethod
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed.
+        """Return the edits.
 
         Args:
             groups: all, in their order.
@@ -227,7 +227,7 @@ def _attacked(
 
 
 def _sizes(words: Sequence[str], edits: Edits) -> np.ndarray:
-    """How many words each edit changes: of a replacement, those of its longer side, without equal words at both ends (M,)."""
+    """Count the words that each edit changes: of a replacement, the longer side, without equal words at both ends (M,)."""
     lengths = np.fromiter(map(len, edits.others), dtype=np.int64, count=len(edits.others))
     spans = edits.ends - edits.starts
     sizes = np.maximum(lengths, spans)
@@ -238,7 +238,6 @@ def _sizes(words: Sequence[str], edits: Edits) -> np.ndarray:
 
 
 def _shared(before: Sequence[str], after: Sequence[str]) -> int:
-    """How many words two phrases share at their beginnings, and of the rest at their ends."""
     shorter = min(len(before), len(after))
     first = next((i for i in range(shorter) if before[i] != after[i]), shorter)
     rest = shorter - first
@@ -261,7 +260,7 @@ class PerturbedReplies(OnReplies):
         self._strategy = strategy
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         return self._strategy.edits(flat, seeds)
 
 
@@ -302,7 +301,7 @@ class Synonymous(OnReplies):
         self._choice, self._rate, self._language = settings.synonym_choice, settings.synonym_rate, language
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         choice = self._choice
         tags = [tag for of_reply in self._language.tag_all(flat.utterances) for tag in of_reply]
         stays = self._language.stays(flat) if choice.known_names else np.zeros(len(flat.words), dtype=bool)
@@ -359,7 +358,7 @@ class Shuffled(OnReplies):
         self._settings = settings
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         moves = np.ones(len(flat.words), dtype=bool) if self._settings.shuffled == "all" else _are_words(flat)
         places = np.flatnonzero(moves)
         drawn = uniforms(seeds, self.name, flat.num_in_contexts(places))
@@ -390,7 +389,7 @@ class Repeated(OnReplies):
         self._settings, self._one = settings, one
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`."""
+        """Return the edits, see `OnReplies`."""
         places = np.flatnonzero(_are_words(flat))
         reply = _reply_of(flat, places)
         drawn = uniforms(seeds, self.name, flat.num_in_contexts(places))
@@ -430,7 +429,7 @@ class NounsPronounsVerbs(OnReplies):
         self._kept = frozenset((*_KEPT, "modal") if settings.modals else _KEPT)
 
     def edits(self, groups: Sequence[CandidateGroup], flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `OnReplies`; nothing is drawn."""
+        """Return the edits, see `OnReplies`; nothing is drawn."""
         tags = [tag for of_reply in self._language.tag_all(flat.utterances) for tag in of_reply]
         listed = {tag for tag in dict.fromkeys(tags) if self._language.class_of(tag) in self._kept}
         goes = ~(np.array([tag in listed for tag in tags], dtype=bool) & _are_words(flat))
@@ -441,7 +440,7 @@ class NounsPronounsVerbs(OnReplies):
 
 
 def _are_words(flat: FlatContexts) -> np.ndarray:
-    """Which tokens are words (N,) bool."""
+    """Mark the tokens that are words (N,) bool."""
     return np.frombuffer(bytearray(map(is_word, flat.words)), dtype=bool)
 
 
@@ -451,7 +450,7 @@ def _reply_of(flat: FlatContexts, places: np.ndarray) -> np.ndarray:
 
 
 def _differs(words: Utterance, places: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """Where another word stands than before (M,) bool."""
+    """Mark the edits after which another word stands than before (M,) bool."""
     found = [words[place] != words[other] for place, other in zip(places.tolist(), taken.tolist(), strict=True)]
     return np.array(found, dtype=bool)
 

@@ -121,7 +121,7 @@ class Antonym(ByEdits):
         self._opposites = lru_cache(_NUM_WORDS)(self._released_of if rule == "released" else self._opposites_of)
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         draws = uniforms(seeds, self.name, np.diff(flat.turn_edges[flat.shape_edges])).tolist()
         found = self._by_release if self.rule == "released" else self._by_paper
         possible = list(map(list, map(found, flat.utterances, self.lexicon.tag_all(flat.utterances), draws)))
@@ -130,7 +130,7 @@ class Antonym(ByEdits):
         return flat.edits_of(next(iter(edits), None) for edits in possible)
 
     def _fluent(self, utterances: Sequence[Utterance], possible: Sequence[Sequence[Edit]]) -> list[list[Edit]]:
-        """Those edits after which an utterance is about as likely."""
+        """Return those edits after which an utterance is about as likely."""
         assert self.fluency is not None, "a corpus is at hand"
         language, most = self.fluency
         rows = [(words, edit) for words, edits in zip(utterances, possible, strict=True) for edit in edits]
@@ -160,12 +160,11 @@ class Antonym(ByEdits):
                     return
 
     def _released_of(self, word: str, tag: str) -> tuple[str, ...]:
-        """What may stand in the place of a word under the released rule, in a fixed order."""
         found = () if word in BE else self.lexicon.antonyms(word, _RELEASED.get(tag[:2]))
         return tuple(other for other in found if self.may_enter((other,)))
 
     def _opposites_of(self, word: str, tag: str) -> tuple[str, ...]:
-        """What may stand in the place of a word, in a fixed order."""
+        """Return the opposites that may replace a word, in a fixed order."""
         kind = _PAPER.get(tag[:2])
         if kind is None or word in BE or not word.isalpha():
             return ()
@@ -182,7 +181,7 @@ class Antonym(ByEdits):
 
 
 def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
-    """Whether a word stands in the sense that has the opposite, and not within a fixed phrase."""
+    """Return whether a word stands in the sense that has the opposite, and not within a fixed phrase."""
     word = words[place]
     before = words[place - 1] if place else ""
     behind, tag = (words[place + 1], tags[place + 1]) if place + 1 < len(words) else ("", "")
@@ -223,14 +222,14 @@ def fits(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
 
 
 def _is_joined(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
-    """Whether an adjective stands beside another one, of the same thing, which its opposite would contradict."""
+    """Return whether an adjective stands beside another one, of the same thing, which its opposite would contradict."""
     both = ((place - 1, place - 2), (place + 1, place + 2))
     inside = (pair for pair in both if min(pair) >= 0 and max(pair) < len(words))
     return tags[place][:2] == "JJ" and any(words[mark] in _JOINING and tags[other][:2] == "JJ" for mark, other in inside)
 
 
 def is_near(words: Sequence[str], place: int, other: str) -> bool:
-    """Whether a word's opposite stands beside it already, as in "enable or disable"."""
+    """Return whether a word's opposite stands beside it already, as in "enable or disable"."""
     return other in words[max(place - _NEAR, 0) : place + _NEAR]
 
 

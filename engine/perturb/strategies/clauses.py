@@ -26,7 +26,7 @@ from parley.engine.perturb.lexicon import corrections as of
 
 
 class Place(NamedTuple):
-    """What stands instead of some words of an utterance.
+    """The words that replace some words of an utterance.
 
     Args:
         start: of the words that go.
@@ -79,13 +79,13 @@ class Clause(NamedTuple):
         return place
 
     def is_participle(self, place: int) -> bool:
-        """Whether "have" before it is an auxiliary."""
+        """Return whether "have" before it is an auxiliary."""
         word = self.word(place)
         is_past = self.tag(place) in ("VBN", "VBD") and self.base_of(word) in of.VERBS
         return is_past or word in of.PARTICIPLES or (word.endswith("ed") and len(word) > 3)
 
     def is_base(self, place: int) -> bool:
-        """Whether "do" before it is an auxiliary."""
+        """Return whether "do" before it is an auxiliary."""
         return self.word(place) in of.VERBS or self.tag(place) in ("VB", "VBP")
 
 
@@ -94,7 +94,7 @@ _TAG = 5
 
 
 def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], str | None]) -> Place | None:
-    """Where and how an utterance is negated.
+    """Find where and how to negate an utterance.
 
     Args:
         words: of the utterance, lower-cased.
@@ -124,7 +124,7 @@ def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], 
 
 
 def _clauses(words: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where clauses begin and end."""
+    """Return the beginnings and ends of clauses."""
     start = 0
     for place, word in enumerate(words):
         if word in of.BREAKS:
@@ -180,7 +180,7 @@ def _places(clause: Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]]
 
 
 def _is_polar(clause: Clause, first: int) -> bool:
-    """Whether a clause without a question word asks for yes or no, with or without its mark."""
+    """Return whether a clause without a question word asks for yes or no, with or without its mark."""
     word, following, tag = clause.word(first), clause.word(first + 1), clause.tag(first + 1)
     if clause.words[clause.end : clause.end + 1] in (["?"], ("?",)):
         return True
@@ -193,7 +193,7 @@ def _is_polar(clause: Clause, first: int) -> bool:
 
 
 def _heads_relative(clause: Clause, place: int) -> bool:
-    """Whether a relative clause without its pronoun may follow a word ("the best i can do", "all i know")."""
+    """Return whether a relative clause without its pronoun may follow a word ("the best i can do", "all i know")."""
     is_head = clause.tag(place)[:2] == "NN" or clause.tag(place) in ("JJS", "RBS") or clause.word(place) in of.ORDINALS
     return clause.word(place) in of.RELATIVE_HEADS or (is_head and clause.tag(place - 1)[:2] in of.INNER)
 
@@ -258,14 +258,14 @@ def _auxiliary(clause: Clause, place: int, first: int, asks: bool) -> Place | No
 
 
 def _begins_clause(clause: Clause, place: int) -> bool:
-    """Whether a clause of its own begins there ("my guess is it 's broken"), which another negation than "not" belongs to."""
+    """Return whether an own clause begins there ("my guess is it 's broken"), which "not" does not negate."""
     following = clause.word(place + 1)
     is_finite = following in of.AUXILIARIES or following in of.CONTRACTED or clause.tag(place + 1) in ("VBZ", "VBD", "VBP")
     return clause.word(place) in of.SUBJECTS and is_finite
 
 
 def _is_second(clause: Clause, place: int) -> bool:
-    """Whether what stands before an auxiliary makes it no finite verb ("to have", "can be", "do i have")."""
+    """Return whether what stands before an auxiliary makes it no finite verb ("to have", "can be", "do i have")."""
     back = clause.before(place)
     word = clause.word(back)
     if word in of.MODALS or word == "to" or word in ("'ll", "'d", "let", "help"):
@@ -382,7 +382,7 @@ def _imperative(clause: Clause, place: int, first: int) -> Place | None:
 
 
 def _has_subject(clause: Clause, place: int) -> bool:
-    """Whether a finite verb's subject stands before it, and no other verb that the subject belongs to."""
+    """Return whether a finite verb's subject stands before it, and no other verb that the subject belongs to."""
     back = clause.before(place)
     subject, earlier = clause.word(back), clause.word(clause.before(back))
     if subject in of.SUBJECTS:

@@ -76,7 +76,7 @@ def held_in_one(words: Sequence[str]) -> list[bool]:
 
 
 def _in_file_names(flat: FlatContexts) -> np.ndarray:
-    """Which words are the name of a file or its end, which the tokeniser cuts at the full stop (N,) bool."""
+    """Mark the words of a file's name or its end, which the tokeniser cuts at the full stop (N,) bool."""
     if "." not in flat.words:
         return np.zeros(len(flat.words), dtype=bool)
     is_dot, is_end = flat.are_in({"."}), flat.are_in(EXTENSIONS)
@@ -90,7 +90,7 @@ def _in_file_names(flat: FlatContexts) -> np.ndarray:
 
 
 def in_commands(flat: FlatContexts) -> np.ndarray:
-    """Which words belong to a command, a flag, a path, a file's name or a smiley (N,) bool; signs themselves among them."""
+    """Mark the words of a command, a flag, a path, a file's name or a smiley (N,) bool; signs themselves among them."""
     if flat.is_short:
         return np.array(held_in_one(flat.words), dtype=bool)
     kinds = np.frombuffer(bytes(map(_KINDS.get, flat.words, repeat(0))), dtype=np.uint8)

@@ -79,7 +79,7 @@ def seeds_of(seed: int, texts: Sequence[str]) -> list[int]:
 
 
 def _starts(seeds: Sequence[int], name: str) -> np.ndarray:
-    """Where each item's sequence of states begins (items,) uint64."""
+    """Return the first state of each item's sequence (items,) uint64."""
     starts = np.fromiter(map(_MASK.__and__, seeds), dtype=np.uint64, count=len(seeds))
     return _mixed(starts ^ np.uint64(_named(name)))
 

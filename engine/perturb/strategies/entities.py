@@ -56,8 +56,8 @@ class Matches(NamedTuple):
     """Which of `Phrases.listed` it is (M,) int64."""
 
     def where(self, kept: np.ndarray) -> Matches:
-        """Those of a mask (M,) bool."""
-        return Matches(*(each[kept] for each in self))
+        """Return the matches of a mask (M,) bool."""
+        return Matches(*(column[kept] for column in self))
 
 
 class _Level(NamedTuple):
@@ -71,7 +71,7 @@ class _Level(NamedTuple):
 
 
 class Phrases:
-    """What is looked for.
+    """The phrases that are looked for.
 
     Args:
         listed: phrases of at least one word, none twice.
@@ -136,13 +136,13 @@ class Phrases:
         return {phrase: i for i, phrase in enumerate(self.listed)}
 
     def first_of(self, words: Utterance) -> int | None:
-        """Which is the longest phrase that some words begin with; None: they begin with none."""
+        """Return the longest phrase that some words begin with; None: they begin with none."""
         beginnings = (self._places.get(words[:length]) for length in range(len(words), 0, -1))
         return next((phrase for phrase in beginnings if phrase is not None), None)
 
 
 class Entities:
-    """What may be talked about.
+    """The entities of a corpus.
 
     Args:
         categories: of every entity, given by the words of its name, at least one.
@@ -194,7 +194,7 @@ class RandomInputs(ByEdits):
         self.common, self.kept = np.array(common, dtype=object), kept
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         return random_words(flat, seeds, self.name, self.common, None if self.kept is None else self.kept.find(flat))
 
 
@@ -220,14 +220,14 @@ class ConfusingEntity(ByEdits):
         self._choices: dict[int, list[Utterance]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         found = self._entities.find(flat)
         kinds, kind = np.unique(found.phrases, return_inverse=True)
         choices = [self._choices_for(form) for form in kinds.tolist()]
         return other_entities(flat, seeds, self.name, found, [choices[which] for which in kind.tolist()])
 
     def _choices_for(self, form: int) -> list[Utterance]:
-        """What may stand in the place of one of the forms."""
+        """Return the replacements of one of the forms."""
         if form not in self._choices:
             meant = self._entities.meant_by(self._entities.forms[form])
             categories = dict.fromkeys(category for entity in sorted(meant) for category in self._entities.categories[entity])

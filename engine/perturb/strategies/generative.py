@@ -10,7 +10,7 @@ Departures:
   * # Paper: trained on ParaNMT. Ours: on what `parley train paraphraser` was given.
   * # Released: whatever the network says. Ours: under rule "paper" the likeliest of its beam that is another sentence and keeps
     what the utterance says, if one does: words stay in their order, openers may go, words and phrases may become others that
-    say the same (`synonyms.py`, `phrasings.py`), and where a corpus is at hand its trigrams judge the sentence. A network that
+    say the same (`phrasings.py`), and where a corpus is at hand its trigrams judge the sentence. A network that
     has seen few pairs leaves out what matters in most sentences, or adds marks.
 """
 
@@ -72,7 +72,7 @@ class GenerativeParaphrase:
 
 
 class _Meaning:
-    """Whether a paraphrase says what an utterance says."""
+    """A check that a paraphrase keeps the meaning of an utterance."""
 
     def __init__(self, resources: Resources, settings: PerturbSettings) -> None:
         self._resources, self._most = resources, settings.perplexity_ratio
@@ -99,7 +99,7 @@ class _Meaning:
         return language is None or float(language.ratios(*windows)[0]) <= self._most
 
     def _is_phrasing(self, words: Utterance, start: int, end: int, said: Utterance, other: int, other_end: int) -> bool:
-        """Whether what differs, with some words around it, is a listed pair of phrases."""
+        """Return whether what differs, with some words around it, is a listed pair of phrases."""
         wider = ((left, right) for left in range(min(_AROUND, start, other) + 1) for right in range(_AROUND + 1))
         return any(
             said[other - left : other_end + right] in self._phrasings.get(words[start - left : end + right], ())

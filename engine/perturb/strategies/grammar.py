@@ -101,7 +101,7 @@ class GrammarErrors(ByEdits):
         self._known: dict[tuple[str, str], tuple[Slip, ...]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         known = self._known
         tags = list(chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances)))
         keys = list(zip(flat.words, tags, strict=True))
@@ -172,7 +172,7 @@ def _listed(corrections: Corrections) -> Mapping[str, tuple[Slip, ...]]:
 
 
 def _is_misspelling(right: str, wrong: str, corrections: Corrections) -> bool:
-    """Whether lists of misspellings know a wrong word, as one of the right word's."""
+    """Return whether lists of misspellings know a wrong word, as one of the right word's."""
     return wrong in corrections.misspelt.get(right, ()) or wrong in slips.MISSPELLINGS.get(right, ())
 
 
@@ -192,7 +192,7 @@ def _drawn(fitting: Sequence[Slip], share: float) -> Slip | None:
 
 
 def _fits(slip: Slip, before: Utterance, behind: Utterance, tags: Sequence[str], place: int) -> bool:
-    """Whether a slip is an error of its kind in this utterance, and leaves what it says."""
+    """Return whether a slip is an error of its kind in this utterance, and leaves what it says."""
     if behind[: len(slip.following)] != slip.following:
         return False
     last, last_tag = (before[-1], tags[place - 1]) if before else ("", "")
@@ -211,13 +211,13 @@ def _fits(slip: Slip, before: Utterance, behind: Utterance, tags: Sequence[str],
 
 
 def _disagrees(subject: str, tag: str, verb: str) -> bool:
-    """Whether a verb is wrong behind its subject."""
+    """Return whether a verb is wrong behind its subject."""
     plural = tag == "NNS" or subject in ("we", "you", "they", "i", "these", "those")
     return verb in (("is", "was", "has") if plural else ("are", "were", "have", "do"))
 
 
 def _is_wrong_plain(tag: str, before: Utterance, tags: Sequence[str], next_tag: str) -> bool:
-    """Whether the base form of a verb or the singular of a noun would be wrong where its other form stands."""
+    """Return whether the base form of a verb or the singular of a noun would be wrong where its other form stands."""
     # Adverbs and "not" stand between what belongs together, adjectives between a noun and what counts it.
     between = ("JJ", "NN") if tag == "NNS" else ("RB",)
     backwards = range(len(before) - 1, -1, -1)

@@ -63,7 +63,7 @@ class AddNegation(ByEdits):
         self._contracted = "n't" if may_enter(("n't",)) else "not"
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`; nothing is drawn."""
+        """Return the edits, see `ByEdits`; nothing is drawn."""
         edit = self._by_release if self.rule == "released" else self._by_paper
         return flat.edits_of(map(edit, flat.utterances, self.lexicon.tag_all(flat.utterances)))
 
@@ -89,7 +89,7 @@ class AddNegation(ByEdits):
         return None
 
     def _negated(self, word: str, tag: str) -> tuple[str, ...] | None:
-        """What stands in the place of a word; None where no rule fits, or a word of it may not enter."""
+        """Return the negated words for a word; None where no rule fits, or a word of it may not enter."""
         if tag in _NOT_BEFORE:
             return ("not", word) if self.may_enter(("not",)) else None
         if tag not in _FINITE:

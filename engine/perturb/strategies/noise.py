@@ -76,7 +76,7 @@ class CharacterNoise(ByEdits):
         self._long = _Long()
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         words = flat.words
         may_slip = np.frombuffer(bytearray(map(self._long.__getitem__, words)), dtype=bool)
         places = np.flatnonzero(may_slip & ~in_commands(flat))
@@ -101,7 +101,7 @@ class CharacterNoise(ByEdits):
         return tuple(dict.fromkeys(other for other in _KINDS[kind](word) if other != word and not self._is_word(other)))
 
     def _is_word(self, slip: str) -> bool:
-        """Whether what came out is another word."""
+        """Return whether what came out is another word."""
         known, language = self._resources.listed, self._resources.language
         return slip in known or (language is not None and language.counts[slip] >= USUAL)
 
@@ -131,7 +131,7 @@ class Misspellings(CharacterNoise):
 
 
 class _Long(dict[str, bool]):
-    """Whether words may slip."""
+    """A mask of the words that may slip."""
 
     def __missing__(self, word: str) -> bool:
         if len(self) >= _NUM_WORDS:

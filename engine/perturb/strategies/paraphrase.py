@@ -3,7 +3,7 @@
 Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.1, with the small PPDB 2.0.
 
 Under rule "paper" a paraphrase keeps what the sentence says. Single words are replaced by synonyms in the sense, part of
-speech and form that they have there (`synonyms.py`), phrases by what this project lists (`phrasings.py`) or the user's table
+speech and form that they have there (`phrasings.py`), phrases by what this project lists (`phrasings.py`) or the user's table
 says; where a corpus is at hand its trigram model judges each in its place; and at most a share of an utterance's words
 change, never two neighbours. Without a corpus only what says the same in any chat is replaced. The longer lists, which were
 written from the words of help channels, serve the corpora of such channels alone.
@@ -22,7 +22,7 @@ Departures:
   * # Released: where a phrase is spared by the rate, shorter ones at the same start have their turn. Ours: a start is spared,
     so that the rate is the share of matching phrases that are replaced.
 
-Not here: how files of paraphrases are read (`ppdb.py`).
+Not here: how files of paraphrases are read (`opposites.py`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DataParaphrase(ByEdits):
         self._known: dict[tuple[str, str], tuple[Phrase, ...]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         starts, ends, choices = self._fluent(flat, *self._found(flat))
         if not len(starts):
             return Edits.of_words(starts, ())
@@ -81,7 +81,7 @@ class DataParaphrase(ByEdits):
         return Edits(starts[kept], ends[kept], chosen)
 
     def _found(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
-        """Where words may be replaced, and by what; a phrase is replaced whole, not by its words' synonyms."""
+        """Find replaceable words and their paraphrases; a phrase is replaced whole, not by its words' synonyms."""
         known, others_of = self._known, self._synonyms.of
         tags = chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances))
         keys = list(zip(flat.words, tags, strict=True))
@@ -104,7 +104,7 @@ class DataParaphrase(ByEdits):
     def _fluent(
         self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, choices: Sequence[tuple[Phrase, ...]]
     ) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
-        """Those paraphrases that leave articles right and, where a corpus is at hand, the text about as fluent as it was."""
+        """Return the paraphrases that leave articles right and, where a corpus is at hand, keep the text about as fluent."""
         begins = {*flat.edges.tolist()}
         rows = [
             (row, other)
@@ -129,7 +129,7 @@ class DataParaphrase(ByEdits):
         return starts[kept], ends[kept], list(fluent.values())
 
     def _few(self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, order: np.ndarray) -> np.ndarray:
-        """Which places change, ascending: drawn one after the other, apart, until an utterance's share of words is reached."""
+        """Draw the places that change, ascending and apart, until an utterance's share of words is reached."""
         utterances = np.searchsorted(flat.edges, starts, side="right") - 1
         lengths = np.diff(flat.edges)[utterances]
         left = dict(zip(utterances.tolist(), np.maximum(1, lengths * self._settings.paraphrase_share).tolist(), strict=True))
@@ -170,7 +170,7 @@ class ReleasedParaphrase(ByEdits):
         self._others = list(chain.from_iterable(table.values()))
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         found = self._phrases.longest(flat)
         if self.rate < 1:
             found = found.where(self._drawn(flat, seeds, found, 0) < self.rate)

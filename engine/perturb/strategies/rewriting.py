@@ -2,7 +2,7 @@
 
 A word that enters takes the case of the word that it replaces (Title, UPPER, lower; "I" is no capital); one that only moved
 keeps its own, but for the capital at the beginning of a sentence, which stays where it is. A word that is left out takes one
-blank with it. What is put together out of new words is written as `envs/corpora/pairs/turns.py` says.
+blank with it. Text of new words alone is written as `envs/corpora/pairs/turns.py` says.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class WrittenText:
                 self._is_new[place] = True
 
     def _gap(self, start: int, end: int) -> str:
-        """What stands in the place of some words that are left out."""
+        """Return the text in the place of some words that are left out."""
         before, after = self._gaps[start], self._gaps[end]
         if start == 0:
             return before + after.removeprefix(" ") if after else before.removesuffix(" ")
@@ -156,7 +156,7 @@ class WrittenText:
         return surface[0].lower() + surface[1:] if is_placed else surface
 
     def _begins(self, place: int) -> bool:
-        """Whether a sentence begins with a word."""
+        """Return whether a sentence begins with a word."""
         while place and not _has_mark(self._gaps[place]) and "\n" not in self._gaps[place]:
             place -= 1
             if self._words[place] not in _LEADING:
@@ -165,7 +165,7 @@ class WrittenText:
 
 
 def _has_mark(gap: str) -> bool:
-    """Whether utterances meet in a gap, or something that shows nothing stands there."""
+    """Return whether utterances meet in a gap, or something that shows nothing stands there."""
     return bool(gap) and not gap.isspace()
 
 

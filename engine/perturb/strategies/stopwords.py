@@ -75,7 +75,7 @@ _SPELLED_OUT = re.compile(r"[^aeiouy]+|.|x.*")
 
 
 def signals(words: Sequence[str], tags: Sequence[str], known: Container[str]) -> dict[str, int]:
-    """How often each sign stands in an utterance, by its name in `SIGNALS`."""
+    """Count each sign in an utterance, by its name in `SIGNALS`."""
     return {
         DOUBLED_AUXILIARIES: sum(_is_doubled(words, tags, place) for place in range(len(words))),
         DOUBLE_NEGATIONS: _double_negations(words),
@@ -86,7 +86,7 @@ def signals(words: Sequence[str], tags: Sequence[str], known: Container[str]) ->
 
 
 def _is_doubled(words: Sequence[str], tags: Sequence[str], place: int) -> bool:
-    """Whether the auxiliary at a place is followed by one that cannot stand there."""
+    """Return whether the auxiliary at a place is followed by one that cannot stand there."""
     first, after = words[place], place + 1
     is_negated = after < len(words) and words[after] in _NOT
     after += is_negated
@@ -176,7 +176,7 @@ class StopwordDropout(ByEdits):
         self.dropped, self.most = dropped, most
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         if self.most is not None and flat.is_short and self.most >= sum(map(self.dropped.__contains__, flat.words)):
             return self._of_one(flat.words)
         goes = flat.are_in(self.dropped)
@@ -217,7 +217,7 @@ class StopwordDropout(ByEdits):
 
 
 def _are_particles(flat: FlatContexts) -> np.ndarray:
-    """Which words are an "on" or "in" behind a verb, or stand alone before a mark or an end (N,) bool."""
+    """Mark each "on" or "in" behind a verb, or alone before a mark or an end (N,) bool."""
     follows = np.zeros(len(flat.words) + 1, dtype=bool)
     follows[1:] = flat.are_in(TAKE_PARTICLES)
     follows[flat.edges] = False
@@ -226,23 +226,23 @@ def _are_particles(flat: FlatContexts) -> np.ndarray:
 
 
 def _hold_others(flat: FlatContexts) -> np.ndarray:
-    """Which words another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
-    found = _stand_before(flat, CLITICS)
+    """Mark words that another one hangs on: before the second half of a contraction, or "at" in "at all" (N,) bool."""
+    mask = _stand_before(flat, CLITICS)
     for word, listed in HELD.items():
-        found |= flat.are_in({word}) & _stand_before(flat, listed)
-    return found
+        mask |= flat.are_in({word}) & _stand_before(flat, listed)
+    return mask
 
 
 def _stand_before(flat: FlatContexts, listed: frozenset[str], *, or_end: bool = False) -> np.ndarray:
-    """Which words a listed one stands behind in their utterance, or nothing (N,) bool."""
-    found = np.ones(len(flat.words) + 1, dtype=bool)
-    found[:-1] = flat.are_in(listed)
-    found[flat.edges] = or_end
-    return found[1:]
+    """Mark the words before a listed one in their utterance, or before its end if `or_end` (N,) bool."""
+    mask = np.ones(len(flat.words) + 1, dtype=bool)
+    mask[:-1] = flat.are_in(listed)
+    mask[flat.edges] = or_end
+    return mask[1:]
 
 
 def _stays(words: Sequence[str], place: int) -> bool:
-    """Whether `_are_particles` or `_hold_others` is true of a word of one utterance."""
+    """Return whether `_are_particles` or `_hold_others` is true of a word of one utterance."""
     word, behind = words[place], words[place + 1] if place + 1 < len(words) else ""
     if word in STRANDED and (not behind or behind in CLAUSE_MARKS):
         return True

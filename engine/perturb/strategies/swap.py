@@ -69,7 +69,7 @@ class RandomSwap(ByEdits):
         self.rule, self.every = rule, every
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """What is changed, see `ByEdits`."""
+        """Return the edits, see `ByEdits`."""
         by_paper = self.rule == "paper"
         if by_paper and flat.is_short:
             return self._of_one(flat.words, seeds[0])
@@ -143,7 +143,7 @@ def build(settings: PerturbSettings, resources: Resources) -> RandomSwap:
 
 
 def _opens(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
-    """Which tokens stand at the beginning of an utterance or behind a mark (N,) bool."""
+    """Mark the tokens at the beginning of an utterance or behind a mark (N,) bool."""
     opens = np.zeros(len(kinds) + 1, dtype=bool)
     opens[1:] = (kinds == _MARK) | (kinds == _SMILEY)
     opens[flat.edges] = True
@@ -151,12 +151,12 @@ def _opens(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
 
 
 def _answers(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
-    """Which tokens are a "no" that answers (N,) bool."""
+    """Mark each "no" that answers (N,) bool."""
     return (kinds == _NO) & _opens(kinds, flat)
 
 
 def _glued(kinds: np.ndarray, flat: FlatContexts, by_paper: bool) -> np.ndarray:
-    """Which tokens are no words of their own, but the ends of the words before them (N,) bool."""
+    """Mark the tokens that are no words of their own, but the ends of the words before them (N,) bool."""
     glued = kinds == _CLITIC
     opens = _opens(kinds, flat)
     if by_paper:
@@ -189,7 +189,7 @@ def _exchanged(words: Sequence[str], chosen: Iterable[tuple[int, ...]]) -> Edits
 
 
 def _chosen(pool: np.ndarray, stretch: np.ndarray, order: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Which places of the pool swap: those that drawing without neighbours would give, the first ones of every stretch.
+    """Choose the places of the pool that swap: those that drawing without neighbours would give, the first of every stretch.
 
     To draw uniformly from what is left is to walk through a random order and to take what has no taken neighbour. A place whose
     order is before that of both its neighbours is taken whatever happens elsewhere, so all such are taken at once.

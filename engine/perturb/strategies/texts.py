@@ -1,14 +1,14 @@
-"""Texts read for perturbation, and written again with edits: what no edit touches stays as it is, letter by letter.
+"""Texts as words and back, the edits of a strategy, and the alignment of words before and after.
 
-A text is cut at its blanks; what a piece between two blanks reads as is remembered, because most pieces come again.
+A text without an edit stays as it is, letter by letter.
 
-What a perturbation changed: the words of a context before and after, aligned, with their boundaries.
+A text is cut at its blanks; the tokens of a piece between two blanks are cached, because most pieces come again.
 
 A context keeps its utterances, so each is aligned with itself by difflib and boundaries never match words. Of very many words
-only the middle is taken as changed, because difflib takes time that grows with the square of their number. How spans are marked
-is for screens and pages to say.
+only the middle is taken as changed, because difflib takes time that grows with the square of their number. Screens
+and pages decide how to mark spans.
 
-All words of many contexts as one tuple, and back: strategies that need no model work on them in one pass.
+`FlatContexts` holds all words of many contexts as one tuple: strategies that need no model work on them in one pass.
 
 What is done once an utterance or oftener is done by the standard library's iterators and by numpy: to read the words and to
 build the tuples again is most of what a quick strategy costs.
@@ -36,7 +36,7 @@ from parley.envs.corpora.pairs.vocabulary import EOU
 
 
 class ChangeKind(StrEnum):
-    """What became of words."""
+    """The kind of a change."""
 
     SAME = "same"
     REPLACED = "replaced"
@@ -83,7 +83,7 @@ def spans(before: Turns, after: Turns) -> list[Span]:
 
 
 def num_changed(found: Sequence[Span]) -> int:
-    """How many words changed: of a replacement, those of its longer side."""
+    """Return the number of changed words: of a replacement, those of its longer side."""
     return sum(max(len(span.before), len(span.after)) for span in found if span.kind is not ChangeKind.SAME)
 
 
@@ -102,7 +102,7 @@ def _boundary(word: str) -> Span:
 
 
 def aligned(old: Utterance, new: Utterance) -> Iterator[tuple[ChangeKind, slice, slice]]:
-    """What became of which words of an utterance, in order: those before, and those after."""
+    """Align the words of an utterance before and after, in order."""
     if max(len(old), len(new)) <= _MOST_WORDS:
         opcodes: Iterable[tuple[str, int, int, int, int]] = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     elif len(old) == len(new):
@@ -134,7 +134,7 @@ PieceT = TypeVar("PieceT")
 
 
 class Edits(NamedTuple):
-    """What a strategy changes: other words in the place of some of `FlatContexts.words`."""
+    """The edits of a strategy: other words in the place of some of `FlatContexts.words`."""
 
     starts: np.ndarray
     """Where what is replaced begins (M,) int64, ascending."""
@@ -197,36 +197,36 @@ class FlatContexts:
 
     @cached_property
     def edges(self) -> np.ndarray:
-        """Where utterances begin among the words, and where the last one ends (utterances + 1,) int64."""
+        """Return the offsets of utterances among the words, and the end of the last one (utterances + 1,) int64."""
         return _edges(self.utterances)
 
     @cached_property
     def context_edges(self) -> np.ndarray:
-        """Where contexts begin among the words, and where the last one ends (contexts + 1,) int64."""
+        """Return the offsets of contexts among the words, and the end of the last one (contexts + 1,) int64."""
         return self.edges[self.turn_edges[self.shape_edges]]
 
     @property
     def is_short(self) -> bool:
-        """Whether there is one short utterance alone, which is sooner read without numpy."""
+        """Return whether there is one short utterance alone, which is sooner read without numpy."""
         return len(self.edges) == 2 and len(self.words) <= _SHORT
 
     @property
     def num_words(self) -> np.ndarray:
-        """Of each context (contexts,) int64."""
+        """Return the number of words of each context (contexts,) int64."""
         return np.diff(self.context_edges)
 
     @cached_property
     def turn_edges(self) -> np.ndarray:
-        """Where turns begin among the utterances (turns + 1,)."""
+        """Return the offsets of turns among the utterances (turns + 1,)."""
         return _edges(self.turns)
 
     @cached_property
     def shape_edges(self) -> np.ndarray:
-        """Where contexts begin among the turns (contexts + 1,)."""
+        """Return the offsets of contexts among the turns (contexts + 1,)."""
         return _edges(self.contexts)
 
     def num_in_contexts(self, places: np.ndarray) -> np.ndarray:
-        """How many of some words lie in each context.
+        """Count how many of some words lie in each context.
 
         Args:
             places: their places among the words, ascending.
@@ -239,7 +239,7 @@ class FlatContexts:
         return np.diff(np.searchsorted(places, self.context_edges))
 
     def are_in(self, listed: Container[str]) -> np.ndarray:
-        """Which of the words a list holds (N,) bool."""
+        """Mark the words that a list holds (N,) bool."""
         return np.frombuffer(bytearray(map(listed.__contains__, self.words)), dtype=bool)
 
     def numbered(self, numbers: Mapping[str, int]) -> np.ndarray:
@@ -247,7 +247,7 @@ class FlatContexts:
         return np.fromiter(map(numbers.get, self.words, repeat(0)), dtype=np.int64, count=len(self.words))
 
     def ends_of(self, places: np.ndarray) -> np.ndarray:
-        """Where the utterances of some of the words end.
+        """Return the ends of the utterances of some of the words.
 
         Args:
             places: of those words (M,) int64.
@@ -504,7 +504,6 @@ _joined = lru_cache(_NUM_PIECES)(detokenise)
 
 @lru_cache(_NUM_PIECES)
 def _parts(piece: str) -> tuple[str, ...]:
-    """What stands before the first token of a piece, what that is written as, what stands behind it, and so on."""
     found, done = [], 0
     for _, start, end in _cut_texts(piece)[0]:
         found += [piece[done:start], piece[start:end]]

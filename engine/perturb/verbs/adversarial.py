@@ -1,17 +1,16 @@
-"""Training against perturbations: `parley train adversarial`.
+"""Training against perturbations: `parley train adversarial`, and the frame of trainings from a checkpoint.
 
 Source: Niu & Bansal 2018 (arXiv 1809.02079), section 4 and appendix A.5. A response model goes on from its checkpoint: on
 perturbed contexts and the recorded replies for strategies that should not change the answer, with a margin between a context
-and its perturbation for those that should (`policies/core/margin.py`). How examples are perturbed: `adversarial_lessons.py`.
+and its perturbation for those that should (`policies/core/margin.py`). `models.py` perturbs the examples.
 
 Choices:
   * # Paper: silent about which epoch is kept. Ours: the best by the objective itself, on a validation split that was perturbed
     like the training split, and the checkpoint that it began with if no epoch is better. The likelihood of clean replies
     alone would prefer the model that it began with, which is the best by just that.
 
-Trainings that go on from a response model's checkpoint: which model, on which dialogues, by which recipe, and their frame.
-
-A `ContinuedJob` says what is learned (`further`); what all of them do is written here once.
+A `ContinuedJob` goes on from a response model's checkpoint. It defines what the model learns (`further`); the frame does the
+rest.
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ def open_model(config: ContinuedConfig) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Further:
-    """What a model learns, and how that is told.
+    """The examples that a model learns from, and their description.
 
     Args:
         train: what it is fitted to.
@@ -194,7 +193,7 @@ class ContinuedJob(Job[ContinuedConfigT, ContinuedT, Summary]):
 
     @abstractmethod
     def further(self, run: RunFolder, prepared: ContinuedT, reporter: Reporter) -> Further:
-        """What the model learns; it is on its device."""
+        """Return what the model learns; it is on its device."""
 
     def work(self, run: RunFolder, prepared: ContinuedT, reporter: Reporter) -> Summary:
         """Trains, resuming exactly where it was, measures before and after, and stores the model as `checkpoint`."""
@@ -270,7 +269,7 @@ PERTURBED = "perturbed"
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Continued):
-    """What is trained on what, found and checked.
+    """The checked inputs of a training.
 
     Args:
         strategies: by which the examples of each split are perturbed.
@@ -281,14 +280,14 @@ class Training(Continued):
 
     @property
     def targets(self) -> MarginTargets:
-        """Whose margins are asked for."""
+        """Return the replies whose margins are computed."""
         if self.config.targets == "auto":
             return "mixed" if self.base.get("role") == RERANKED else "greedy"
         return self.config.targets
 
     @property
     def alpha(self) -> float:
-        """What margins weigh: less by the share that rewards had in the model's own objective."""
+        """Return the weight of margins: less by the share that rewards had in the model's own objective."""
         return self.config.alpha * (1 - self.base.get("weight", 0.0) if self.targets == "mixed" else 1.0)
 
 
@@ -325,7 +324,7 @@ def _figures(
     splits: Mapping[str, Sequence[Example]],
     made: Mapping[str, AdversarialSplit],
 ) -> dict[str, Estimate]:
-    """What the legend names, of the model as it is."""
+    """Return the figures of the legend for the model as it is."""
     from parley.policies.core.fitting.batches import evaluate
 
     estimates = {}

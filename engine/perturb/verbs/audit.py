@@ -4,9 +4,8 @@ A strategy that should not change the meaning and does so measures itself and no
 corpus how much of them strategies change, and how what they make reads: to a language model, by signs that need no parser, to a
 model of entailment, and to people, for whom it draws changed lines (`sheet.py`). A control shows the figures of random words.
 
-`parley perturb label`: labelled lines of an audit, read back into its run.
-
-A worker of an audit: shards of examples in, rows of `parley.engine.perturb.verbs.config.AUDIT` out; what judges edits.
+`parley perturb label` reads labelled lines back into the run of their audit. A worker turns shards of examples into rows of
+`parley.engine.perturb.verbs.config.AUDIT`.
 
 Beside the strategies stands a control (`CONTROL`): in each utterance that was
 touched, as many words as one of them changed, drawn, become random words of the corpus.
@@ -120,10 +119,10 @@ MOST_EXAMPLES = 256
 
 
 class LikelihoodModel(Protocol):
-    """What judges how usual an utterance is: trigrams of the corpus, or a language model that was fitted to it."""
+    """A judge of how usual an utterance is: trigrams of the corpus, or a language model that was fitted to it."""
 
     def log_probabilities(self, utterances: Sequence[Utterance]) -> list[np.ndarray]:
-        """Of each utterance's words and its end, natural logarithms (words + 1,) float64."""
+        """Return natural logarithms of the probabilities of each utterance's words and its end (words + 1,) float64."""
 
 
 class TouchedUtterance(NamedTuple):
@@ -136,7 +135,7 @@ class TouchedUtterance(NamedTuple):
 
 
 def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
-    """What judges edits.
+    """Return the judge of edits.
 
     Args:
         config: the audit, with its data root found.
@@ -171,7 +170,7 @@ def language_model(name: str, corpus: str, device: str, batch_size: int) -> Like
 
 
 def entailment_model(config: AuditConfig) -> Entailment | None:
-    """What tells whether utterances follow from each other; None where nothing is named.
+    """Return the model that tells whether utterances follow from each other; None where nothing is named.
 
     Raises:
         ConfigError: transformers is not installed.
@@ -185,7 +184,7 @@ def entailment_model(config: AuditConfig) -> Entailment | None:
 
 
 def audit_resources(config: AuditConfig, vocabulary: PairVocabulary) -> Resources:
-    """What the strategies of an audit share.
+    """Return the resources that the strategies of an audit share.
 
     Args:
         config: the audit, with its data root found.
@@ -319,7 +318,7 @@ class AuditWorker:
             }
 
     def _kept(self, touched: Sequence[TouchedUtterance]) -> Sequence[bool | None]:
-        """Whether each utterance follows from the other one, both as people write them."""
+        """Return whether each utterance follows from the other one, both as people write them."""
         if self.entailment is None or not touched:
             return [None] * len(touched)
         before, after = ([detokenise(getattr(each, side)) for each in touched] for side in ("before", "after"))
@@ -358,7 +357,7 @@ many lines each labeller labelled."""
 
 @dataclass(frozen=True)
 class PreparedAudit:
-    """What is to be done, found and checked.
+    """The checked inputs of an audit.
 
     Args:
         config: what was asked for, its data root found.
@@ -406,7 +405,7 @@ def lines_of(run: RunFolder) -> dict[str, DrawnLine]:
 
 
 def labels_of(run: RunFolder, lines: Mapping[str, DrawnLine]) -> dict[str, LabelledSheet]:
-    """What labellers say of the lines of a run, by their names.
+    """Return the labels of the lines of a run, by labeller.
 
     Raises:
         DataError: a sheet that the run keeps is damaged.
@@ -420,7 +419,7 @@ def _drawn(run: RunFolder, config: AuditConfig, strategies: Sequence[str]) -> di
 
 
 def _is_begun(path: Path, lines: Mapping[str, DrawnLine]) -> bool:
-    """Whether somebody has written into the sheet of a run; what cannot be read somebody has written, too."""
+    """Return whether somebody has written into the sheet of a run; what cannot be read somebody has written, too."""
     try:
         return path.is_file() and bool(read_sheet(path, lines).labels)
     except DataError:
@@ -476,7 +475,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         return self.measured(run, found.config, found.strategies)
 
     def measured(self, run: RunFolder, config: AuditConfig, strategies: Sequence[str]) -> Summary:
-        """What a run has come to, the labels that it keeps included; writes its sheet.
+        """Return the metrics of a run, the labels that it keeps included; write its sheet.
 
         Args:
             run: opened for writing.
@@ -574,7 +573,7 @@ class PerturbAudit(Job[AuditConfig, PreparedAudit, PreparedAudit]):
         return audit_tables(metrics, run.config["max_ratio"], likelihood) if metrics else {}
 
     def note(self, run: RunFolder) -> str:
-        """Whose labels there are, and of how many lines."""
+        """Return a note on the labellers and the number of labelled lines."""
         summary = run.summary() or {}
         if not summary.get(LABELLERS):
             return f"No line is labelled yet: write ok or wrong into the column label of {SHEET}, then parley perturb label."

@@ -1,11 +1,7 @@
-"""What evaluations and audits of perturbations are asked for: their configurations.
+"""Configurations, rows and reply measures of evaluations and audits of perturbations.
 
-What an evaluation under perturbations says of a reply: F1 of activities and entities, likeness to the reply before.
-
-The measures themselves are in `engine/perturb/metrics/activity.py` and `similarity.py`; here they are opened, and asked
-once for what occurs often, as short replies do.
-
-The rows of evaluations and of audits: an example each, with what strategies made of its context.
+A row is an example with the contexts that strategies made of it. The measures of a reply are in
+`engine/perturb/metrics/activity.py`; here they are opened, and cached for replies that occur often.
 """
 
 from __future__ import annotations
@@ -64,11 +60,11 @@ class Activities:
         return cls(ActivityExtractor(read_activity_tables(data_root(resources.data_root)), resources.lexicon.tag))
 
     def f1(self, reply: Turn, truth: Turn) -> tuple[float | None, float | None]:
-        """Of activities and of entities, 0 to 1; None where the truth does not count."""
+        """Return the F1 of activities and of entities, 0 to 1; None where the truth does not count."""
         return f1(self.extract(reply), self.extract(truth))
 
     def references(self, truths: Sequence[Turn]) -> dict[str, Estimate]:
-        """What constant replies and the truths themselves score."""
+        """Return the scores of constant replies and of the truths themselves."""
         return reference_metrics([self.extract(truth) for truth in truths])
 
 
@@ -275,7 +271,7 @@ class RobustnessConfig(PerturbedConfig):
 
     @property
     def is_ours(self) -> bool:
-        """Whether the model is one that Parley trained, so that it can be trained further."""
+        """Return whether the model is one that Parley trained, so that it can be trained further."""
         return ".py:" not in self.model and not is_chat_address(self.model)
 
     @property

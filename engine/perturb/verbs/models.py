@@ -1,16 +1,12 @@
-"""The models of an evaluation under perturbations: found and checked once by the driver, loaded by every worker.
+"""The models of an evaluation under perturbations, perturbed contexts, and perturbed examples for training.
 
-Models travel as names: a checkpoint is memory-mapped by whoever loads it, and a model of a user's own is a file of Python.
-On a cluster both must lie under the same paths on every machine.
+The driver finds and checks models once, and every worker loads them by name: a checkpoint is memory-mapped, and a model of a
+user's own is a file of Python. On a cluster both must lie under the same paths on every machine.
 
-What is perturbed: the examples of a corpus that are chosen, strategies that are ready, and what they make of the examples.
-
-What a strategy draws for an example is named by the seed, the strategy and the example, so an audit reads the very contexts
+The draws of a strategy for an example are keyed by the seed, the strategy and the example, so an audit reads the very contexts
 that an evaluation of the same seed asks models about.
 
-Splits of a corpus made into lessons: each example perturbed by one of the strategies.
-
-Choices:
+Each training example is perturbed by one of the strategies. Choices:
   * # Paper: silent about how strategies are mixed. Ours: each example meets one of them, drawn by its key.
   * # Released: perturbed afresh in every epoch. Ours: once, from a seed of the example, because a tagger costs more than a
     step of training; `random-swap` alone would be cheap.
@@ -54,7 +50,7 @@ def perturbation_seed(seed: int, strategy: str, key: str) -> int:
 
 
 def perturbed_contexts(strategy: Strategy, shard: Shard[Example], seed: int) -> list[Turns]:
-    """What a strategy makes of the contexts of a shard, in their order; `seed` is the master seed."""
+    """Perturb the contexts of a shard by a strategy, in their order; `seed` is the master seed."""
     contexts = [example.context for example in shard.items]
     return strategy.perturb(contexts, [perturbation_seed(seed, strategy.name, key) for key in shard.keys])
 
@@ -234,13 +230,13 @@ class ModelSpec:
     against: tuple[str, ...] = ()
 
     def meets(self, strategy: str) -> bool:
-        """Whether it is asked about contexts of a strategy: the base, what stands beside it and the control about all."""
+        """Return whether it reads contexts of a strategy: the base, the model beside it and the control read all."""
         return self.label in (BASE, BESIDE, NONE) or strategy in self.against
 
 
 @dataclass(frozen=True)
 class ModelSpecs:
-    """What is asked, and what contexts may be made of.
+    """The models that are asked, and the perturbations of their contexts.
 
     Args:
         models: the base first.
@@ -345,7 +341,7 @@ def models_of(config: RobustnessConfig) -> dict[str, str]:
 
 
 def provenance(folder: Path) -> Mapping[str, Any]:
-    """How the model of a checkpoint folder, which was read before, came about."""
+    """Return how the model of a checkpoint folder, which was read before, came about."""
     origin: Mapping[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["provenance"]
     return origin
 
@@ -373,7 +369,7 @@ def _trained(name: str, base: str, vocabulary: PairVocabulary) -> ModelSpec:
 
 
 def label_of(against: Sequence[str]) -> str:
-    """What a model is called that was trained against some strategies: the strategy, their group, or all of them."""
+    """Return the label of a model that was trained against some strategies: the strategy, their group, or all of them."""
     for group, members in catalogue.GROUPS.items():
         if len(against) > 1 and set(members) == set(against):
             return group

@@ -1,15 +1,11 @@
 """`parley perturb`: lines of text before and after, with what changed. It is a filter and not a run, and keeps no folder.
 
-Here the texts are the results, so they go to standard output also without --json; what is said about them goes to standard
+Here the texts are the results, so they go to standard output also without --json; messages go to standard
 error.
 
-Texts before and after, on a person's screen.
-
-`parley perturb RULE --context FILE`: candidate replies before and after a rule, with their contexts.
-
-A line of the file is `label TAB turn TAB ... TAB turn TAB response`, as published corpora have it, or the file is a table with
-columns of label, context and reply (`envs/corpora/own_files.py`). Neighbouring lines of one context are one group; a line alone
-is a group too.
+`parley perturb RULE --context FILE` prints candidate replies before and after a rule, with their contexts. A line of the file
+is `label TAB turn TAB ... TAB turn TAB response`, as published corpora have it, or the file is a table with columns of label,
+context and reply (`envs/corpora/own_files.py`). Neighbouring lines of one context are one group; a line alone is a group too.
 """
 
 from __future__ import annotations
@@ -314,7 +310,7 @@ class PerturbArguments(Configuration):
 
 @dataclass
 class Counts:
-    """What is said at the end."""
+    """The counts that are printed at the end."""
 
     lines: int = 0
     empty: int = 0

@@ -68,7 +68,7 @@ class TrainRerankingConfig(ContinuedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Rewarding(Continued):
-    """What is rewarded, found and checked.
+    """The checked inputs of a training by rewards.
 
     Args:
         judge: of replies.
@@ -113,7 +113,7 @@ class ReplyFigures:
 
 
 def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -> dict[str, Estimate]:
-    """What a model has come to, by the names of the legend but for the split.
+    """Return the figures of a model, by the names of the legend but for the split.
 
     Args:
         watched: on a split.
@@ -131,7 +131,7 @@ def figures(watched: Watched, vocabulary: PairVocabulary, judge: ReplyFigures) -
 
 
 def looks_gamed(before: Mapping[str, Any], found: Mapping[str, float], recorded: Mapping[str, float]) -> dict[str, float]:
-    """Those figures of replies that have grown by more than `MOST_GROWTH`, by name.
+    """Return those figures of replies that have grown by more than `MOST_GROWTH`, by name.
 
     Length and rare words are not told while recorded replies have more: those of the model have come nearer to them then.
 

@@ -3,12 +3,11 @@
 A response model answers the contexts of a dialogue corpus as they were recorded and as every strategy edits them; models that
 were trained against strategies answer the clean contexts and those of their strategies; one that stands beside answers the very
 same contexts, such as one that reads pieces of words. A shard is a few examples with all of
-their replies; what a worker makes of them is one row each (`robustness_worker.py`), and depends on nothing but the
+their replies; what a worker makes of them is one row each, and depends on nothing but the
 configuration.
 
-A worker of an evaluation under perturbations: shards of examples in, rows of `engine.perturb.verbs.config.ROBUSTNESS` out.
-
-A model is asked each context once: where a strategy could do nothing, the reply is the one to the clean context.
+Rows are those of `engine.perturb.verbs.config.ROBUSTNESS`. A model is asked each context once: where a strategy could do
+nothing, the reply is the one to the clean context.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def example_seed(seed: int, key: str) -> int:
 
 
 def resources(config: RobustnessConfig, models: ModelSpecs, common: Sequence[str]) -> Resources:
-    """What the strategies of an evaluation share.
+    """Return the resources that the strategies of an evaluation share.
 
     Args:
         config: the evaluation, with its data root found.
@@ -263,7 +262,7 @@ SCREENFUL = 24
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is to be done, found and checked.
+    """The checked inputs of an evaluation.
 
     Args:
         config: what was asked for, its data root found.
@@ -310,7 +309,7 @@ def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
 
 
 def _activities(corpus: str, shared: Resources) -> tuple[Activities | None, str]:
-    """What scores activities and entities, or why nothing does."""
+    """Return the scorer of activities and entities, or the reason why there is none."""
     if corpus in pair_corpora and corpus not in SUPPORT:
         return None, f"they are those of technical support for Ubuntu, and {corpus} is about something else"
     try:
@@ -326,7 +325,6 @@ def _tell_of_models(models: ModelSpecs, strategies: Sequence[str], reporter: Rep
 
 
 def _references(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
-    """What constant replies, and the true ones themselves, score on the examples that were answered."""
     if evaluation.activities is None:
         return {}
     answered = {row["item_key"] for row in rows if row["status"] == OK}
@@ -334,7 +332,6 @@ def _references(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
 
 
 def _unknown(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
-    """Where another model stands beside one that reads words: how often that one meets unknown ones."""
     words = evaluation.models.words
     if not evaluation.models.sizes or not isinstance(words, frozenset):
         return {}
@@ -342,7 +339,7 @@ def _unknown(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
 
 
 def describe_for(name: str, expected: Mapping[str, str]) -> Metric:
-    """What a metric means, which way a change of replies is better said by its strategy.
+    """Return the title and definition of a metric; the strategy decides whether more changed replies are better.
 
     Args:
         name: of the metric.

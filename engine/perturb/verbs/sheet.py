@@ -44,13 +44,13 @@ class DrawnLine(NamedTuple):
 
     @property
     def spans(self) -> list[Span]:
-        """What changed."""
+        """Return the changed spans."""
         return spans(((self.before,),), ((self.after,),))
 
 
 @dataclass(frozen=True)
 class LabelledSheet:
-    """What one labeller says.
+    """The labels of one labeller.
 
     Args:
         labels: whether a line is wrong, by its key.
@@ -183,7 +183,6 @@ def _line(key: str, touched: Mapping[str, Any]) -> DrawnLine:
 def _first(
     found: Mapping[tuple[str, str], tuple[int, DrawnLine]], num: int
 ) -> list[tuple[tuple[str, str], tuple[int, DrawnLine]]]:
-    """Those of the lowest ranks, in the order of their ranks."""
     return sorted(found.items(), key=lambda item: item[1][0])[:num]
 
 
