@@ -1,9 +1,9 @@
-"""What becomes of utterances on their way between two bots that look for the friend both have (niu2018, section 3.2).
+"""Mutual friends: channels that change utterances between two bots that look for their common friend (niu2018, section 3.2).
 
     from parley.engine.mutual_friends import ChatKnowledge, ConfusedEntityChannel
 
-Start with `strategies.py` for what is heard instead; `selectors.py` has bots that say nothing. The game and its lock-step loop
-are `envs/mutual_friends`. Pure algorithms, without Ray.
+`channels.py` changes what a listener hears. The game and its lock-step loop are `envs/mutual_friends`. Channels are pure
+algorithms, without Ray.
 """
 
 from parley.envs.core.errors import public

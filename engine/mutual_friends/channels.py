@@ -56,7 +56,7 @@ class RandomSelector:
 
 
 class _Selecting:
-    """Which friends are left, and which one the other side selected, by row."""
+    """The friends that are left, and the one that the other side selected, by row."""
 
     def __init__(self, view: FriendsView, answers: bool) -> None:
         self._view, self._answers = view, answers
@@ -102,7 +102,7 @@ _FEWEST_WORDS = 20
 
 
 class ChatKnowledge:
-    """What strategies know of names and words.
+    """The names and words that strategies know.
 
     Args:
         schema: which entities there are.
@@ -194,7 +194,7 @@ class NoisyChannel(ABC):
 
     @abstractmethod
     def edits(self, laid: _Laid, seeds: Sequence[int]) -> Edits:
-        """Which words and entities give way to which; `seeds` are one for each utterance."""
+        """Return the replacements of words and entities; `seeds` has one seed for each utterance."""
 
     def _heard(
         self, tokens: Sequence[Token], place: int, instead: Mapping[int, tuple[int, Utterance]]
@@ -245,7 +245,7 @@ class ConfusedEntityChannel(NoisyChannel):
         ]
 
     def _tells(self, scenario: FriendsScenario, heard: ChatEvent) -> bool:
-        """Whether the listener finds an entity of the common friend that was not put there."""
+        """Return True if the listener finds an entity of the common friend that was not put there."""
         listener = 1 - heard.side
         common = set(scenario.entities[listener][scenario.shared[listener]])
         put = {token.entity for token in heard.tokens if not isinstance(token, str)}
@@ -315,7 +315,7 @@ class PerturbedChannel:
 
 
 def confusing(entity: Entity, scenario: FriendsScenario, listener: int) -> list[Entity]:
-    """What may come in the place of an entity: others of its category in the listener's table, not in the common friend.
+    """Return the entities that may replace one: of its category in the listener's table, not of the common friend.
 
     Categories share names (dancing is studied, and is a hobby), and words do not say which of both is meant.
     """

@@ -128,7 +128,7 @@ class MutualFriendsMultiAgentEnv(MultiAgentEnv):
 
 @dataclass(frozen=True)
 class LyingChats:
-    """What is played.
+    """The chats that are played.
 
     Args:
         game: with its players.
@@ -140,14 +140,14 @@ class LyingChats:
 
     @property
     def observation_space(self) -> spaces.Dict:
-        """What is seen of actions, and which are allowed."""
+        """Return the space of the features of actions and the mask of allowed ones."""
         num = self.game.rules.num_actions
         seen = spaces.Box(0.0, 1.0, (num, len(FEATURES)), np.float32)
         return spaces.Dict({"actions": seen, "action_mask": spaces.Box(0, 1, (num,), np.int8)})
 
     @property
     def action_space(self) -> spaces.Discrete:
-        """What is meant, or a claim."""
+        """Return the space of actions: the truth, or a claim."""
         return spaces.Discrete(self.game.rules.num_actions)
 
     def chats(self, seed: int, what: str, indices: Sequence[int]) -> list[tuple[FriendsScenario, int]]:

@@ -1,7 +1,7 @@
-"""Attacks on dialogue agents as pure algorithms: torch and numpy, one process, no Ray.
+"""Negotiation: attacks, defences, metrics, training and verbs.
 
-`reinforce.py` is the learning rule of the RL attack, of goal-based agents and of hardened targets, `opponents.py` says whom a
-learner meets; `transfer.py` plugs learned sentences in; `adversary.py` and below search for words.
+`attacks/` holds the algorithms, on torch and numpy in one process without Ray. Read `attacks/reinforce.py` first, the rule by
+which agents learn; `attacks/opponents.py` draws their opponents, and `attacks/adversary.py` searches for words.
 """
 
 from parley.envs.core.errors import public

@@ -42,7 +42,7 @@ CANDIDATES_PER_PASS = 8192
 
 
 class PerplexityFilter:
-    """Stops sentences that a language model finds too perplexing.
+    """A filter that stops sentences with a perplexity above a limit.
 
     Args:
         model: the judge.
@@ -64,7 +64,7 @@ class PerplexityFilter:
     def perplexities(
         self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, starts_n: np.ndarray, ends_n: np.ndarray
     ) -> np.ndarray:
-        """Perplexity (n,) of the last sentence of each dialogue, as the side reads it that sees those contexts.
+        """Return the perplexity (n,) of the last sentence of each dialogue, as the side with those contexts reads it.
 
         Args:
             contexts_n6: count and own value of each item in turn.
@@ -79,12 +79,12 @@ class PerplexityFilter:
             return np.exp((nats_nT * said_nT).sum(1) / (ends_n - starts_n))
 
     def passes(self, perplexities: np.ndarray) -> np.ndarray:
-        """Which of them are heard; one that is not a number is not."""
+        """Return a mask of the perplexities that pass; NaN does not."""
         return perplexities <= self.limit
 
 
 class TextFilter(PerplexityFilter):
-    """The same under a chat model, which reads a sentence as text (Jain et al. 2023, arXiv:2309.00614, section 3.1).
+    """A filter by a chat model, which reads a sentence as text (Jain et al. 2023, arXiv:2309.00614, section 3.1).
 
     Each sentence is scored alone, as an answer to `bargaining.BEGINNING`: neither values nor talk stand before it.
     # Jain et al.: perplexity of a prompt under the attacked model itself. Ours: of a sentence, under the model that is named.
@@ -104,19 +104,21 @@ class TextFilter(PerplexityFilter):
     def perplexities(
         self, contexts_n6: np.ndarray, tokens_nT: np.ndarray, starts_n: np.ndarray, ends_n: np.ndarray
     ) -> np.ndarray:
-        """Perplexity (n,) of the last sentence of each dialogue, see `PerplexityFilter`; 1 without words.
+        """Return the perplexity (n,) of the last sentence of each dialogue, see `PerplexityFilter`; 1 without words.
 
         Raises:
             AgentError: the model cannot read a sentence.
         """
         places = zip(tokens_nT, starts_n.tolist(), ends_n.tolist(), strict=True)
         texts = [self._text(row_T[start:end]) for row_T, start, end in places]
-        asked = [text for text in dict.fromkeys(texts) if text]
+        distinct = [text for text in dict.fromkeys(texts) if text]
         with agent_errors():
-            scores = self._scorer.score([(Message("user", bargaining.BEGINNING),)] * len(asked), asked)
+            scores = self._scorer.score([(Message("user", bargaining.BEGINNING),)] * len(distinct), distinct)
         with np.errstate(over="ignore"):
-            found = {text: np.exp(-one.nats / max(one.num_tokens, 1)) for text, one in zip(asked, scores, strict=True)}
-        return np.array([found.get(text, 1.0) for text in texts])
+            perplexities = {
+                text: np.exp(-score.nats / max(score.num_tokens, 1)) for text, score in zip(distinct, scores, strict=True)
+            }
+        return np.array([perplexities.get(text, 1.0) for text in texts])
 
     def _text(self, ids: np.ndarray) -> str:
         return " ".join(self.vocabulary.words[word] for word in ids.tolist() if word not in (EOS_ID, PAD_ID))
@@ -125,7 +127,7 @@ class TextFilter(PerplexityFilter):
 def load_filter(
     judge: str, limit: float, vocabulary: Vocabulary, device: str = "cpu", seat: ChatSeat = DEFAULT
 ) -> PerplexityFilter:
-    """A filter under a judge that is there.
+    """Load a filter with a judge.
 
     Args:
         judge: a checkpoint folder, or a chat model that gives likelihoods.
@@ -149,7 +151,7 @@ def admissible(
     lengths_n: np.ndarray,
     candidates: Candidates,
 ) -> np.ndarray:
-    """Which candidates (r,) of a search pass a filter, as the target reads them.
+    """Return a mask (r,) of the candidates of a search that pass a filter, as the target reads them.
 
     Args:
         fluency: the filter; None for none, which all pass.
@@ -165,13 +167,15 @@ def admissible(
         part = candidates[start : start + CANDIDATES_PER_PASS]
         starts, tokens = exchanges.lengths[part.dialogues] + 1, tokens_nT[part.dialogues]
         tokens[np.arange(len(part)), starts + part.positions] = part.words
-        found = fluency.perplexities(exchanges.contexts[1][part.dialogues], tokens, starts, starts + lengths_n[part.dialogues])
-        passed[start : start + CANDIDATES_PER_PASS] = fluency.passes(found)
+        perplexities = fluency.perplexities(
+            exchanges.contexts[1][part.dialogues], tokens, starts, starts + lengths_n[part.dialogues]
+        )
+        passed[start : start + CANDIDATES_PER_PASS] = fluency.passes(perplexities)
     return passed
 
 
 class FilteredView(SideView):
-    """What a side hears behind a filter: its view, with one `<unk>` for each sentence of the other that is stopped.
+    """The view of a side behind a filter, with one `<unk>` for each stopped sentence of the other side.
 
     Words that are not stopped keep the draws that they would have without a filter.
 
@@ -192,7 +196,7 @@ class FilteredView(SideView):
         self._num_turns_read = np.zeros(len(view), dtype=np.int64)
 
     def listen(self, rows: np.ndarray) -> None:
-        """Hears what has been said in the dialogues `rows` since the last time."""
+        """Read the new turns of the dialogues `rows`."""
         left = {row: self._new_turns(row) for row in rows.tolist()}
         while left:
             theirs: dict[int, np.ndarray] = {}
@@ -212,25 +216,25 @@ class FilteredView(SideView):
             self.uniforms[row, : -lags[row]] = self._real.uniforms[row, lags[row] :]
 
     def turns(self, row: int) -> list[tuple[bool, str]]:
-        """One dialogue as text, as `SideView.turns`, with what was stopped left out."""
+        """Return one dialogue as text, as `SideView.turns`, without the stopped sentences."""
         return [(mine, UNK if turn in self.stopped[row] else text) for turn, (mine, text) in enumerate(super().turns(row))]
 
     def _new_turns(self, row: int) -> list[np.ndarray]:
         end = int(self._real.num_tokens[row])
-        said = self._real.tokens[row, self._num_read[row] : end]
+        tokens = self._real.tokens[row, self._num_read[row] : end]
         self._num_read[row] = end
-        starts = np.flatnonzero(np.isin(said, (self.vocabulary.you_id, self.vocabulary.them_id)))
-        return np.split(said, starts[1:]) if starts.size else []
+        starts = np.flatnonzero(np.isin(tokens, (self.vocabulary.you_id, self.vocabulary.them_id)))
+        return np.split(tokens, starts[1:]) if starts.size else []
 
     def _judge(self, theirs: dict[int, np.ndarray]) -> None:
-        """Hears sentences that already stand behind what was heard, or `<unk>` for them."""
+        """Keep the sentences at the end of the view, or replace them by `<unk>`."""
         if not theirs:
             return
         rows, lengths = np.array(list(theirs)), np.array([len(turn) for turn in theirs.values()])
         starts = self.num_tokens[rows] + 1
         ends = starts - 1 + lengths
-        found = self._ears.perplexities(self.contexts[rows], self.tokens[rows, : int(ends.max())], starts, ends)
-        for row, length, passes in zip(rows.tolist(), lengths.tolist(), self._ears.passes(found).tolist(), strict=True):
+        perplexities = self._ears.perplexities(self.contexts[rows], self.tokens[rows, : int(ends.max())], starts, ends)
+        for row, length, passes in zip(rows.tolist(), lengths.tolist(), self._ears.passes(perplexities).tolist(), strict=True):
             if not passes:
                 self.stopped[row].append(int(self._num_turns_read[row]))
                 start = int(self.num_tokens[row]) + 1
@@ -243,7 +247,7 @@ class FilteredView(SideView):
 
 
 class EndedView(SideView):
-    """What a side would see if it ended the talk now in some dialogues.
+    """The view of a side that ends the talk now in some dialogues.
 
     Args:
         view: what it sees.
@@ -259,12 +263,12 @@ class EndedView(SideView):
         self.num_tokens[rows] += 2
 
     def turns(self, row: int) -> list[tuple[bool, str]]:
-        """One dialogue as text, as `SideView.turns`, with the end."""
+        """Return one dialogue as text, as `SideView.turns`, with the end."""
         return [*self._view.turns(row), *[(True, SELECTION)] * (row in self._ended)]
 
 
 class DefendedAgent:
-    """An `Agent` with defences around another, which is not changed.
+    """An `Agent` with defences around another, unchanged agent.
 
     Args:
         agent: whom they defend. With `own_demand` it must be able to join a dialogue that has begun, as all agents here can.
@@ -298,12 +302,12 @@ class DefendedAgent:
         return f"DefendedAgent({self.agent!r}, {self.ears!r}, own_demand={self.own_demand})"
 
     def join(self, view: SideView) -> DefendedSession:
-        """Takes a seat."""
+        """Join a batch of dialogues."""
         return DefendedSession(self, view)
 
 
 def defended(agent: Agent, defence: DefenceConfig, judge: str, device: str = "cpu", seat: ChatSeat = DEFAULT) -> Agent:
-    """An agent with defences around it; itself where there are none.
+    """Return an agent with defences around it; the agent itself if there are none.
 
     Args:
         agent: whom they defend.
@@ -316,8 +320,8 @@ def defended(agent: Agent, defence: DefenceConfig, judge: str, device: str = "cp
         ConfigError: the agent cannot be defended so.
         CheckpointError: the judge is damaged.
     """
-    found = load_filter(judge, defence.max_perplexity, agent.vocabulary, device, seat) if defence.max_perplexity else None
-    return DefendedAgent(agent, found, defence.own_demand) if defence.wanted else agent
+    ears = load_filter(judge, defence.max_perplexity, agent.vocabulary, device, seat) if defence.max_perplexity else None
+    return DefendedAgent(agent, ears, defence.own_demand) if defence.wanted else agent
 
 
 class DefendedSession:
@@ -340,28 +344,28 @@ class DefendedSession:
         self.refused: list[list[int]] = [[] for _ in range(len(view))]
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """What the agent says to what it hears; its demand again where it would end below it."""
+        """Return the agent's answer to the view; its demand again if it would end below it."""
         self._listen(rows)
-        said = self._session.speak(rows)
+        utterances = self._session.speak(rows)
         if not self._agent.own_demand:
-            return said
-        insisting = self._insisting(rows[(said.lengths == 1) & (said.tokens[:, 0] == SELECTION_ID)])
+            return utterances
+        insisting = self._insisting(rows[(utterances.lengths == 1) & (utterances.tokens[:, 0] == SELECTION_ID)])
         if not insisting:
-            return said
+            return utterances
         # A session takes for granted that what it said was said: from now on one that joins afresh.
         self._session = self._joined(self._view)
         words = []
         for i, row in enumerate(rows.tolist()):
             demand = insisting.get(row)
             if demand is None:
-                words.append(said.tokens[i, : said.lengths[i]])
+                words.append(utterances.tokens[i, : utterances.lengths[i]])
             else:
                 self.refused[row].append(int(self._view.num_turns[row]))
                 words.append(np.array(self._view.encode(self._view.turns(row)[demand.turn][1])))
         return Utterances.of(words)
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """The agent's choice, by what it has heard."""
+        """Return the agent's choice from the view."""
         self._listen(rows)
         return self._session.choose(rows)
 
@@ -374,7 +378,7 @@ class DefendedSession:
             self._heard.listen(rows)
 
     def _insisting(self, ending: np.ndarray) -> dict[int, Demand]:
-        """Of the dialogues that the agent would end, those in which it demanded more, and what."""
+        """Return the last demand by dialogue, where the agent would end the talk for less."""
         view = self._view
         demands = {row: demand for row in ending.tolist() if (demand := last_demand(view.turns(row), self._counts(row)))}
         if not demands:

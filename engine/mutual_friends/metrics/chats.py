@@ -178,7 +178,7 @@ _METRICS: dict[str, Metric] = {
 
 
 def describe(name: str) -> Metric:
-    """What a metric means, by its name."""
+    """Return the meaning of a metric by its name."""
     kind, _, condition = name.partition(".")
     found = _METRICS[kind]
     return found._replace(title=f"{found.title}, {condition.replace('.', ', ')}")
@@ -248,7 +248,7 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
 
 
 def _of_condition(chats: Sequence[Row]) -> dict[str, Estimate]:
-    """What is measured of all chats of a condition."""
+    """Return the metrics of all chats of a condition."""
     needed = [max(row["num_selections"]) if row["agreed"] else None for row in chats]
     said = [(event, row["scenario"]) for row in chats for event in row["events"] if event["selected"] is None]
     whose = [scenario for _, scenario in said]
@@ -289,7 +289,7 @@ def _no_replies(rows: Sequence[Row]) -> dict[str, Estimate]:
 
 
 def _perplexity(chats: Sequence[Row]) -> dict[str, Estimate]:
-    """How perplexing what is heard of both sides is; nothing where nobody judged."""
+    """Return the perplexity of both sides' utterances as heard; nothing without a judge."""
     judged = [row for row in chats if any(nats is not None for nats in row.get("nll") or ())]
     if not judged:
         return {}
@@ -298,7 +298,7 @@ def _perplexity(chats: Sequence[Row]) -> dict[str, Estimate]:
 
 
 def _lying(chats: Sequence[Row]) -> dict[str, Estimate]:
-    """How often lies were told, and how a chat model's choices were read; nothing where nobody could lie."""
+    """Return the rates of lies and of a chat model's choices by how they were read; nothing if nobody could lie."""
     noted = [(each, row) for row in chats for each in row.get("lying") or () if each is not None]
     if not noted:
         return {}
@@ -333,7 +333,7 @@ def _compared(chats: Sequence[Row], others: Sequence[Row], change: str, p_value:
 
 
 def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Estimate]]:
-    """How often entities are replaced, believed and asked about, by attribute; nothing where none was replaced.
+    """Return the rates of entities replaced, believed and asked about, by attribute; nothing if none was replaced.
 
     Of a strategy for one side those that this side names, in the normal chats as well.
     """

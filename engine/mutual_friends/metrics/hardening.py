@@ -46,7 +46,7 @@ CAMPAIGN = {
 
 
 def harmed(one: Round) -> float:
-    """What is to fall from round to round: the harm of a fresh liar."""
+    """Return the harm of a fresh liar in a round; hardening is to lower it."""
     return one.metrics[HARM].value
 
 

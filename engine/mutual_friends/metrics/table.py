@@ -216,7 +216,7 @@ def allowed_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, 
 
 
 def lies_table(metrics: Metrics, pair: str, strategy: str, names: Mapping[str, str]) -> TextTable | None:
-    """Which lies are told and believed, by attribute, the one believed most first; None where none was told.
+    """Return the lies told and believed by attribute, the most believed first; None without lies.
 
     Args:
         metrics: those of `chat_metrics`.
@@ -262,7 +262,7 @@ def slips_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, st
 
 
 def recorded_table(metrics: Metrics, corpus: str, pairs: Mapping[str, str]) -> TextTable:
-    """What models find likely in recorded chats.
+    """Return the likelihoods that models give recorded chats.
 
     Args:
         metrics: some of `RECORDED`, for the pairs whose models were measured.
@@ -283,7 +283,7 @@ def recorded_table(metrics: Metrics, corpus: str, pairs: Mapping[str, str]) -> T
 
 
 def lying_table(metrics: Metrics, conditions: Conditions, pairs: Mapping[str, str]) -> TextTable | None:
-    """How often lies are told, and how the choices of chat models were read; None where nobody could lie."""
+    """Return the rates of lies and of chat models' choices by how they were read; None if nobody could lie."""
     kinds = {"lies": LIES, "rate": LIE_RATE}
     told = [at for at in conditions if of(LIES, *at) in metrics]
     if any(of(LIES_ASKED, *at) in metrics for at in told):

@@ -1,1 +1,1 @@
-"""What a page shows of bots that look for the friend both have."""
+"""The page of bots that look for their common friend."""

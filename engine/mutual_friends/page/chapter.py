@@ -194,11 +194,11 @@ class ShownCollaboration(ShownRun):
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def completion(self, condition: tuple[str, str]) -> Estimate:
-        """How often the common friend is found under a condition."""
+        """Return the share of chats of a condition that find the common friend."""
         return self.estimates[of(COMPLETION, *condition)]
 
     def title(self, condition: Condition) -> str:
-        """What a condition is called."""
+        """Return the title of a condition."""
         strategy = visible(condition.strategy)
         return strategy if condition.pair == MODEL else f"{visible(self.pairs[condition.pair])}, {strategy}"
 

@@ -75,18 +75,18 @@ def strategy_list(chosen: str, *others: str) -> tuple[str, ...]:
 
 
 def tells_lies(strategy: str) -> bool:
-    """Whether a strategy puts entities in the place of others."""
+    """Return True if a strategy replaces entities by others."""
     return strategy in (CONFUSING, RANDOM_LIES) or strategy.startswith(LIAR)
 
 
 def is_chat_liar(strategy: str) -> bool:
-    """Whether a strategy is a chat model that lies."""
+    """Return True if a strategy is a chat model that lies."""
     spec = strategy.removeprefix(LIAR)
     return spec != strategy and (is_chat_address(spec) or ".py:" in spec)
 
 
 def label_of(strategy: str) -> str:
-    """What rows and tables call a strategy: of a liar's run the end of its path, of a chat model that of its address."""
+    """Return a strategy's label: of a liar's run the end of its path, of a chat model that of its address."""
     if not strategy.startswith(LIAR):
         return strategy
     if is_chat_liar(strategy):
@@ -222,7 +222,7 @@ class Condition(NamedTuple):
 
     @property
     def one_sided(self) -> bool:
-        """Whether the utterances of side 0 alone are changed."""
+        """Return True if the utterances of side 0 alone are changed."""
         return self.strategy.startswith(ONE_SIDED)
 
     @property
@@ -310,7 +310,7 @@ class CollaborationConfig(ShardedConfig):
 
     @property
     def pairs(self) -> Mapping[str, tuple[str, str]]:
-        """Who is on side 0 and side 1, by pair."""
+        """Return the bots on side 0 and side 1, by pair."""
         other = self.partner if self.partner != self.model else ""
         asked = {MODEL: (self.model, other or self.model)}
         asked |= {f"{TRAINED}{i}": (run, other or run) for i, run in enumerate(self.trained_runs, 1)}
@@ -323,7 +323,7 @@ class CollaborationConfig(ShardedConfig):
 
     @property
     def chats(self) -> bool:
-        """Whether a chat model takes part that is known by its address, or lies, or judges."""
+        """Return True if a chat model takes part by its address, lies, or judges."""
         return bool(any(map(is_chat_address, (self.model, self.partner))) or self.chat_liars or self.judge)
 
     @property

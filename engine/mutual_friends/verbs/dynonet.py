@@ -95,7 +95,7 @@ class HeardJudge:
         self._model = model
 
     def nats(self, chats: Sequence[FriendsChat]) -> list[list[float]]:
-        """How unlikely all that was heard of each side is, in nats, by chat and side.
+        """Return the surprise of each side's utterances as heard, in nats, by chat and side.
 
         Raises:
             AgentError: the model failed, or messages do not fit.
@@ -365,7 +365,7 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
 
 
 def _channels(config: TrainDynoNetConfig, corpus: FriendsCorpus, answers: Path | None) -> dict[str, Channel | None]:
-    """What each strategy makes of utterances; chat models that lie are loaded when they are first asked."""
+    """Return the channel of each strategy; chat models that lie are loaded at their first request."""
     how = config.perturb, config.data_root, config.lies, config.device
     channels = Channels(corpus, *how, config.chat, config.decoding.temperature, answers)
     return {name: channels.named(name) for name in strategy_list(config.against or NONE, NONE)}
@@ -404,7 +404,7 @@ def _as_heard(
 def _selfplay(
     config: TrainDynoNetConfig, model: DynoNet, corpus: FriendsCorpus, chats: Sequence[FriendsChat]
 ) -> dict[str, Estimate]:
-    """How chats of the model with itself end."""
+    """Return the outcomes of the model's chats with itself."""
     from parley.envs.mutual_friends.game import play_friends
     from parley.policies.dynonet.agent import DynoNetAgent
 

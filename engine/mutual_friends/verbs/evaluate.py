@@ -293,7 +293,7 @@ class ChatSpec(NamedTuple):
 
 
 def scenario_key(number: int) -> str:
-    """What a scenario is called in every condition."""
+    """Return a scenario's key, the same in every condition."""
     return f"{number:06d}"
 
 
@@ -451,7 +451,7 @@ def chat_seed(config: CollaborationConfig, number: int) -> int:
 
 
 def is_scripted(config: CollaborationConfig) -> bool:
-    """Whether nobody computes with torch: no bot, no liar, no judge."""
+    """Return True if no bot, liar or judge computes with torch."""
     from parley.engine.mutual_friends.verbs.agents import friends_agents
 
     if config.judge or liars_of(config.channel_names.values()):
@@ -612,7 +612,7 @@ def located(config: CollaborationConfig) -> CollaborationConfig:
 
 
 def pair_names(config: Mapping[str, object], trained: Sequence[str]) -> dict[str, str]:
-    """What pairs are called, runs and files by the ends of their paths.
+    """Return the names of pairs; of runs and files the ends of their paths.
 
     Args:
         config: as it was asked for.

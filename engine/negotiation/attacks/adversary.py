@@ -1,12 +1,12 @@
-"""The white-box adversary at the table: when to search, and what to say when a search fails (Cheng et al. 2019, section 4.5).
+"""The white-box adversary: when it searches, and what it says when a search fails (Cheng et al. 2019, section 4.5).
 
-  * reactive, preemptive: at a fixed turn, the first own one with n utterances behind it, one search; what it found is said
-    whether or not it reached its goal. Before that the adversary speaks through its speaker, and after it too; a preemptive
-    sentence is followed by `<selection>`.
-  * ra-pa-da, ra-pa-ta (algorithm 1): at every own turn a reactive search; if that fails, a preemptive one; if that fails
-    too, the speaker's sentence, which delays the attack (DA), or from `transfer_turn` utterances on a sentence that won
-    elsewhere (TA).
-As long as it has not attacked, the adversary's speaker does not end the talk.
+  * reactive, preemptive: one search at a fixed turn, the first own turn with n utterances behind it. The adversary says its
+    result whether or not it reaches the goal. At all other turns it speaks through its speaker; after a preemptive sentence
+    it says `<selection>`.
+  * ra-pa-da, ra-pa-ta (algorithm 1): a reactive search at every own turn; if that fails, a preemptive one. If both fail, the
+    adversary says the speaker's sentence, which delays the attack (DA), or from `transfer_turn` utterances on a sentence that
+    won elsewhere (TA).
+The adversary's speaker does not end the talk before the attack.
 
 # Released: each search begins with a newly sampled sentence, and a third is said when both fail; sentences of up to three
 # tokens are not attacked. Ours: one sentence a turn, the one that the speaker would have said; its length does not matter.
@@ -32,7 +32,7 @@ from parley.policies.negotiator.speaker import NegotiatorAgent
 
 @dataclass(frozen=True)
 class Attempt:
-    """A sentence that was said because of an attack.
+    """A sentence that the adversary said because of an attack.
 
     Args:
         turn: utterances before it.
@@ -52,16 +52,16 @@ class Attempt:
 
     @property
     def replaced(self) -> list[int]:
-        """Positions of the words that differ from what the speaker would have said, or stand behind; none for a transfer."""
+        """Return the positions of the words that the search changed or added; none for a transfer."""
         if self.found is None:
             return []
-        said, base = (ids[ids != EOS_ID].tolist() for ids in (self.sentence, self.base))
-        return [place for place, word in enumerate(said) if place >= len(base) or word != base[place]]
+        words, base = (ids[ids != EOS_ID].tolist() for ids in (self.sentence, self.base))
+        return [position for position, word in enumerate(words) if position >= len(base) or word != base[position]]
 
 
 @dataclass
 class AttackLog:
-    """What the adversary did in one dialogue.
+    """The adversary's attacks in one dialogue.
 
     Args:
         attempts: sentences said, in order.
@@ -77,7 +77,7 @@ class AttackLog:
 
     @property
     def forced_points(self) -> tuple[int, int] | None:
-        """What the first reactive sentence that keeps the constraint earns if the target then ends the talk.
+        """Return the points of the first reactive sentence that keeps the constraint, if the target then ends the talk.
 
         None without such a sentence. The soft constraint is always kept: the released code forces every end.
         """
@@ -89,7 +89,7 @@ class AttackLog:
 
 
 class SearchAgent:
-    """An `Agent` that speaks through a model and searches for sentences that its target falls for.
+    """An `Agent` that speaks through a model and searches for sentences that mislead its target.
 
     Args:
         speaker: who makes the sentences that the search begins with.
@@ -128,12 +128,12 @@ class SearchAgent:
         return f"SearchAgent({self.kind!r}, {self.speaker!r}, target={self.target!r}, {self.search!r})"
 
     def join(self, view: SideView) -> SearchSession:
-        """Takes a seat; it also looks at what the target sees."""
+        """Join a batch of dialogues; the session also reads the target's view."""
         return SearchSession(self, view)
 
 
 class SearchSession:
-    """The adversary's part in a batch of dialogues, and what it did in each: `logs`."""
+    """The adversary's part in a batch of dialogues, and its attacks in `logs`."""
 
     def __init__(self, agent: SearchAgent, view: SideView) -> None:
         self._agent, self._view = agent, view
@@ -145,47 +145,47 @@ class SearchSession:
         self.logs = [AttackLog() for _ in range(len(view))]
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """Attacks in the dialogues whose turn it is, and speaks in the others."""
+        """Attack in the dialogues whose turn has come, and speak in the others."""
         ending, spent = rows[self._about_to_end[rows]], rows[~self._about_to_end[rows] & self._spent[rows]]
-        said: dict[int, np.ndarray] = {row: np.array([SELECTION_ID]) for row in ending.tolist()}
+        said_by_row: dict[int, np.ndarray] = {row: np.array([SELECTION_ID]) for row in ending.tolist()}
         if spent.size:
-            said |= _sentences(spent, self._speaker.speak(spent))
-        others = np.setdiff1d(rows, np.concatenate([ending, spent]))
-        if others.size:
+            said_by_row |= _sentences(spent, self._speaker.speak(spent))
+        waiting = np.setdiff1d(rows, np.concatenate([ending, spent]))
+        if waiting.size:
             # Joined afresh, because a session takes for granted that what it sampled was said.
-            bases = _sentences(others, self._agent.talker.join(self._view).speak(others))
-            due = others
+            bases = _sentences(waiting, self._agent.talker.join(self._view).speak(waiting))
+            due = waiting
             if self._agent.kind in FIXED_TURN_KINDS:
-                due = others[self._view.num_turns[others] >= self._agent.turn]
+                due = waiting[self._view.num_turns[waiting] >= self._agent.turn]
                 self._spent[due] = True
-            said |= bases | self._attack(due, bases)
-        return Utterances.of([said[row] for row in rows.tolist()])
+            said_by_row |= bases | self._attack(due, bases)
+        return Utterances.of([said_by_row[row] for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """What the speaker would choose; under the complementary rule nobody asks."""
+        """Return the speaker's choice; the complementary rule does not ask for it."""
         return self._speaker.choose(rows)
 
     def _attack(self, due: np.ndarray, bases: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """What is said instead of the speaker's sentences, by dialogue."""
-        agent, kind, said = self._agent, self._agent.kind, {}
+        """Return the attacks' sentences by dialogue."""
+        agent, kind, spoken = self._agent, self._agent.kind, {}
         generators = {row: self._view.generator(row) for row in due.tolist()}
         fixed = kind in FIXED_TURN_KINDS
         if kind != "preemptive":
-            for row, found in self._search("reactive", due, bases, generators).items():
-                if found.reached or fixed:
-                    said[row] = self._note("reactive", row, bases[row], found.sentence, found)
+            for row, result in self._search("reactive", due, bases, generators).items():
+                if result.reached or fixed:
+                    spoken[row] = self._note("reactive", row, bases[row], result.sentence, result)
         # After a fixed reactive attack nothing is left.
-        left = np.array([row for row in due.tolist() if row not in said], dtype=np.int64)
-        for row, found in self._search("preemptive", left, bases, generators).items():
-            if found.reached or fixed:
-                said[row] = self._note("preemptive", row, bases[row], found.sentence, found)
+        left = np.array([row for row in due.tolist() if row not in spoken], dtype=np.int64)
+        for row, result in self._search("preemptive", left, bases, generators).items():
+            if result.reached or fixed:
+                spoken[row] = self._note("preemptive", row, bases[row], result.sentence, result)
                 self._about_to_end[row] = True
         if kind == "ra-pa-ta":
             for row in due[self._view.num_turns[due] >= agent.transfer_turn].tolist():
-                if row not in said:
+                if row not in spoken:
                     sentence = agent.sentences[int(generators[row].integers(len(agent.sentences)))]
-                    said[row] = self._note("transfer", row, bases[row], sentence, None)
-        return said
+                    spoken[row] = self._note("transfer", row, bases[row], sentence, None)
+        return spoken
 
     def _search(
         self,
@@ -203,24 +203,24 @@ class SearchSession:
         exchanges = ExchangeBatch(contexts, opponent.tokens[rows], opponent.num_tokens[rows])
         search = reactive if kind == "reactive" else preemptive
         sentences, draws = [bases[row] for row in rows.tolist()], [generators[row] for row in rows.tolist()]
-        found = search(self._agent.target, exchanges, sentences, self._agent.search, draws, self._agent.fluency)
-        for row, result in zip(rows.tolist(), found, strict=True):
+        results = search(self._agent.target, exchanges, sentences, self._agent.search, draws, self._agent.fluency)
+        for row, result in zip(rows.tolist(), results, strict=True):
             self.logs[row].reads += result.reads
             self.logs[row].decisions += result.decisions
             self.logs[row].kept_out += result.kept_out
-        return dict(zip(rows.tolist(), found, strict=True))
+        return dict(zip(rows.tolist(), results, strict=True))
 
-    def _note(self, kind: str, row: int, base: np.ndarray, sentence: np.ndarray, found: Found | None) -> np.ndarray:
+    def _note(self, kind: str, row: int, base: np.ndarray, sentence: np.ndarray, result: Found | None) -> np.ndarray:
         view = self._view
-        attempt = Attempt(int(view.num_turns[row]), kind, base, sentence, int(view.num_tokens[row]) + 1, found)
+        attempt = Attempt(int(view.num_turns[row]), kind, base, sentence, int(view.num_tokens[row]) + 1, result)
         self.logs[row].attempts.append(attempt)
         return sentence
 
 
 def _sentences(rows: np.ndarray, utterances: Utterances) -> dict[int, np.ndarray]:
-    """Each utterance by its dialogue, an `<eos>` put at the end of those that a limit cut off."""
-    said = {}
+    """Return each utterance by its dialogue, with an `<eos>` added where a limit cut it off."""
+    sentences = {}
     for i, row in enumerate(rows.tolist()):
         words = utterances.tokens[i, : utterances.lengths[i]]
-        said[row] = words if words[-1] in (EOS_ID, SELECTION_ID) else np.append(words, EOS_ID)
-    return said
+        sentences[row] = words if words[-1] in (EOS_ID, SELECTION_ID) else np.append(words, EOS_ID)
+    return sentences

@@ -1,4 +1,4 @@
-"""What a search for adversarial sentences is given, tries and finds: exchanges, candidates, their scores, steps, a sentence.
+"""Data of a search for adversarial sentences: exchanges, candidates, scores, steps and results.
 
 Shapes: n dialogues, r candidates, L words of a sentence (its `<eos>` included).
 """
@@ -17,18 +17,18 @@ RESOLUTION = 1e-4
 
 
 def special_words(vocabulary: Vocabulary) -> tuple[int, ...]:
-    """The tokens that are no words of a language, `<eos>` left out."""
+    """Return the tokens that are no words of a language, without `<eos>`."""
     return (UNK_ID, SELECTION_ID, PAD_ID, vocabulary.you_id, vocabulary.them_id)
 
 
 def offered_words(vocabulary: Vocabulary, allow_special: bool) -> np.ndarray:
-    """The word ids (m,) that may enter a sentence: all but `<eos>`, and but special tokens unless they are allowed."""
+    """Return the word ids (m,) that may enter a sentence: never `<eos>`, special tokens only if allowed."""
     kept_out = {EOS_ID} if allow_special else {EOS_ID, *special_words(vocabulary)}
     return np.array([i for i in range(len(vocabulary)) if i not in kept_out], dtype=np.int64)
 
 
 def first_of_groups(order: np.ndarray, groups: np.ndarray, most: int) -> np.ndarray:
-    """The first `most` rows of each group, of rows ordered by group; fewer where a group has fewer."""
+    """Return the first `most` rows of each group, of rows ordered by group; fewer in small groups."""
     ranked = groups[order]
     return order[np.arange(len(order)) - np.searchsorted(ranked, ranked) < most]
 
@@ -50,7 +50,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Scores:
-    """What r candidates come to; each (r,).
+    """Scores of r candidates; each (r,).
 
     Args:
         broken: whether the constraint is broken.
@@ -66,19 +66,19 @@ class Scores:
 
     @cached_property
     def advantage(self) -> np.ndarray:
-        """The adversary's points less the target's (r,)."""
+        """Return the adversary's points less the target's (r,)."""
         return self.adversary - self.target
 
     def key(self, row: int) -> tuple[bool, float, float]:
-        """What candidates are compared by; lower is better."""
+        """Return the key by which candidates are compared; lower is better."""
         return bool(self.broken[row]), float(self._rounded[row]), -float(self.advantage[row])
 
     def ranked(self, groups: np.ndarray) -> np.ndarray:
-        """All rows, group by group in rising order, lowest key first within a group; equal ones in their order."""
+        """Return all rows, group by group in rising order, lowest key first; ties keep their order."""
         return np.lexsort((-self.advantage, self._rounded, self.broken, groups))
 
     def best(self, groups: np.ndarray, most: int = 1) -> np.ndarray:
-        """The `most` rows with the lowest keys of each group, groups in rising order, lowest first; fewer in small groups."""
+        """Return the `most` rows with the lowest keys of each group, groups in rising order; fewer in small groups."""
         return first_of_groups(self.ranked(groups), groups, most)
 
     @cached_property
@@ -106,7 +106,7 @@ class ExchangeBatch:
 
 @dataclass(frozen=True)
 class ReplacementStep:
-    """A sentence on the way: what replacing one more word came to.
+    """A sentence after one more replaced word, and its score.
 
     Args:
         position: of the word replaced; -1 for the sentence untouched.
@@ -128,13 +128,13 @@ class ReplacementStep:
 
     @property
     def advantage(self) -> float:
-        """Points of the adversary less those of the target."""
+        """Return the adversary's points less the target's."""
         return self.points[0] - self.points[1]
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Args:
         sentence: word ids, `<eos>` last (L,).

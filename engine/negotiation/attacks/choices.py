@@ -1,31 +1,20 @@
-"""What the target chooses after many candidates, most of them decided only as well as it takes to tell the best.
+"""The target's choices after many candidates, the loss of an attack over them, and its gradient.
 
-A search wants the candidates with the lowest keys of each dialogue, and these exactly; of the others it wants to know that
-they are not among them. Where it pays, all are decided in bfloat16 first. That gives every candidate a range in which its key
-lies; who may be among the best is decided again in float32. So the choices of a search are those of float32 as far as ranges
-hold, which `policies/negotiator/inference.py` speaks of; a network that is seen to leave them is decided in float32 alone.
-
-Shapes: n dialogues, r candidates, M selections.
-
-Which replacements a gradient promises most of: the first-order change of the loss for every word at every position.
-
-Source: HotFlip (Ebrahimi et al. 2018), over the embeddings of the target's own words. It proposes; the search still asks
-the target about each candidate.
-
-Shapes: n dialogues, T tokens, V words, E embedding.
-
-What an attack wants: choices of the target that pay the adversary more, and an end of the talk (Cheng et al. 2019, eq. 5-7).
-
-The target alone chooses, so its every legal selection fixes both sides' points. O' are the selections that pay the adversary
-more. With kappa 0 the hinge loss is at its floor exactly when the target would choose from O', with kappa > 0 below zero.
-
-Departures:
+Loss (Cheng et al. 2019, eq. 5-7): the target alone chooses, so each legal selection fixes both sides' points. O' are the
+selections that pay the adversary more. With kappa 0 the hinge loss is at its floor exactly when the target would choose from
+O', with kappa > 0 below zero.
   * # Paper: kappa has no figure. Ours: 0, the target's choice alone counts; larger values ask for a margin.
   * # Paper: among candidates whose loss is at the floor nothing is preferred. Ours: the one that pays more.
   * # Released: 5 * gap - advantage of the best favourable selection; it can be negative while the choice is unfavourable.
     Ours: the option "released", with that property.
 
-Shapes: r candidates, M selections (padded; 38 in Deal or No Deal), V words.
+Gradient: HotFlip (Ebrahimi et al. 2018), over the embeddings of the target's own words. It only proposes candidates.
+
+Screening: a search needs exact scores of the best candidates of each dialogue alone. Where it pays, `Chooser` decides all in
+bfloat16 first, which gives each candidate a range for its key, and decides possible winners again in float32. If a result
+leaves its range (`policies/negotiator/inference.py`), float32 decides all of them.
+
+Shapes: n dialogues, r candidates, M selections (padded; 38 in Deal or No Deal), T tokens, V words, E embedding.
 """
 
 from __future__ import annotations
@@ -53,7 +42,7 @@ def word_changes(
     lengths_n: np.ndarray,
     loss_of: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """First-order change of a loss if a word stood at a place.
+    """Return the first-order change of a loss for every word at every position.
 
     Args:
         model: the target, in evaluation mode.
@@ -90,7 +79,7 @@ RELEASED_WEIGHT = 5.0
 
 @dataclass(frozen=True)
 class Values:
-    """What every legal selection of the target earns in n dialogues.
+    """The points of every legal selection of the target in n dialogues.
 
     Args:
         adversary: the adversary's points (n, M) int64; 0 for refusals and past the legal ones.
@@ -104,24 +93,24 @@ class Values:
 
     @classmethod
     def of(cls, contexts_2n6: np.ndarray, domain: Domain) -> Values:
-        """From the contexts of the adversary (index 0) and the target (index 1)."""
+        """Return the values from the contexts of the adversary (index 0) and the target (index 1)."""
         counts, values = contexts_2n6[0][:, 0::2], contexts_2n6[:, :, 1::2]
-        own, other = domain.shares(counts)
-        target, adversary = (own * values[1][:, None]).sum(2), (other * values[0][:, None]).sum(2)
+        target_items, other = domain.shares(counts)
+        target, adversary = (target_items * values[1][:, None]).sum(2), (other * values[0][:, None]).sum(2)
         return cls(adversary, target, domain.legal_selections(counts)[1])
 
     def rows(self, index: np.ndarray) -> Values:
-        """The values of some dialogues, repeated where an index is."""
+        """Return the values of some dialogues, repeated where an index is."""
         return Values(self.adversary[index], self.target[index], self.legal[index])
 
     @property
     def advantage(self) -> np.ndarray:
-        """Adversary's points less the target's (n, M)."""
+        """Return the adversary's points less the target's (n, M)."""
         return self.adversary - self.target
 
 
 def losses(scores_rM: Tensor, values: Values, loss: Loss, kappa: float = 0.0) -> Tensor:
-    """The loss of r candidates from the target's scores of its selections.
+    """Return the loss of r candidates from the target's scores of its selections.
 
     Args:
         scores_rM: sum of the six head logits of each selection, minus infinity past the legal ones.
@@ -150,7 +139,7 @@ def losses(scores_rM: Tensor, values: Values, loss: Loss, kappa: float = 0.0) ->
 def bounds(
     scores_rM: Tensor, values: Values, loss: Loss, kappa: float, doubt_r: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Between what the loss and the advantage lie when scores are known only roughly.
+    """Return the bounds of the loss and the advantage when scores are only approximate.
 
     Args:
         scores_rM: as in `losses`, each pair's difference off by no more than the doubt.
@@ -185,13 +174,13 @@ def bounds(
 
 
 def end_gaps(logits_rV: Tensor) -> Tensor:
-    """How far `<selection>` is from being the likeliest next word, from logits with unspeakable words at minus infinity.
+    """Return the lead of the likeliest other word over `<selection>`; logits of unspeakable words are minus infinity.
 
     Returns:
         (r,) largest logit of another word less that of `<selection>`; at or below 0 the target would end the talk.
     """
-    others = torch.maximum(logits_rV[:, :SELECTION_ID].amax(1), logits_rV[:, SELECTION_ID + 1 :].amax(1))
-    return others - logits_rV[:, SELECTION_ID]
+    rivals = torch.maximum(logits_rV[:, :SELECTION_ID].amax(1), logits_rV[:, SELECTION_ID + 1 :].amax(1))
+    return rivals - logits_rV[:, SELECTION_ID]
 
 
 BLOCK = 8192
@@ -202,7 +191,7 @@ Choices = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Queries:
-    """Candidates whose choices are wanted.
+    """Candidates whose choices are requested.
 
     Args:
         dialogues: the dialogue (r,) that each belongs to.
@@ -220,7 +209,7 @@ class Queries:
         return len(self.dialogues)
 
     def parts(self, rows: np.ndarray) -> Iterator[Queries]:
-        """Some of the candidates, as many at a time as go together."""
+        """Yield some of the candidates in blocks that fit into memory."""
         size = max(1, BLOCK // self.replies)
         for i in range(0, len(rows), size):
             chosen = rows[i : i + size]
@@ -229,7 +218,7 @@ class Queries:
 
 
 class Chooser:
-    """The target's decision network before the candidates of n dialogues.
+    """The target's decision network for candidates in n dialogues.
 
     Args:
         screening: whether they are decided roughly first.
@@ -246,7 +235,7 @@ class Chooser:
         self._values, self._config = values, config
 
     def choices(self, queries: Queries, most: int, below: np.ndarray | None) -> Choices:
-        """The choices of candidates, exact for the `most` of each dialogue with the lowest keys.
+        """Return the choices of candidates, exact for the `most` of each dialogue with the lowest keys.
 
         Args:
             queries: the candidates.
@@ -258,7 +247,7 @@ class Chooser:
             return self._decided(queries)
         least, largest, low, high, *likely = self._screened(queries)
         lowest, highest = codes_of(least, high), codes_of(largest, low)
-        found = (largest, likely[0], likely[1])
+        choices = (largest, likely[0], likely[1])
         decided = np.zeros(len(queries), dtype=bool)
         if below is None:
             best = _best(queries.dialogues, highest, 1)
@@ -277,7 +266,7 @@ class Chooser:
             if ((codes < lowest[rows]) | (codes > highest[rows])).any():
                 self._screening.note(len(queries), len(queries), moved_too_far=True)
                 return self._decided(queries)
-            for column, values in zip(found, exact, strict=True):
+            for column, values in zip(choices, exact, strict=True):
                 column[rows] = values
             lowest[rows] = highest[rows] = codes
             decided[rows] = True
@@ -286,15 +275,15 @@ class Chooser:
             wanted[best] = True
             rows = np.flatnonzero(wanted & matters & ~decided)
         self._screening.note(len(queries), int(decided.sum()), moved_too_far=False)
-        return found
+        return choices
 
     def _decided(self, queries: Queries, rows: np.ndarray | None = None) -> Choices:
-        """By float32; of some candidates, or of all."""
+        """Decide some of the candidates, or all, in float32."""
         loss, adversary, target = _means(queries, np.arange(len(queries)) if rows is None else rows, self._decide)
         return loss, adversary, target
 
     def _screened(self, queries: Queries) -> list[np.ndarray]:
-        """By bfloat16: least and largest loss, least and largest advantage, adversary's and target's likely points."""
+        """Screen in bfloat16: least and largest loss, least and largest advantage, likely points of adversary and target."""
         return _means(queries, np.arange(len(queries)), self._screen)
 
     def _decide(self, part: Queries) -> tuple[np.ndarray, ...]:
@@ -312,7 +301,7 @@ class Chooser:
         return least + penalty, largest + penalty, low, high, *_points(scores_rM, values)
 
     def _scores(self, part: Queries, dtype: torch.dtype) -> tuple[Tensor, Values]:
-        """Scores (r * replies, M) of the selections after each reply, and what they earn."""
+        """Return the scores (r * replies, M) of the selections after each reply, and their values."""
         dialogues = np.repeat(part.dialogues, part.replies)
         if part.replies == 1:
             logits = self._prefixes.decide(part.endings, dtype)
@@ -324,7 +313,7 @@ class Chooser:
 
 
 def _means(queries: Queries, rows: np.ndarray, network: Callable[[Queries], tuple[np.ndarray, ...]]) -> list[np.ndarray]:
-    """What a network says of some candidates, on average over their replies."""
+    """Return the network's figures for some candidates, each a mean over their replies."""
     parts = [[figures.reshape(-1, queries.replies).mean(1) for figures in network(part)] for part in queries.parts(rows)]
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
@@ -335,12 +324,12 @@ def _points(scores_rM: Tensor, values: Values) -> tuple[np.ndarray, np.ndarray]:
 
 
 def codes_of(loss: np.ndarray, advantage: np.ndarray) -> np.ndarray:
-    """Keys as single numbers that compare alike."""
+    """Return keys as single numbers that compare alike."""
     return np.round(loss / RESOLUTION) * 100.0 - advantage
 
 
 def _may_enter(dialogues: np.ndarray, lowest: np.ndarray, highest: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Whether each row (r,) may turn out better than the last of the best of its dialogue.
+    """Return a mask (r,) of the rows that may be better than the last of the best of their dialogue.
 
     Of equal ones the first counts, so that a row after it must be better, not as good: where losses are at their floor, and
     advantages whole points, most of what is doubtful is at best as good.
@@ -355,5 +344,4 @@ def _may_enter(dialogues: np.ndarray, lowest: np.ndarray, highest: np.ndarray, b
 
 
 def _best(dialogues: np.ndarray, codes: np.ndarray, most: int) -> np.ndarray:
-    """The rows with the lowest codes of each dialogue, the first of equal ones."""
     return first_of_groups(np.lexsort((codes, dialogues)), dialogues, most)

@@ -1,20 +1,14 @@
-"""Whom a learner meets: one frozen partner, or a population of adversaries and an ordinary partner beside them.
+"""The opponents of a learner, their sampling, and the meta-strategies that solve the game of two populations.
 
-Adversarial training against the latest adversary alone (Cheng et al. 2019, section 6) forgets the earlier ones and how to play
-plainly. Fictitious play draws from all adversaries so far; prioritised fictitious self-play draws the harder ones more often, a
-meta-strategy (`populations.py`) as it says.
+Adversarial training against the latest adversary alone (Cheng et al. 2019, section 6) forgets the earlier ones and ordinary
+play. Fictitious play draws from all adversaries so far; prioritised fictitious self-play draws stronger ones more often;
+"weighted" draws from a given mixture.
 
-Shapes: N dialogues of an update.
+Policy-space response oracles (PSRO, Lanctot et al. 2017) keep every trained agent, play all targets against all adversaries,
+and solve this matrix game. Each side then learns a best response to the other side's mixture. The game is zero-sum: a payoff
+is the adversary's advantage. A game in which both sides count their own points alone is not solved here.
 
-Meta-strategies: with which probabilities two populations, of targets and of adversaries, play each other.
-
-Policy-space response oracles (PSRO, Lanctot et al. 2017) keep every agent that was trained, play all targets against all
-adversaries, and solve this matrix game; each side then learns a best response to the other side's mixture.
-
-The game is zero-sum: a payoff is the adversary's advantage, which it wants high and the target wants low. A game in which both
-sides count their own points alone has no such value and is not solved here.
-
-Shapes: T targets, A adversaries.
+Shapes: N dialogues of an update, T targets, A adversaries, K opponents.
 """
 
 from __future__ import annotations
@@ -54,7 +48,7 @@ class Mixture:
 
 
 def hard_weights(wins: np.ndarray) -> np.ndarray:
-    """Prioritised fictitious self-play: who wins more often is drawn more often (Vinyals et al. 2019, f_hard with p = 2).
+    """Return the weights of prioritised fictitious self-play (Vinyals et al. 2019, f_hard with p = 2).
 
     Args:
         wins: share (K,) of dialogues that each opponent wins, a draw counting half.
@@ -67,18 +61,18 @@ def hard_weights(wins: np.ndarray) -> np.ndarray:
 
 
 def uniform(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
-    """All alike: fictitious play (Brown 1951)."""
+    """Weight all agents alike: fictitious play (Brown 1951)."""
     num_targets, num_adversaries = payoffs_TA.shape
     return Mixture(np.full(num_targets, 1 / num_targets), np.full(num_adversaries, 1 / num_adversaries))
 
 
 def prioritised(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
-    """Each side by what it wins against the newest agent of the other (`hard_weights`)."""
+    """Weight each agent by its wins against the newest agent of the other side (`hard_weights`)."""
     return Mixture(hard_weights(1 - wins_TA[:, -1]), hard_weights(wins_TA[-1]))
 
 
 def nash(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
-    """An equilibrium of the matrix game; of several the one that spreads most evenly, so that equal agents have equal shares.
+    """Return an equilibrium of the matrix game; of several, the one that spreads most evenly.
 
     Args:
         payoffs_TA: advantage of each adversary over each target.
@@ -108,7 +102,7 @@ def _maximin(gains_RC: np.ndarray) -> tuple[np.ndarray, bool]:
     num_rows, num_columns = gains_RC.shape
     sums_to_one = np.append(np.ones(num_rows), 0.0)[None]
     at_least = np.column_stack([-gains_RC.T, np.ones(num_columns)])
-    found = linprog(
+    solution = linprog(
         c=np.append(np.zeros(num_rows), -1.0),
         A_ub=at_least,
         b_ub=np.zeros(num_columns),
@@ -116,8 +110,8 @@ def _maximin(gains_RC: np.ndarray) -> tuple[np.ndarray, bool]:
         b_eq=[1.0],
         bounds=[(0.0, 1.0)] * num_rows + [(None, None)],
     )
-    assert found.success, f"a finite matrix game has a solution: {found.message}"
-    shares, value = _normed(found.x[:num_rows]), found.x[num_rows]
+    assert solution.success, f"a finite matrix game has a solution: {solution.message}"
+    shares, value = _normed(solution.x[:num_rows]), solution.x[num_rows]
     slack = _TOLERANCE * max(1.0, float(np.abs(gains_RC).max()))
     # Another mixture is as good if some row can have another share at the same value.
     for direction in (*np.eye(num_rows), *-np.eye(num_rows)):
@@ -148,7 +142,7 @@ def _most_even(gains_RC: np.ndarray, least: float, start_R: np.ndarray) -> np.nd
     system = np.concatenate([bounds.T, limits[None]])
     wanted = np.append(np.zeros(num_rows), 1.0)
     residual = system @ nnls(system, wanted)[0] - wanted
-    # What was found first stands where rounding leaves no solution.
+    # The first solution stands where rounding leaves no other.
     return _normed(-residual[:-1] / residual[-1]) if abs(residual[-1]) > _TOLERANCE else start_R
 
 
@@ -190,7 +184,7 @@ class Opponent:
 
 @dataclass(frozen=True, kw_only=True)
 class OpponentConfig(Configuration):
-    """How opponents are drawn while a target is hardened."""
+    """Sampling of opponents while a target is hardened."""
 
     sampling: Literal["latest", "uniform", "prioritised", "weighted"] = "latest"
     """The newest (paper), any of the pool alike (fictitious play), those that win more often, or by weights (a mixture)."""
@@ -210,7 +204,7 @@ class OpponentConfig(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRoster:
-    """Who learns, and whom it meets."""
+    """The learner and its opponents."""
 
     role: Literal["adversary", "target"]
     """The learner's side of the game."""
@@ -228,28 +222,30 @@ class TrainingRoster:
     """Folder in which their answers are kept; None keeps none."""
 
     def __post_init__(self) -> None:
-        num, weights = sum(not one.ordinary for one in self.opponents), self.drawing.weights
+        num, weights = sum(not opponent.ordinary for opponent in self.opponents), self.drawing.weights
         if weights and len(weights) != num:
             fix = "give as many weights as there are opponents, in their order"
             raise ConfigError("opponents are drawn by weights", where="weights", got=f"{len(weights)} for {num}", fix=fix)
 
     @property
     def side(self) -> int:
-        """The learner's side as a number."""
+        """Return the learner's side as a number."""
         return ("adversary", "target").index(self.role)
 
     @property
     def met(self) -> tuple[Opponent, ...]:
-        """The opponents that can be drawn: the ordinary one and the pool, so that a long campaign loads no more than those."""
-        ordinary, adversaries = ([one for one in self.opponents if one.ordinary == kind] for kind in (True, False))
+        """Return the opponents that can be drawn: the ordinary one and the pool; no others are loaded."""
+        ordinary, adversaries = (
+            [opponent for opponent in self.opponents if opponent.ordinary == kind] for kind in (True, False)
+        )
         if self.drawing.sampling == "weighted":
-            drawn = [one for one, weight in zip(adversaries, self.drawing.weights, strict=True) if weight > 0]
+            drawn = [opponent for opponent, weight in zip(adversaries, self.drawing.weights, strict=True) if weight > 0]
             return (*ordinary, *drawn)
         return (*ordinary, *adversaries[-1 if self.drawing.sampling == "latest" else -self.drawing.pool :])
 
 
 def require_enough(lost: Mapping[int, tuple[str, str]], met: Mapping[int, str], max_lost: float) -> None:
-    """Checks that opponents have not failed in too many dialogues of an update.
+    """Raise an error if opponents failed in too many dialogues of an update.
 
     Args:
         lost: the opponent's name and the reason, by dialogue.
@@ -264,17 +260,17 @@ def require_enough(lost: Mapping[int, tuple[str, str]], met: Mapping[int, str], 
         return
     name, reason = next(iter(lost.values()))
     # On one line, without a "fix" of its own: the error is one about opponents.
-    told = ", ".join(" ".join(line.split()) for line in reason.splitlines() if not line.startswith("  fix:"))
+    reasons = ", ".join(" ".join(line.split()) for line in reason.splitlines() if not line.startswith("  fix:"))
     raise ConfigError(
         "opponents fail in too many dialogues to learn from the rest",
         where=f"opponent {name}",
-        got=f"{len(lost)} of {len(met)} dialogues of an update are lost, {max_lost:.0%} may be; {told}",
+        got=f"{len(lost)} of {len(met)} dialogues of an update are lost, {max_lost:.0%} may be; {reasons}",
         fix="mend the agent, or allow more with reinforce.max_lost",
     )
 
 
 class OpponentDraw:
-    """Decides whom the learner meets in each dialogue of each update, and keeps the opponents' records.
+    """Draws the opponent of each dialogue of each update, and keeps the opponents' records.
 
     The adversary is drawn once an update, so that its dialogues can be played side by side.
 
@@ -291,14 +287,14 @@ class OpponentDraw:
         """Share of their latest dialogues that the adversaries won, a draw counting half; those that have been met."""
 
     def names(self, update: int, size: int) -> list[str]:
-        """Whom each of `size` dialogues of an update is played with."""
+        """Return the name of the opponent for each of `size` dialogues of an update."""
         drawn = str(stream(self._seed, "opponent", update).choice(self._pool, p=self._probabilities()))
         # One dialogue at least is the adversary's: of the others alone there is nothing to learn about it.
         num_ordinary = min(round(self._drawing.partner_share * size), size - 1) if self._ordinary else 0
         return self._ordinary * num_ordinary + [drawn] * (size - num_ordinary)
 
     def note(self, names: Sequence[str], leads_N: np.ndarray) -> None:
-        """Adds an update's dialogues to the records.
+        """Add an update's dialogues to the records.
 
         Args:
             names: whom each was played with.
@@ -312,7 +308,7 @@ class OpponentDraw:
                 self.wins[name] = MEMORY * before + (1 - MEMORY) * won
 
     def restore(self, wins: Mapping[str, Any]) -> None:
-        """Puts back the records of a saved training."""
+        """Restore the records of a saved training."""
         self.wins = {name: float(share) for name, share in wins.items()}
 
     def _probabilities(self) -> np.ndarray:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 
 def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) -> np.ndarray:
-    """Return of each of the learner's words: gamma^k times the reward, k own words before its last; 0 elsewhere.
+    """Return the discounted return of each learner word: gamma^k times the reward, k own words before the last; else 0.
 
     Args:
         own_NT: which tokens the learner wrote, bool.
@@ -37,13 +37,13 @@ def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) 
 
 
 def policy_log_probs(logits_MV: Tensor, forbidden: list[int], temperature: float) -> Tensor:
-    """Log-probabilities (M, V) of the distribution that speaks: tempered, without the words nobody may say."""
+    """Return the log-probabilities (M, V) of the speaking distribution: tempered, without forbidden words."""
     masked = (logits_MV / temperature).index_fill_(-1, torch.tensor(forbidden, device=logits_MV.device), -torch.inf)
     return masked.log_softmax(-1)
 
 
 def policy_gradient_loss(log_probs_M: Tensor, returns_M: Tensor, num_dialogues: int) -> Tensor:
-    """Minus the sum over words of return times log-probability, per dialogue (Lewis et al. 2017, eq. 4).
+    """Return minus the sum over words of return times log-probability, per dialogue (Lewis et al. 2017, eq. 4).
 
     Args:
         log_probs_M: of the learner's words as spoken, all dialogues after one another.
@@ -54,16 +54,16 @@ def policy_gradient_loss(log_probs_M: Tensor, returns_M: Tensor, num_dialogues: 
 
 
 def kl_to_reference(log_probs_MV: Tensor, reference_MV: Tensor) -> Tensor:
-    """Exact KL(learner || reference), averaged over words; both are log-probabilities with the same words forbidden."""
+    """Return the exact KL(learner || reference), averaged over words; both forbid the same words."""
     return _expected(log_probs_MV, log_probs_MV - reference_MV)
 
 
 def entropy(log_probs_MV: Tensor) -> Tensor:
-    """Entropy of the word distributions in nats, averaged over words."""
+    """Return the entropy of the word distributions in nats, averaged over words."""
     return _expected(log_probs_MV, -log_probs_MV)
 
 
 def _expected(log_probs_MV: Tensor, values_MV: Tensor) -> Tensor:
-    """Mean over words of the expected value; 0 when the learner wrote no word in any dialogue."""
+    """Return the mean over words of the expected value; 0 if the learner wrote no word."""
     allowed = values_MV.masked_fill(torch.isinf(log_probs_MV), 0.0)
     return (log_probs_MV.exp() * allowed).sum() / max(1, len(log_probs_MV))

@@ -1,14 +1,13 @@
-"""Adversarial sentences by replacing words: the reactive and the preemptive search (Cheng et al. 2019, sections 4.3 and 4.4).
+"""Adversarial sentences by word replacement: the reactive and the preemptive search (Cheng et al. 2019, sections 4.3, 4.4).
 
-Both begin with a sentence that the adversary's speaker would say, and replace one word after another, each time by the
-candidate with the lowest key, as long as the key falls. They differ in what a sentence leads to:
+Both begin with a sentence of the adversary's speaker and replace one word after another, each time by the candidate with the
+lowest key, as long as the key falls. They differ in what follows the sentence:
   * reactive (eq. 5-7): the target ends the talk at once, and chooses;
   * preemptive (eq. 8): the target replies, the adversary ends the talk, and the target chooses; the loss is the mean over
-    sampled replies. All candidates of a search meet the same draws, so that none wins by luckier ones; whether the sentence
-    found reaches its goal is judged on other draws.
-Where fluency is a constraint too, no candidate that is too perplexing is asked about; padding, which finds places, is none.
-A key is (constraint broken, loss, -advantage), compared in this order; where the constraint is broken, the gap stands for
-the loss. Candidates of many dialogues are judged together.
+    sampled replies. All candidates of a search meet the same draws; other draws judge whether the result reaches its goal.
+If fluency is a constraint, candidates that are too perplexing are not queried; the padding that finds positions is exempt.
+A key is (constraint broken, loss, -advantage), compared in this order; where the constraint is broken, the gap replaces the
+loss. Candidates of many dialogues are judged together.
 
 Departures:
   * # Paper: candidates that break the constraint are dropped. Ours: they rank last, by how far the target is from ending, so
@@ -57,8 +56,8 @@ REPLY_WORDS = 40
 """Words of a sampled reply, its end included; longer ones are cut off."""
 
 Judge = Callable[[Candidates, np.ndarray | None], Scores]
-"""Says what candidates come to, exactly for the best of each dialogue unless its code is not below the figure (n,) given;
-without figures, which one is best."""
+"""Scores candidates: exactly for the best of each dialogue if its code is below the given code (n,). Without codes, it only
+tells which one is best."""
 
 
 @torch.no_grad()
@@ -70,7 +69,7 @@ def reactive(
     generators: Sequence[np.random.Generator] = (),
     fluency: PerplexityFilter | None = None,
 ) -> list[Found]:
-    """Sentences after which the target ends the talk and chooses in the adversary's favour.
+    """Search for sentences after which the target ends the talk and chooses in the adversary's favour.
 
     Args:
         target: its networks are read; it is never asked to play.
@@ -96,7 +95,7 @@ def preemptive(
     generators: Sequence[np.random.Generator],
     fluency: PerplexityFilter | None = None,
 ) -> list[Found]:
-    """Sentences after whose reply the adversary should end the talk.
+    """Search for sentences after whose reply the adversary should end the talk.
 
     Args:
         target: its networks are read and its replies sampled, at its own temperature.
@@ -111,21 +110,21 @@ def preemptive(
     """
     search = _Search(target, exchanges, sentences, config, generators, fluency)
     search.draw_replies()
-    found = search.run(search.judge_preemptive, config.preemptive_goal)
-    hopeful = np.array([d for d, result in enumerate(found) if result.reached], dtype=np.int64)
+    results = search.run(search.judge_preemptive, config.preemptive_goal)
+    hopeful = np.array([d for d, result in enumerate(results) if result.reached], dtype=np.int64)
     if not hopeful.size:
-        return found
+        return results
     search.draw_replies()
     expected = search.judge_replies(search.untouched(hopeful), config.replies, 1, search.any_code)
     for row, d in enumerate(hopeful.tolist()):
         step = search.step(expected, row, d, -1, -1)
         reached = search.reaches(step, config.preemptive_goal)
-        found[d] = replace(found[d], reached=reached, reads=step.reads, decisions=step.decisions)
-    return found
+        results[d] = replace(results[d], reached=reached, reads=step.reads, decisions=step.decisions)
+    return results
 
 
 class _Search:
-    """Replaces words in the sentences of n dialogues side by side."""
+    """A search that replaces words in the sentences of n dialogues side by side."""
 
     def __init__(
         self,
@@ -150,10 +149,10 @@ class _Search:
         self.tokens, self.prefixes = self._read()
 
     def run(self, judge: Judge, goal: float) -> list[Found]:
-        """Replaces words until the key no longer falls, no more may be replaced, or the goal is reached and is enough."""
+        """Replace words until the key no longer falls, the limit is reached, or the goal is reached and suffices."""
         size = len(self.exchanges)
         first = judge(self.untouched(np.arange(size)), self.any_code)
-        # What the target would not hear is worse than anything that it would.
+        # A sentence that the filter stops is worse than any other.
         unheard = ~self._admissible(self.untouched(np.arange(size)))
         keys = [(True, np.inf, np.inf) if unheard[d] else first.key(d) for d in range(size)]
         codes = np.where(first.broken | unheard, np.inf, codes_of(first.loss, first.advantage))
@@ -194,11 +193,11 @@ class _Search:
         ]
 
     def untouched(self, dialogues: np.ndarray) -> Candidates:
-        """The sentences as they stand: their `<eos>` replaced by itself."""
+        """Return the current sentences as candidates: their `<eos>` replaced by itself."""
         return Candidates(dialogues, self.lengths[dialogues] - 1, np.full(len(dialogues), EOS_ID))
 
     def judge_reactive(self, candidates: Candidates, below: np.ndarray | None) -> Scores:
-        """Eq. 5-7: would the target end the talk, and what would it choose?"""
+        """Score candidates by eq. 5-7: the target's end of the talk and its choice."""
         config, hard = self.config, self.config.constraint == "hard"
         gaps = self._gaps(candidates)
         np.add.at(self.reads, candidates.dialogues, 1)
@@ -208,17 +207,18 @@ class _Search:
         temperature = self.target.temperature or 1.0
         penalty = np.zeros(len(candidates)) if hard else config.penalty * np.maximum(0.0, gaps / temperature)
         adversary, target = np.zeros((2, len(candidates)))
-        asked = np.flatnonzero(~broken)
-        if asked.size:
-            endings = self._endings(candidates[asked], *self._end_now(len(asked)))
-            queries = Queries(candidates.dialogues[asked], endings, penalty[asked])
-            loss[asked], adversary[asked], target[asked] = self._choose(queries, 1, below)
+        permitted = np.flatnonzero(~broken)
+        if permitted.size:
+            endings = self._endings(candidates[permitted], *self._end_now(len(permitted)))
+            queries = Queries(candidates.dialogues[permitted], endings, penalty[permitted])
+            loss[permitted], adversary[permitted], target[permitted] = self._choose(queries, 1, below)
         return Scores(broken, loss, adversary, target)
 
     def judge_preemptive(self, candidates: Candidates, below: np.ndarray | None) -> Scores:
-        """Eq. 8: what does the target choose after its reply? All are judged on a few replies, the best of them on many.
+        """Score candidates by eq. 8: the target's choice after its reply.
 
-        Who is not among the best cannot win: a mean over a few replies does not compare with one over many.
+        A few replies screen all candidates, many judge the best. The others cannot win: means over few and over many replies do
+        not compare.
         """
         config = self.config
         if config.screening_replies == config.replies:
@@ -231,7 +231,7 @@ class _Search:
         return Scores(scores.broken, loss, adversary, target)
 
     def judge_replies(self, candidates: Candidates, count: int, most: int, below: np.ndarray | None) -> Scores:
-        """Mean loss and points over the first `count` of the drawn replies; exact for the `most` best of each dialogue."""
+        """Return mean loss and points over the first `count` replies; exact for the `most` best of each dialogue."""
         np.add.at(self.reads, candidates.dialogues, 1)
         size = max(1, BLOCK // count)
         parts = [self._end_after_reply(candidates[i : i + size], count) for i in range(0, len(candidates), size)]
@@ -241,12 +241,12 @@ class _Search:
         return Scores(np.zeros(len(candidates), dtype=bool), *self._choose(queries, most, below))
 
     def draw_replies(self) -> None:
-        """New draws for the words of the target's replies, by dialogue, reply and place in the reply."""
+        """Draw new numbers for the words of the target's replies, by dialogue, reply and position."""
         shape = (self.config.replies, REPLY_WORDS)
         self._draws = np.stack([generator.random(shape, dtype=np.float32) for generator in self.generators])
 
     def _read(self) -> tuple[np.ndarray, Prefixes]:
-        """The dialogues with the sentences as they stand, in the target's view (n, P), and read by it."""
+        """Return the dialogues with their current sentences in the target's view (n, P), and the target's reading."""
         starts = self.exchanges.lengths
         ends = starts + 1 + self.lengths
         tokens = np.full((len(starts), int(ends.max())), PAD_ID, dtype=np.int64)
@@ -257,7 +257,7 @@ class _Search:
         return tokens, Prefixes(self.target.tables, self.exchanges.contexts[1], tokens, ends)
 
     def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray) -> tuple[Candidates, Scores]:
-        """Candidates for one more replacement in each active dialogue, and what they come to."""
+        """Return candidates for one more replacement in each active dialogue, and their scores."""
         proposals, places = self.config.proposals, [np.arange(self.lengths[d] - 1) for d in active.tolist()]
         if proposals == "random":
             candidates = self._at_random(active)
@@ -275,11 +275,10 @@ class _Search:
         return candidates, judge(candidates, below) if len(candidates) else Scores(*np.zeros((4, 0)))
 
     def _admissible(self, candidates: Candidates) -> np.ndarray:
-        """Which candidates (r,) are no more perplexing than they may be."""
         return admissible(self.fluency, self.exchanges, self.tokens, self.lengths, candidates)
 
     def _everywhere(self, active: np.ndarray, places: Sequence[np.ndarray]) -> Candidates:
-        """Every word offered at each of the given places of every dialogue."""
+        """Return every offered word at each of the given positions of every dialogue."""
         count = len(self.words)
         index = np.repeat(active, [len(p) * count for p in places])
         return Candidates(index, np.repeat(np.concatenate(places), count), np.tile(self.words, len(index) // count))
@@ -292,7 +291,7 @@ class _Search:
         return Candidates(np.repeat(active, count), np.concatenate(positions), np.concatenate(words))
 
     def _by_gradient(self, active: np.ndarray, reactive: bool) -> Candidates:
-        """The candidates with the largest first-order fall of the loss, given `<selection>` or the first drawn reply."""
+        """Return the candidates with the largest first-order fall of the loss, given `<selection>` or the first reply."""
         untouched = self.untouched(active)
         suffixes, widths = self._end_now(len(active)) if reactive else self._end_after_reply(untouched, 1)
         starts, ends = self.exchanges.lengths[active] + 1, self.exchanges.lengths[active] + 1 + self.lengths[active]
@@ -321,22 +320,21 @@ class _Search:
         return Candidates(np.repeat(active, [len(p) for p in positions]), np.concatenate(positions), np.concatenate(words))
 
     def _choose(self, queries: Queries, most: int, below: np.ndarray | None) -> Choices:
-        """The choices that candidates lead to, those of the `most` best of each dialogue exact."""
+        """Return the choices after candidates, exact for the `most` best of each dialogue."""
         np.add.at(self.decisions, queries.dialogues, queries.replies)
         chooser = Chooser(self.target.tables.screening, self.prefixes, self.exchanges.contexts[1], self.values, self.config)
         return chooser.choices(queries, most, below)
 
     def _gaps(self, candidates: Candidates) -> np.ndarray:
-        """How far (r,) the target is from ending the talk, in logits at temperature 1."""
+        """Return the target's distance (r,) from ending the talk, in logits at temperature 1."""
         parts = [end_gaps(self._answer_logits(candidates[i : i + BLOCK])) for i in range(0, len(candidates), BLOCK)]
         return (self.target.temperature or 1.0) * torch.cat(parts).cpu().numpy().astype(np.float64)
 
     def _answer_logits(self, candidates: Candidates) -> Tensor:
-        """Logits (r, V) of the first word of the target's answer, over its temperature."""
         return self.target.logits(self.prefixes.states(self._endings(candidates, *self._answer(len(candidates)))))
 
     def _answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Gaps and probabilities (n,) of `<selection>` as the answer to the sentences as they stand."""
+        """Return gaps and probabilities (n,) of `<selection>` as the answer to the current sentences."""
         logits_nV = self._answer_logits(self.untouched(np.arange(len(self.exchanges))))
         gaps = end_gaps(logits_nV)
         greedy = self.target.temperature == 0
@@ -349,15 +347,15 @@ class _Search:
         return mask
 
     def _answer(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """What follows a sentence before the target's answer: tokens (count, 1) and lengths."""
+        """Return the suffix before the target's answer: tokens (count, 1) and lengths."""
         return np.full((count, 1), self.vocabulary.you_id), np.ones(count, dtype=np.int64)
 
     def _end_now(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """What follows a reactive sentence: the target says `<selection>`. Tokens (count, 2) and lengths."""
+        """Return the suffix after a reactive sentence, the target's `<selection>`: tokens (count, 2) and lengths."""
         return np.tile([self.vocabulary.you_id, SELECTION_ID], (count, 1)), np.full(count, 2)
 
     def _end_after_reply(self, candidates: Candidates, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """What follows preemptive sentences: sampled replies, `count` a candidate, and `<selection>` unless that is the reply.
+        """Return the suffixes after preemptive sentences: `count` sampled replies each, and `<selection>` behind a reply.
 
         Returns:
             Tokens (r * count, W), the replies of a candidate in a row, and how many of them count.
@@ -368,31 +366,31 @@ class _Search:
         gates = self.prefixes.context_gates_n3H[dialogues[rows]]
         draws = self._draws[candidates.dialogues, :count].reshape(-1, REPLY_WORDS)
         words, lengths = self.target.sample(states[rows], gates, draws)
-        said, widths = words.cpu().numpy(), lengths.cpu().numpy()
-        suffixes = np.full((len(said), 1 + REPLY_WORDS + 2), PAD_ID, dtype=np.int64)
+        replies, widths = words.cpu().numpy(), lengths.cpu().numpy()
+        suffixes = np.full((len(replies), 1 + REPLY_WORDS + 2), PAD_ID, dtype=np.int64)
         suffixes[:, 0] = self.vocabulary.you_id
-        suffixes[:, 1 : 1 + REPLY_WORDS] = said
-        row = np.arange(len(said))
+        suffixes[:, 1 : 1 + REPLY_WORDS] = replies
+        row = np.arange(len(replies))
         suffixes[row, 1 + widths] = self.vocabulary.them_id
         suffixes[row, 2 + widths] = SELECTION_ID
-        ended = (widths == 1) & (said[:, 0] == SELECTION_ID)
+        ended = (widths == 1) & (replies[:, 0] == SELECTION_ID)
         return suffixes, np.where(ended, 2, widths + 3)
 
     def _endings(self, candidates: Candidates, suffixes: np.ndarray, widths: np.ndarray) -> Endings:
-        """The edited dialogues from the edited word on, going on with the first `widths` tokens of `suffixes`."""
+        """Return the edited dialogues from the edited word on, followed by the first `widths` tokens of `suffixes`."""
         rest = self.lengths[candidates.dialogues] - candidates.positions
         width = int((rest + widths).max())
         columns = np.arange(width)
         positions = np.minimum(candidates.positions[:, None] + columns, self.sentences.shape[1] - 1)
         after = np.clip(columns - rest[:, None], 0, suffixes.shape[1] - 1)
-        said = self.sentences[candidates.dialogues[:, None], positions]
-        tokens = np.where(columns < rest[:, None], said, np.take_along_axis(suffixes, after, 1))
+        edited = self.sentences[candidates.dialogues[:, None], positions]
+        tokens = np.where(columns < rest[:, None], edited, np.take_along_axis(suffixes, after, 1))
         tokens[:, 0] = candidates.words
         keeps = self.exchanges.lengths[candidates.dialogues] + 1 + candidates.positions
         return Endings(candidates.dialogues, keeps, tokens, rest + widths)
 
     def reaches(self, step: ReplacementStep, goal: float) -> bool:
-        """Whether a sentence is a success: it keeps the constraint, and the target's choice pays enough.
+        """Return True if the sentence keeps the constraint and the target's choice pays enough.
 
         # Released: the loss alone decides, which counts the points of a choice that the target would not yet make.
         # Ours: so for that loss.
@@ -403,7 +401,7 @@ class _Search:
         return self.config.stop_at_goal and self.reaches(step, goal)
 
     def step(self, scores: Scores, row: int, d: int, position: int, word: int) -> ReplacementStep:
-        """What one candidate of dialogue `d` came to, with the queries made in it so far."""
+        """Return the step for one candidate of dialogue `d`, with the queries so far."""
         return ReplacementStep(
             position=position,
             word=word,

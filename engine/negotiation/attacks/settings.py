@@ -25,7 +25,7 @@ FIXED_TURN_KINDS: tuple[AttackKind, ...] = ("reactive", "preemptive")
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(Configuration):
-    """How one side learns from dialogues against a frozen partner."""
+    """Settings of the training of one side by dialogues with a frozen partner."""
 
     reward: Literal["points", "advantage"] = "points"
     """Own points (goal-based agent), or own minus the partner's points (RL attack, and adversarial training, eq. 9)."""
@@ -67,7 +67,7 @@ class ReinforceConfig(Configuration):
 
     @property
     def updates(self) -> int:
-        """Gradient steps; the last one is made on a whole batch too."""
+        """Return the number of gradient steps; the last one has a whole batch too."""
         return math.ceil(self.dialogues / self.dialogues_per_update)
 
 
@@ -82,13 +82,13 @@ class DefenceConfig(Configuration):
 
     @property
     def wanted(self) -> bool:
-        """Whether there is any."""
+        """Return True if any defence is set."""
         return self.max_perplexity > 0 or self.own_demand
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig(Configuration):
-    """How the words of an adversarial sentence are searched."""
+    """Settings of the search for the words of an adversarial sentence."""
 
     loss: Literal["hinge", "released", "outcome"] = "hinge"
     """Hinge over the target's logits (paper), the released code's, or the points alone: decision-based, one choice a query."""
@@ -134,7 +134,7 @@ class SearchConfig(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class TacticSettings(Configuration):
-    """How an attacker writes tactics for a chat model."""
+    """Settings of an attacker that writes tactics for a chat model."""
 
     rounds: PositiveInt = 5
     """Times that each stream asks for a tactic; all but the first see what came of those before."""

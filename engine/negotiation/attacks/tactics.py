@@ -1,22 +1,18 @@
-"""An attacker that writes tactics for a player, and refines them from what it sees: what it is told, and what is read of it.
+"""Attacks without a search: learned sentences (transfer), and tactics that a chat model writes for a player.
 
-Source: PAIR (Chao et al. 2023, "Jailbreaking black box large language models in twenty queries"): an attacker model proposes,
+Transfer (Cheng et al. 2019): the attacker negotiates through an ordinary speaker. At its first own turn with at least n
+utterances behind it, it says one sentence from a list instead, drawn per dialogue. The list is the adversary's last sentences
+in its best dialogues (section 4.2); a list of one is the paper's fixed sentence (section 7.2).
+  # Paper: n = 3, and the sentence is the fourth utterance. Ours: the first own turn from then on, because who starts is
+  # drawn, so that the fourth utterance is the attacker's in half of the dialogues only.
+
+Tactics: PAIR (Chao et al. 2023, "Jailbreaking black box large language models in twenty queries"). An attacker model proposes,
 the target answers, and the attacker reads answer and score and proposes again, in several streams side by side.
   # Paper: a proposal is a prompt, a judge scores one answer. Ours: a proposal is a tactic, one line that a player is told
   # beside the rules of a game; the points of whole dialogues score it, because they are there.
   # Paper: the attacker keeps the whole conversation. Ours: each question stands alone and tells the last tactics and the best,
   # so that a small context holds it; where it does not, dialogues are left out first, then tactics.
-
-What plays the dialogues is not here: `engine/negotiation/verbs/tactic.py`.
-
-The transfer attack of Cheng et al. 2019: a sentence that worked elsewhere, plugged in at turn n + 1.
-
-The attacker negotiates through an ordinary speaker; at its first own turn with at least n utterances behind it, it says
-one sentence from a list instead, drawn per dialogue, and then speaks ordinarily again. The list is the adversary's last
-sentences in its best dialogues (paper, section 4.2); a list of one is the paper's fixed sentence (section 7.2).
-
-# Paper: n = 3, and the sentence is the fourth utterance. Ours: the first own turn from then on, because who starts is
-# drawn, so that the fourth utterance is the attacker's in half of the dialogues only.
+`engine/negotiation/verbs/tactic.py` plays the dialogues.
 """
 
 from __future__ import annotations
@@ -42,7 +38,7 @@ PAPER_SENTENCE = "take book you get rest"
 
 
 def last_sentences(rows: Iterable[Mapping[str, Any]], min_advantage: int, limit: int) -> list[str]:
-    """The adversary's last sentences in its best dialogues.
+    """Return the adversary's last sentences in its best dialogues.
 
     Args:
         rows: dialogue rows of a match, such as an RL adversary's against its target.
@@ -56,14 +52,14 @@ def last_sentences(rows: Iterable[Mapping[str, Any]], min_advantage: int, limit:
     for row in rows:
         if row["status"] == "ok" and row["points_adversary"] - row["points_target"] >= min_advantage:
             # Behind other words <selection> ends an utterance; nobody may plug it in.
-            said = [turn["words"].removesuffix(SELECTION).strip() for turn in row["turns"] if turn["side"] == 0]
-            if said := list(filter(None, said)):
-                counts[said[-1]] += 1
+            sentences = [turn["words"].removesuffix(SELECTION).strip() for turn in row["turns"] if turn["side"] == 0]
+            if sentences := list(filter(None, sentences)):
+                counts[sentences[-1]] += 1
     return [sentence for sentence, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]]
 
 
 def encode_sentence(sentence: str, vocabulary: Vocabulary) -> np.ndarray:
-    """A sentence as word ids with `<eos>` last.
+    """Return a sentence as word ids with `<eos>` last.
 
     Raises:
         ConfigError: it has a word that the vocabulary lacks or nobody may say.
@@ -79,7 +75,7 @@ def encode_sentence(sentence: str, vocabulary: Vocabulary) -> np.ndarray:
 
 
 def unspeakable_words(sentence: str, vocabulary: Vocabulary) -> list[str]:
-    """The words of a sentence that a vocabulary lacks or nobody may say."""
+    """Return the words of a sentence that the vocabulary lacks or reserves."""
     words = sentence.split()
     reserved = {EOS_ID, SELECTION_ID, *vocabulary.unspeakable_ids}
     return [word for word, i in zip(words, vocabulary.encode(words).tolist(), strict=True) if i in reserved]
@@ -109,7 +105,7 @@ class TransferAgent:
         self.tokens = [encode_sentence(sentence, self.vocabulary) for sentence in sentences]
 
     def join(self, view: SideView) -> Session:
-        """Takes a seat beside its speaker's."""
+        """Join a batch of dialogues together with the speaker."""
         return _TransferSession(self, view, self.speaker.join(view))
 
 
@@ -148,7 +144,7 @@ ARMS: dict[str, str] = {NONE: "no tactic", **ATTACKERS}
 
 @dataclass(frozen=True)
 class TriedTactic:
-    """A tactic as its attacker is told of it.
+    """A tactic as its attacker sees it.
 
     Args:
         text: the tactic.
@@ -163,7 +159,7 @@ class TriedTactic:
 
 @dataclass(frozen=True)
 class WrittenTactic:
-    """What an attacker wrote when it was asked for a tactic.
+    """An attacker's answer to a request for a tactic.
 
     Args:
         arm: which attacker, a key of `ATTACKERS`.
@@ -189,7 +185,7 @@ class WrittenTactic:
 
 
 def questions(arm: str, rules: str, tried: Sequence[TriedTactic], settings: TacticSettings) -> Iterator[Chat]:
-    """What an attacker is asked, the whole first and then shorter forms of it, for models that read no more.
+    """Yield the question to an attacker, whole first, then in shorter forms for small contexts.
 
     Args:
         arm: which attacker; one that draws blind is told nothing of what it wrote.
@@ -197,28 +193,28 @@ def questions(arm: str, rules: str, tried: Sequence[TriedTactic], settings: Tact
         tried: its stream's tactics so far, oldest first.
         settings: how much it is told.
     """
-    known = [] if arm == BLIND else list(tried)
-    shown = len(known[-1].transcripts) if arm == REFINED and known else 0
-    memory = min(settings.memory, len(known))
+    history = [] if arm == BLIND else list(tried)
+    shown = len(history[-1].transcripts) if arm == REFINED and history else 0
+    memory = min(settings.memory, len(history))
     for num_tactics, num_transcripts in [
         *((memory, num) for num in range(shown, -1, -1)),
         *((num, 0) for num in range(memory - 1, -1, -1)),
     ]:
-        yield _question(rules, known, num_tactics, num_transcripts, settings.max_words)
+        yield _question(rules, history, num_tactics, num_transcripts, settings.max_words)
 
 
 def asked_again(problem: str, max_words: int) -> str:
-    """What is said to an answer without a tactic."""
+    """Return the request after an answer without a tactic."""
     return f"No tactic can be read of that: {problem}. {_form(max_words)}"
 
 
 def read_tactic(answer: Answer, max_words: int) -> tuple[str, str]:
-    """The tactic of an answer, and why it is none (`read_line`)."""
+    """Return the tactic of an answer, and the problem if there is none (`read_line`)."""
     return read_line(answer, "tactic", max_words)
 
 
 def transcript(row: Mapping[str, Any]) -> str:
-    """A dialogue as an attacker reads it: the items and the player's own points for them, the words, and what both earned.
+    """Return a dialogue as an attacker reads it: items, the player's values, the words, and both sides' points.
 
     Args:
         row: a finished dialogue (`parley.engine.negotiation.verbs.match.DIALOGUES`), the player on side 0.
@@ -228,19 +224,19 @@ def transcript(row: Mapping[str, Any]) -> str:
         f"{count} {item} (worth {value} each to the player)"
         for item, count, value in zip(domain.items, row["counts"], row["values_adversary"], strict=True)
     )
-    said = [_told(turn["side"], str(turn["words"]), bool(row["forced"])) for turn in row["turns"]]
+    lines = [_told(turn["side"], str(turn["words"]), bool(row["forced"])) for turn in row["turns"]]
     end = f"Points: player {row['points_adversary']}, partner {row['points_target']}" + ("" if row["agreed"] else " (no deal)")
-    return "\n".join([f"Items: {items}", *said, end])
+    return "\n".join([f"Items: {items}", *lines, end])
 
 
 def spread_out(rows: Sequence[Mapping[str, Any]], num: int) -> list[Mapping[str, Any]]:
-    """Some finished dialogues from the player's worst to its best, evenly spaced; of equal ones in the order of their keys."""
+    """Return some finished dialogues from the player's worst to its best, evenly spaced; ties in order of their keys."""
     order = sorted(rows, key=lambda row: (row["points_adversary"] - row["points_target"], row["item_key"]))
     places = np.linspace(0, len(order) - 1, min(num, len(order))).round().astype(int)
-    return [order[place] for place in dict.fromkeys(places.tolist())]
+    return [order[position] for position in dict.fromkeys(places.tolist())]
 
 
-def _question(rules: str, known: Sequence[TriedTactic], num_tactics: int, num_transcripts: int, max_words: int) -> Chat:
+def _question(rules: str, history: Sequence[TriedTactic], num_tactics: int, num_transcripts: int, max_words: int) -> Chat:
     head = (
         f"You coach a player of a bargaining game. The rules, as the player is told them: {rules}\n\nBefore each game the "
         "player is told one tactic that you wrote. It always meets the same partner, who does not know the tactic. A tactic is "
@@ -248,23 +244,26 @@ def _question(rules: str, known: Sequence[TriedTactic], num_tactics: int, num_tr
     )
     parts = []
     if num_tactics:
-        told = [f"{number}. gain {_gain(one.gain)}: {one.text}" for number, one in enumerate(_kept(known, num_tactics), 1)]
+        lines = [
+            f"{number}. gain {_gain(tactic.gain)}: {tactic.text}"
+            for number, tactic in enumerate(_kept(history, num_tactics), 1)
+        ]
         what = "These tactics were tried. The gain is the player's points minus the partner's, a mean over games:"
-        parts.append("\n".join([what, *told]))
+        parts.append("\n".join([what, *lines]))
     if num_transcripts:
-        games = known[-1].transcripts[:num_transcripts]
-        told = [f"Game {number}\n{game}" for number, game in enumerate(games, 1)]
-        parts.append("\n\n".join([f"Games that were played with the tactic: {known[-1].text}", *told]))
+        games = history[-1].transcripts[:num_transcripts]
+        lines = [f"Game {number}\n{game}" for number, game in enumerate(games, 1)]
+        parts.append("\n\n".join([f"Games that were played with the tactic: {history[-1].text}", *lines]))
     ask = "Write a tactic that gains more than all of these." if num_tactics else "Write a tactic for the player."
     parts.append(f"{ask} {_form(max_words)}")
     return Message("system", head), Message("user", "\n\n".join(parts))
 
 
-def _kept(known: Sequence[TriedTactic], num: int) -> list[TriedTactic]:
-    """The last tactics, and in the place of the oldest of them the best one where it is older."""
-    last = list(known[-num:])
-    best = max(known, key=lambda one: -math.inf if math.isnan(one.gain) else one.gain)
-    return last if any(one is best for one in last) else [best, *last[1:]]
+def _kept(history: Sequence[TriedTactic], num: int) -> list[TriedTactic]:
+    """Return the last tactics; the best one replaces the oldest of them if it is older."""
+    last = list(history[-num:])
+    best = max(history, key=lambda tactic: -math.inf if math.isnan(tactic.gain) else tactic.gain)
+    return last if any(tactic is best for tactic in last) else [best, *last[1:]]
 
 
 def _form(max_words: int) -> str:

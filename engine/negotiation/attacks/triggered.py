@@ -1,20 +1,19 @@
-"""An adversary that says searched words to a chat model whose weights are read, within the talk.
+"""An adversary that adds searched words to an utterance, against a chat model whose weights are readable.
 
-At its first own turn with n utterances behind it the adversary says what its speaker would say, and behind that a few searched
-words; then it ends the talk. The words are searched so that two answers of the target become likely at once, as the reactive
-attack of Cheng et al. 2019 (section 4.3) asks for: that it ends the talk right there, and that it then chooses what pays the
-adversary. What is wanted is of all legal choices that pay the adversary enough more the one that the target finds likeliest
-as things stand, or the one that pays most where none pays enough.
+At its first own turn with n utterances behind it the adversary says its speaker's utterance and a few searched words; then it
+ends the talk. The search makes two answers of the target likely at once, as the reactive attack does (Cheng et al. 2019,
+section 4.3): the target ends the talk, and then makes the wanted choice. Of the legal choices whose advantage reaches the
+goal, the wanted one is the likeliest before the attack; if none reaches it, the one with the largest advantage.
 
   # Paper: words are replaced. Ours: words are added, because a chat model reads any text, as suffixes of Zou et al. 2023 are.
   # Ours: whether the target ends the talk is part of the loss and no constraint, because a chat model seldom does.
 
-What is made likely are both answers behind the talk; what is wanted, what the target would choose and whether the goal is
-reached go by the target's own rule (`ChatNegotiator.choice_scores`: behind the talk less behind the question alone).
+The loss reads both answers behind the talk. The wanted choice, the target's choice and the goal follow the target's own rule
+(`ChatNegotiator.choice_scores`: behind the talk less behind the question alone).
   # Ours: no margin over rival choices. Each would be one more reading of the prompt for every candidate, and a difference
   # of losses can be below 0, by which `UniversalScorer` could no longer prune.
 
-How words are searched is handed in (`Search`): `engine/negotiation/verbs/trigger.py` composes it of what `parley search` has.
+The search is a parameter (`Search`): `engine/negotiation/verbs/trigger.py` composes it from the parts of `parley search`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ KIND = "reactive"
 
 @dataclass(frozen=True)
 class SearchedTalk:
-    """Where words are searched.
+    """The talk in which words are searched.
 
     Args:
         base: what stands before them in the same utterance.
@@ -56,7 +55,7 @@ class SearchedTalk:
     seed: int
 
     def written(self, text: str) -> str:
-        """What the game makes of words behind the base; of what changes the base's own words the whole utterance."""
+        """Return the words behind the base as the game writes them; the whole utterance if they change the base."""
         whole = " ".join(split_text(self.base + text, self.vocabulary))
         apart = not self.base or whole.startswith(f"{self.base} ")
         return whole.removeprefix(self.base) if apart else whole
@@ -64,7 +63,7 @@ class SearchedTalk:
 
 @dataclass(frozen=True)
 class WordsResult:
-    """What a search came to.
+    """The result of a search.
 
     Args:
         text: to be said behind the base; empty where nothing was found that can be said.
@@ -97,12 +96,12 @@ class TriggerAgent:
         self.most, self.turn, self.goal = most, turn, goal
 
     def join(self, view: SideView) -> TriggerSession:
-        """Takes a seat; it also looks at what the target sees."""
+        """Join a batch of dialogues; the session also reads the target's view."""
         return TriggerSession(self, view)
 
 
 class TriggerSession:
-    """The adversary's part in a batch of dialogues, and what it did in each: `logs`."""
+    """The adversary's part in a batch of dialogues, and its attacks in `logs`."""
 
     def __init__(self, agent: TriggerAgent, view: SideView) -> None:
         self._agent, self._view, self._opponent = agent, view, view.opponent()
@@ -112,24 +111,24 @@ class TriggerSession:
         self.logs = [AttackLog() for _ in range(len(view))]
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """Attacks in the dialogues whose turn it is, ends those in which it has attacked, and speaks in the others."""
+        """Attack in the dialogues whose turn has come, end those after an attack, and speak in the others."""
         ended = rows[self._spent[rows]]
-        said: dict[int, list[int]] = {row: [SELECTION_ID] for row in ended.tolist()}
+        said_by_row: dict[int, list[int]] = {row: [SELECTION_ID] for row in ended.tolist()}
         left = rows[~self._spent[rows]]
         if left.size:
             spoken = self.inner.speak(left)
-            said |= {row: spoken.tokens[i, : spoken.lengths[i]].tolist() for i, row in enumerate(left.tolist())}
+            said_by_row |= {row: spoken.tokens[i, : spoken.lengths[i]].tolist() for i, row in enumerate(left.tolist())}
         due = left[self._view.num_turns[left] >= self._agent.turn]
         self._spent[due] = True
-        said |= {row: self._attacked(row, said[row]) for row in due.tolist()}
-        return Utterances.of([said[row] for row in rows.tolist()])
+        said_by_row |= {row: self._attacked(row, said_by_row[row]) for row in due.tolist()}
+        return Utterances.of([said_by_row[row] for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """What the speaker would choose; under the complementary rule nobody asks."""
+        """Return the speaker's choice; the complementary rule does not ask for it."""
         return self.inner.choose(rows)
 
     def _attacked(self, row: int, spoken: Sequence[int]) -> list[int]:
-        """What is said in the place of the speaker's utterance."""
+        """Return the attack's utterance in place of the speaker's."""
         agent, view = self._agent, self._view
         words = split_text(" ".join(word for word in view.written(spoken) if word != SELECTION), view.vocabulary)
         # Room for the words that are added, and the end.
@@ -142,19 +141,19 @@ class TriggerSession:
             (bargaining.choice(self._opponent, row, agent.target.tactic, [*slot, (True, SELECTION)]), self._legal(row)[wanted]),
         ]
         seed = int(view.generator(row).integers(2**31))
-        found = agent.search(SearchedTalk(base, view.vocabulary, prompts, seed))
-        text = f"{base}{found.text}"
+        words_result = agent.search(SearchedTalk(base, view.vocabulary, prompts, seed))
+        text = f"{base}{words_result.text}"
         sentence, after = view.encode(text), self._reply(row, text)
         points = [int(table[row, after.argmax()]) for table in (self._values.adversary, self._values.target)]
         reached = bool(points[0] - points[1] >= agent.goal)
         ends = self._ends(row, text)
         log = self.logs[row]
-        log.reads, log.decisions = found.candidates, len(before) + len(after)
+        log.reads, log.decisions = words_result.candidates, len(before) + len(after)
         start = ReplacementStep(-1, -1, False, float(-before[wanted]), self._points(row, before), 0, len(before))
         last = ReplacementStep(len(words), -1, False, float(-after[wanted]), (points[0], points[1]), log.reads, log.decisions)
         result = Found(np.array(sentence), (start, last), reached, ends > 0.5, ends, log.reads, log.decisions)
-        turn, place = int(view.num_turns[row]), int(view.num_tokens[row]) + 1
-        log.attempts.append(Attempt(turn, KIND, np.array(view.encode(base)), np.array(sentence), place, result))
+        turn, position = int(view.num_turns[row]), int(view.num_tokens[row]) + 1
+        log.attempts.append(Attempt(turn, KIND, np.array(view.encode(base)), np.array(sentence), position, result))
         return sentence
 
     def _legal(self, row: int) -> list[str]:
@@ -163,15 +162,13 @@ class TriggerSession:
     def _counts(self, row: int) -> tuple[int, ...]:
         return tuple(self._opponent.contexts[row, ::2].tolist())
 
-    def _reply(self, row: int, said: str) -> np.ndarray:
-        """The target's scores (m,) of its legal choices if it ended the talk after these words."""
-        then = [(False, said), (True, SELECTION)]
+    def _reply(self, row: int, text: str) -> np.ndarray:
+        then = [(False, text), (True, SELECTION)]
         chat = bargaining.choice(self._opponent, row, self._agent.target.tactic, then)
         return self._agent.target.choice_scores([chat], self._view.domain, [self._counts(row)])[0]
 
-    def _ends(self, row: int, said: str) -> float:
-        """How likely the target answers these words by ending the talk, as a beginning of what it says."""
-        chat = bargaining.talk(self._opponent, row, self._agent.target.tactic, [(False, said)])
+    def _ends(self, row: int, text: str) -> float:
+        chat = bargaining.talk(self._opponent, row, self._agent.target.tactic, [(False, text)])
         return float(np.exp(nats_by_chat(self._model, [chat], [[SELECTION]])[0][0]))
 
     def _wanted(self, row: int, scores: np.ndarray) -> int:

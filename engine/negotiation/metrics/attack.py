@@ -1,15 +1,13 @@
-"""The metrics of a white-box attack: what it gains under two protocols, how its sentences read, and what it asks for.
+"""The metrics of a white-box attack under two protocols, and published figures beside them.
 
-Sources: Cheng et al. 2019, sections 4.3-4.5 and 6. A row is a dialogue that was played live: the target really speaks by its
-own sampling and really decides, and the metrics of negotiation say what came of it. The metrics called `forced_...` are
-the paper's protocol for the same dialogue:
+Sources: Cheng et al. 2019, sections 4.3-4.5 and 6. A row is a dialogue that was played live: the target speaks by its own
+sampling and decides itself, and the metrics of negotiation score it. The metrics called `forced_...` are the paper's protocol
+for the same dialogue:
   # Paper: once an adversarial sentence satisfies the end constraint, `<selection>` is put into the target's mouth and its
   # choice is scored. Ours: both, because the live target often goes on talking.
 A dialogue without such a sentence counts with its live outcome.
 
-Attempts of one dialogue hang together, so everything that is averaged over attempts is clustered by dialogue.
-
-Figures of publications that measured ones are shown beside; nothing is computed from them.
+Means over attempts are clustered by dialogue. Nothing is computed from published figures (`ATTACKS`).
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from parley.engine.negotiation.metrics.dialogues import METRICS, negotiation_met
 
 @dataclass(frozen=True)
 class PublishedAttack:
-    """What a publication says of one attack.
+    """The published figures of one attack.
 
     Args:
         points: the adversary's and the target's, 0 to 10.
@@ -51,7 +49,7 @@ class PublishedAttack:
 
     @property
     def advantage(self) -> float:
-        """The adversary's points minus the target's, to the two places that are printed."""
+        """Return the adversary's points minus the target's, to the two printed places."""
         adversary, target = self.points
         return round(adversary - target, 2)
 
@@ -189,7 +187,7 @@ _COSTS: Mapping[str, Callable[[Step], int]] = {
 
 
 def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate]:
-    """All of `ATTACK_METRICS` from the rows of one attack.
+    """Return all of `ATTACK_METRICS` from the rows of one attack.
 
     Args:
         rows: rows of `parley.engine.negotiation.verbs.match.ATTACKS`; those with status "error" are left out with a warning.
@@ -241,14 +239,16 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
 
 
 def untouched_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """`UNTOUCHED` from the rows of one attack, over its attempts."""
-    paths = [(str(row["item_key"]), each["steps"]) for row in finished(rows) for each in row["attempts"] if each["steps"]]
+    """Return `UNTOUCHED` from the rows of one attack, over its attempts."""
+    paths = [
+        (str(row["item_key"]), attempt["steps"]) for row in finished(rows) for attempt in row["attempts"] if attempt["steps"]
+    ]
     gains = [_gain_within(steps[:1], _COSTS["replaced"], 0) for _, steps in paths]
     return {"untouched_advantage": mean(gains, [key for key, _ in paths])}
 
 
 def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
-    """What reactive searches gain within a budget, the forced protocol's advantage averaged over their dialogues.
+    """Return the forced advantage of reactive searches within a budget, averaged over their dialogues.
 
     A search within a budget is the search that was recorded, stopped before the first step that exceeds it; where no step
     is left out, it stays where it ended. A sentence that does not satisfy the end constraint earns 0:0, whether or not the
@@ -263,7 +263,7 @@ def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
         whether a sentence ends the talk and to what it would then choose; gradients are not counted. n dialogues with a
         reactive attempt at every budget. Without any, both are empty.
     """
-    attempts = (next((each for each in row["attempts"] if each["kind"] == REACTIVE), None) for row in finished(rows))
+    attempts = (next((attempt for attempt in row["attempts"] if attempt["kind"] == REACTIVE), None) for row in finished(rows))
     paths = [attempt["steps"] for attempt in attempts if attempt is not None]
     if not paths:
         return {name: [] for name in _COSTS}
@@ -279,7 +279,7 @@ def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
 
 
 def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) -> int:
-    """The forced advantage of the last step before the budget is exceeded; saying the untouched sentence costs nothing."""
+    """Return the forced advantage of the last step within the budget; the untouched sentence costs nothing."""
     first, *rest = path
     last = first
     for step in rest:

@@ -1,13 +1,8 @@
-"""The table of attacks on one target, one line each: measured beside published, as text for a screen, a page or Markdown.
+"""The tables of attacks: one line per attack on one target, and attacks against a column per defence or trained counterpart.
 
-Source of the rows: Cheng et al. 2019, tables 2 and 7. Which figures stand in a line is decided here alone; what they mean is in
-`attack.py`.
-
-What stands up to which attack: a column for the target, for each defence around it and for each trained counterpart.
-
-Every figure is one of the table of attacks (`attack_table.py`); here they stand side by side, with what a defence costs in
-ordinary play above and the strongest attack below, for a defence is as good as the strongest attack on it. That one is chosen
-on one half of the dialogues and measured on the other (`engine/core/stats/known.py`).
+Source of the rows: Cheng et al. 2019, tables 2 and 7; `attack.py` defines the figures. The second table shows the cost of a
+defence in ordinary play above and the strongest attack below, for a defence is as good as the strongest attack on it. That one
+is chosen on one half of the dialogues and measured on the other (`engine/core/stats/known.py`).
 """
 
 from __future__ import annotations
@@ -79,7 +74,7 @@ ADAPTIVE = "-adaptive"
 
 
 def around_trained(number: int, adaptive: bool = False) -> str:
-    """The ending of rows against a trained counterpart, such as "+trained1-adaptive".
+    """Return the suffix of rows against a trained counterpart, such as "+trained1-adaptive".
 
     Args:
         number: which one, from 1.
@@ -89,7 +84,7 @@ def around_trained(number: int, adaptive: bool = False) -> str:
 
 
 def titles_of(trained: Sequence[str] = ()) -> dict[str, str]:
-    """Titles of all rows by name, in the order of a table that has them all.
+    """Return the titles of all rows by name, in the order of a full table.
 
     Args:
         trained: names of the target's trained counterparts.
@@ -107,11 +102,11 @@ def titles_of(trained: Sequence[str] = ()) -> dict[str, str]:
             for name, title in DEFENCES.items()
             if not row.startswith(TACTIC) and (name in minded or not name.endswith(KNOWN))
         }
-        for place, name in enumerate(trained, start=1):
+        for index, name in enumerate(trained, start=1):
             if row not in TRIGGERS:
-                titles[row + around_trained(place)] = f"{attack}, {name}"
+                titles[row + around_trained(index)] = f"{attack}, {name}"
             if row not in UNATTACKED:
-                titles[row + around_trained(place, adaptive=True)] = f"{attack}, {name}{MADE_FOR_IT}"
+                titles[row + around_trained(index, adaptive=True)] = f"{attack}, {name}{MADE_FOR_IT}"
     return titles
 
 
@@ -209,7 +204,7 @@ def table_lines(
     trained: Sequence[str] = (),
     unfound: Mapping[str, str] = MappingProxyType({}),
 ) -> list[AttackLine]:
-    """The lines of a table from the metrics of all its attacks.
+    """Return the lines of a table from the metrics of all its attacks.
 
     Args:
         metrics: estimates by "ROW.METRIC", the row a name of `titles_of`.
@@ -222,33 +217,33 @@ def table_lines(
     Returns:
         One line per row with metrics or without what it plays, in the order of `titles_of`.
     """
-    known, found, others = ATTACKS.get(published, {}), by_row(metrics), by_row(baseline or {})
+    published_rows, rows, baseline_rows = ATTACKS.get(published, {}), by_row(metrics), by_row(baseline or {})
     spread = trainings or {}
     return [
         AttackLine(
             title,
-            found.get(row, {}),
-            known.get(row),
-            others.get(row, {}),
+            rows.get(row, {}),
+            published_rows.get(row),
+            baseline_rows.get(row, {}),
             spread.get(f"{row}.advantage", ()),
             unfound.get(row, ""),
         )
         for row, title in titles_of(trained).items()
-        if row in found or row in unfound
+        if row in rows or row in unfound
     ]
 
 
 def by_row(metrics: Mapping[str, Estimate]) -> dict[str, dict[str, Estimate]]:
-    """The metrics of each row that has any, from those by "ROW.METRIC"."""
-    found: dict[str, dict[str, Estimate]] = {}
+    """Return the metrics of each row from those by "ROW.METRIC"."""
+    rows: dict[str, dict[str, Estimate]] = {}
     for name, estimate in metrics.items():
         row, _, metric = name.partition(".")
-        found.setdefault(row, {})[metric] = estimate
-    return found
+        rows.setdefault(row, {})[metric] = estimate
+    return rows
 
 
 def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
-    """The table of some attacks, at least one; columns that no line asks for are left out.
+    """Return the table of at least one attack, without columns that no line needs.
 
     Args:
         lines: the attacks.
@@ -282,7 +277,7 @@ def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> TextTable:
 
 
 def share_cell(estimate: Estimate) -> str:
-    """A share in percent, above its interval; a dash for none."""
+    """Return a share in percent, above its interval; a dash for none."""
     return above(_percent(estimate.value), interval(estimate, lambda share: f"{100 * share:.1f}"))
 
 
@@ -308,7 +303,7 @@ def _metric(name: str, show: Callable[[Estimate], str], instead: str = "") -> _C
 
 
 def points_cell(metrics: Mapping[str, Estimate], protocol: str = "") -> str:
-    """The adversary's and the target's points, above their intervals; a dash where they were not measured.
+    """Return the points of adversary and target, above their intervals; a dash if not measured.
 
     Args:
         metrics: by name.
@@ -353,8 +348,12 @@ def _has_cost(line: AttackLine) -> bool:
 
 
 def _tokens(line: AttackLine) -> str:
-    found = [line.metrics.get(f"chat_tokens_{way}_target", NOTHING) for way in ("in", "out")]
-    return " + ".join(f"{each.value:,.0f}" for each in found) if all(math.isfinite(each.value) for each in found) else ABSENT
+    estimates = [line.metrics.get(f"chat_tokens_{way}_target", NOTHING) for way in ("in", "out")]
+    return (
+        " + ".join(f"{estimate.value:,.0f}" for estimate in estimates)
+        if all(math.isfinite(estimate.value) for estimate in estimates)
+        else ABSENT
+    )
 
 
 def _has_untouched(line: AttackLine) -> bool:
@@ -436,7 +435,7 @@ STRONGEST = "strongest"
 
 
 def endings_of(trained: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
-    """Return how rows of attacks end by column: made for the target, and made for what the column names.
+    """Return the suffixes of attack rows by column: made for the target, and made for the column's agent.
 
     Args:
         trained: names of the target's trained counterparts.
@@ -449,7 +448,7 @@ def endings_of(trained: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
 
 
 def strongest_attack(gains: Sequence[Mapping[str, float]]) -> Estimate:
-    """Estimate what the strongest of some attacks gains in the dialogues that all of them have.
+    """Estimate the gain of the strongest attack in the dialogues that all attacks have.
 
     Args:
         gains: of each attack by the dialogue's key.
@@ -461,40 +460,46 @@ def strongest_attack(gains: Sequence[Mapping[str, float]]) -> Estimate:
 def targets_table(
     metrics: Mapping[str, Estimate], trained: Sequence[str] = (), unfound: Collection[str] = ()
 ) -> TextTable | None:
-    """The attacks by what they meet; None where they meet the target alone.
+    """Return the attacks by opponent; None if they meet the target alone.
 
     Args:
         metrics: estimates by "ROW.METRIC", the row a name of `attack_table.titles_of`.
         trained: names of the target's trained counterparts.
         unfound: rows that could not be played, or not those of all adversaries.
     """
-    found = by_row(metrics)
+    by_name = by_row(metrics)
     endings = endings_of(trained)
-    columns = {name: each for name, each in endings.items() if any(row + end in found for row in ROWS for end in each)}
+    columns = {
+        name: suffixes for name, suffixes in endings.items() if any(row + end in by_name for row in ROWS for end in suffixes)
+    }
     if len(columns) < 2:
         return None
     rows: list[tuple[str, ...]] = []
-    if PLAIN in found:
-        played = [found.get(PLAIN + end, {}) for end, _ in columns.values()]
-        rows.append(("plain play: target's points", *(_cell(each.get("score_target", NOTHING)) for each in played)))
-        rows.append(("plain play: agreement", *(share_cell(each.get("agreement", NOTHING)) for each in played)))
+    if PLAIN in by_name:
+        played = [by_name.get(PLAIN + end, {}) for end, _ in columns.values()]
+        rows.append(
+            ("plain play: target's points", *(_cell(row_metrics.get("score_target", NOTHING)) for row_metrics in played))
+        )
+        rows.append(("plain play: agreement", *(share_cell(row_metrics.get("agreement", NOTHING)) for row_metrics in played)))
     empty = False
     for row, title in _ATTACKS.items():
         for adaptive in (False, True):
-            gains = {name: found.get(row + each[adaptive], {}).get("advantage", NOTHING) for name, each in columns.items()}
+            gains = {
+                name: by_name.get(row + suffixes[adaptive], {}).get("advantage", NOTHING) for name, suffixes in columns.items()
+            }
             cells = {
-                name: _UNFOUND if not one.n and row + columns[name][adaptive] in unfound else _cell(one)
-                for name, one in gains.items()
+                name: _UNFOUND if not gain.n and row + columns[name][adaptive] in unfound else _cell(gain)
+                for name, gain in gains.items()
             }
             # An adaptive attack is shown where there is one that is not the target's own.
             if not any(cell != ABSENT for name, cell in cells.items() if name != TARGET or not adaptive):
                 continue
             rows.append((title + MADE_FOR_IT * adaptive, *cells.values()))
             empty |= _UNFOUND in cells.values()
-    strongest = [found.get(STRONGEST + end, {}).get("advantage", NOTHING) for end, _ in columns.values()]
-    if any(one.n for one in strongest):
+    strongest = [by_name.get(STRONGEST + end, {}).get("advantage", NOTHING) for end, _ in columns.values()]
+    if any(estimate.n for estimate in strongest):
         rows.append((STRONGEST, *map(_cell, strongest)))
-    notes = {_NOTE_TARGETS_TABLE: True, _NOTE_TACTICS_TARGETS_TABLE: TACTIC in found, _NOTE_UNFOUND: empty}
+    notes = {_NOTE_TARGETS_TABLE: True, _NOTE_TACTICS_TARGETS_TABLE: TACTIC in by_name, _NOTE_UNFOUND: empty}
     return TextTable(("attack", *columns), tuple(rows), "".join(note for note, wanted in notes.items() if wanted))
 
 

@@ -1,12 +1,10 @@
-"""Adversarial training by rounds: what a round is measured by, which rounds may be the result, and the table of rounds.
+"""Metrics of adversarial training by rounds and of populations: payoffs, mixtures and Elo ratings.
 
-Populations of targets and adversaries: payoffs, mixtures and Elo ratings from the dialogues of a payoff matrix.
+Sources: Lanctot et al. 2017 (PSRO, its mixtures, and exploitability as the gain of a best response); Elo 1978, with the
+ratings of Bradley & Terry 1952, fitted by maximum likelihood.
 
-Sources: Lanctot et al. 2017 (PSRO, its mixtures, and exploitability as what a best response gains); Elo 1978, whose ratings are
-those of Bradley & Terry 1952, fitted by maximum likelihood.
-
-All cells are played on the same scenarios, so a dialogue's number is a cluster: it is drawn whole, in all cells at once.
-Mixtures are taken as they were found. The best adversary is chosen on some dialogues and measured on others
+All cells of a payoff matrix are played on the same scenarios, so a dialogue's number is a cluster: it is drawn whole, in all
+cells at once. Mixtures count as given. The best adversary is chosen on some dialogues and measured on others
 (`engine/core/stats/known.py`).
 
 Shapes: G dialogues, T targets, A adversaries, K = T + A, R resamples.
@@ -59,7 +57,7 @@ _NOTE = (
 
 
 def exploitability_of(one: Round) -> float:
-    """What is to fall from round to round, in points."""
+    """Return the exploitability of a round in points; training is to lower it."""
     return one.metrics[EXPLOITABILITY].value
 
 
@@ -74,28 +72,28 @@ def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
     """
     least = rounds[0].metrics[PLAIN_SCORE].value - plain_loss
     return [
-        one
-        for one in rounds
-        if one.number == 0 or (one.metrics[PLAIN_SCORE].value >= least and not has_lost_language(one.metrics))
+        candidate
+        for candidate in rounds
+        if candidate.number == 0 or (candidate.metrics[PLAIN_SCORE].value >= least and not has_lost_language(candidate.metrics))
     ]
 
 
 def has_lost_language(metrics: Mapping[str, Estimate]) -> bool:
-    """Whether the target of a round repeats itself too much; one that was measured before that was is taken to speak."""
+    """Return True if the target of a round repeats itself too much; False where repetition was not measured."""
     return has_lost(metrics.get(REPETITION, NOTHING).value)
 
 
 def rounds_table(rounds: Sequence[Round]) -> TextTable:
-    """One line per round."""
+    """Return the table of rounds, one line each."""
     columns = ("round", *(metric.title for metric in ROUND_METRICS.values()))
     return TextTable(columns, tuple(round_cells(one) for one in rounds), _NOTE)
 
 
 def round_cells(one: Round) -> tuple[str, ...]:
-    """A round's line of the table."""
-    found = ((name, one.metrics.get(name, NOTHING)) for name in ROUND_METRICS)
+    """Return a round's line of the table."""
+    estimates = ((name, one.metrics.get(name, NOTHING)) for name in ROUND_METRICS)
     alone = (PLAIN_AGREEMENT, REPETITION, PERPLEXITY)
-    cells = (figure(estimate.value) if name in alone else with_interval(estimate) for name, estimate in found)
+    cells = (figure(estimate.value) if name in alone else with_interval(estimate) for name, estimate in estimates)
     return (str(one.number), *cells)
 
 
@@ -152,31 +150,31 @@ class Played:
 
     @classmethod
     def of(cls, rows: Sequence[Row], targets: Sequence[str], adversaries: Sequence[str]) -> Played:
-        """From the rows of a population; those of other agents, and those that failed, are left out."""
+        """Return the dialogues from the rows of a population, without other agents and failed rows."""
         places = {(t, a): (i, j) for i, t in enumerate(targets) for j, a in enumerate(adversaries)}
         numbers: dict[int, dict[tuple[int, int], float]] = {}
         for row in finished(rows):
-            if place := places.get((row["target"], row["adversary"])):
-                numbers.setdefault(row["number"], {})[place] = row["points_adversary"] - row["points_target"]
+            if cell := places.get((row["target"], row["adversary"])):
+                numbers.setdefault(row["number"], {})[cell] = row["points_adversary"] - row["points_target"]
         whole = [cells for _, cells in sorted(numbers.items()) if len(cells) == len(places)]
         gains = np.zeros((len(whole), len(targets), len(adversaries)))
         for number, cells in enumerate(whole):
-            for place, gain in cells.items():
-                gains[number][place] = gain
+            for cell, gain in cells.items():
+                gains[number][cell] = gain
         return cls(targets, adversaries, gains)
 
     @property
     def payoffs_TA(self) -> np.ndarray:
-        """Advantage of each adversary over each target."""
+        """Return the advantage of each adversary over each target."""
         return np.asarray(self.gains_GTA.mean(axis=0))
 
     @property
     def wins_TA(self) -> np.ndarray:
-        """Share of dialogues that each adversary wins against each target, a draw counting half."""
+        """Return the share of dialogues that each adversary wins against each target; a draw counts half."""
         return np.asarray(_scores(self.gains_GTA).mean(axis=0))
 
     def mixtures(self) -> dict[str, Mixture]:
-        """The mixture of each meta-strategy."""
+        """Return the mixture of each meta-strategy."""
         return {name: meta(self.payoffs_TA, self.wins_TA) for name, meta in META_STRATEGIES.items()}
 
     def against(self, shares_T: np.ndarray) -> Estimate:
@@ -188,20 +186,20 @@ class Played:
         return np.einsum("gta,t->ga", self.gains_GTA, shares_T)
 
     def metrics(self) -> dict[str, Estimate]:
-        """Those of `LEGEND` that the matrix alone decides."""
+        """Return the metrics of `LEGEND` that the matrix alone decides."""
         mixtures = self.mixtures()
         played_G = np.einsum("gta,t,a->g", self.gains_GTA, mixtures["nash"].targets, mixtures["nash"].adversaries)
-        known = {f"{BEST_KNOWN}.{name}": self.against(mixture.targets) for name, mixture in mixtures.items()}
-        return {VALUE: mean(played_G), SINGLE: best_against_best_target(self.gains_GTA), **known}
+        best_known = {f"{BEST_KNOWN}.{name}": self.against(mixture.targets) for name, mixture in mixtures.items()}
+        return {VALUE: mean(played_G), SINGLE: best_against_best_target(self.gains_GTA), **best_known}
 
 
 def payoff_estimates(played: Played) -> list[list[Estimate]]:
-    """Advantage of each adversary over each target, targets first."""
+    """Return the advantage of each adversary over each target, targets first."""
     return [[mean(played.gains_GTA[:, t, a]) for a in range(len(played.adversaries))] for t in range(len(played.targets))]
 
 
 def elo(gains_GTA: np.ndarray, seed: int = 0) -> tuple[list[Estimate], list[Estimate]]:
-    """Elo ratings of targets and adversaries on one scale, with bootstrap intervals over dialogues.
+    """Return Elo ratings of targets and adversaries on one scale, with bootstrap intervals over dialogues.
 
     Who earns more points wins; a tie, no deal among them, is half a win. Each pair is given one draw beside its dialogues, so
     that ratings of agents that always win are finite. Ratings are around 0: 400 more are odds of ten to one. They suppose that
@@ -222,8 +220,8 @@ def elo(gains_GTA: np.ndarray, seed: int = 0) -> tuple[list[Estimate], list[Esti
     ratings_RK = _SCALE * _strengths(wins_RTA + 0.5, size + 1)
     low, high = np.quantile(ratings_RK[1:], (0.025, 0.975), axis=0)
     bounds_K3 = np.stack([ratings_RK[0], low, high], axis=1).tolist()
-    found = [Estimate(value, least, most, size) for value, least, most in bounds_K3]
-    return found[:num_targets], found[num_targets:]
+    ratings = [Estimate(value, least, most, size) for value, least, most in bounds_K3]
+    return ratings[:num_targets], ratings[num_targets:]
 
 
 def _scores(gains_GTA: np.ndarray) -> np.ndarray:
@@ -258,7 +256,7 @@ def _strengths(wins_RTA: np.ndarray, num: int) -> np.ndarray:
 
 
 def matrix_table(targets: Sequence[str], adversaries: Sequence[str], cells_TA: Sequence[Sequence[Estimate]]) -> TextTable:
-    """The payoff matrix, a line for each adversary, of which there are more."""
+    """Return the payoff matrix, a line for each adversary."""
     lines = tuple((name, *(with_interval(line[a]) for line in cells_TA)) for a, name in enumerate(adversaries))
     note = "Advantage of the adversary of the line over the target of the column, in points, on the same scenarios."
     return TextTable(("adversary", *targets), lines, f"{note} Brackets: 95 % intervals.")
@@ -267,7 +265,7 @@ def matrix_table(targets: Sequence[str], adversaries: Sequence[str], cells_TA: S
 def ratings_table(
     role: str, names: Sequence[str], ratings: Sequence[Estimate], shares: Mapping[str, Sequence[float]], remark: str = ""
 ) -> TextTable:
-    """Elo ratings of one side, and how often each meta-strategy plays each agent.
+    """Return the Elo ratings of one side, and each meta-strategy's share of each agent.
 
     Args:
         role: "target" or "adversary".

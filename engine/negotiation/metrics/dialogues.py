@@ -1,27 +1,18 @@
-"""The metrics of negotiation: who gained how much, whether they agreed, and whether they still spoke like people.
+"""The metrics of negotiation: points, agreement and language; of defences, of chat models, and of an attacker's tactics.
 
 Sources: Lewis et al. 2017, section 6.2 (score, agreement, Pareto), and Cheng et al. 2019, section 6 (advantage, positive
 advantage rate). Side 0 is the adversary, side 1 the target.
 
-A dialogue without agreement counts as 0:0 in everything that is not "agreed". So it is a tie, and ties are where papers
-and code part:
+A dialogue without agreement counts as 0:0 in everything that is not "agreed". So it is a tie; papers and code differ in ties:
   # Paper: the positive advantage rate is not defined for ties; the released logs count them as positive. Ours: `par`
   # follows the logs (a failed negotiation counts for the adversary), `par_strict` counts wins only.
 An adversary can push `par` up by never agreeing, so it is read beside `agreement` and `par_strict`.
 
-What a defended target did, how much it did not hear and how often it refused to end, and what an attack left out for it.
+Chat models: a choice that stays illegal after the repair is a selection out of range, which counts for every agent.
 
-What chat models did in negotiations: how much they were asked, and how often they did not keep to the form.
-
-A choice that stays illegal after the repair is a selection out of range, which `dialogues.py` counts for every agent.
-
-What tactics of an attacker gain: each attacker's best tactic in held-out dialogues, beside the player without any.
-
-A tactic is chosen by its gain in the development dialogues, which is therefore too high; the held-out dialogues chose nothing.
-All tactics play the same dialogues, so that differences are paired. Intervals are over dialogues: another run of the attacker
-would write other tactics, and no interval tells how different those are.
-
-What an attacker costs is counted as if it were alone: tactics that several wrote are played once and counted for each.
+Tactics: each attacker's best tactic is measured in held-out dialogues, beside the player without any. A tactic is chosen by its
+gain in the development dialogues, which is therefore too high. All tactics play the same dialogues, so differences are paired.
+Intervals are over dialogues; they do not cover the tactics of another run. Costs count each attacker as if it were alone.
 """
 
 from __future__ import annotations
@@ -86,25 +77,24 @@ _SELECTION = "<selection>"
 
 
 def defence_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """Those of `DEFENCE_METRICS` that the rows of one match tell of.
+    """Return the metrics of `DEFENCE_METRICS` that the rows of one match hold.
 
     Args:
         rows: rows of `parley.engine.negotiation.verbs.match.DIALOGUES`; those with status "error" are left out.
     """
     dialogues = finished(rows)
-    found = {}
+    metrics = {}
     if heard := [row for row in dialogues if row.get("stopped") is not None]:
-        stopped, said = [len(row["stopped"]) for row in heard], [_num_sentences(row) for row in heard]
-        found["stopped_share"] = clustered_rate(stopped, trials=said)
+        stopped, num_sentences = [len(row["stopped"]) for row in heard], [_num_sentences(row) for row in heard]
+        metrics["stopped_share"] = clustered_rate(stopped, trials=num_sentences)
     if ended := [row for row in dialogues if row.get("refused") is not None]:
-        found["refused_share"] = rate(sum(bool(row["refused"]) for row in ended), len(ended))
+        metrics["refused_share"] = rate(sum(bool(row["refused"]) for row in ended), len(ended))
     if searched := [row["kept_out"] for row in dialogues if row.get("kept_out") is not None]:
-        found["kept_out"] = mean_count(searched)
-    return found
+        metrics["kept_out"] = mean_count(searched)
+    return metrics
 
 
 def _num_sentences(row: Row) -> int:
-    """What the adversary said, the end of the talk left out."""
     return sum(turn["side"] == 0 and turn["words"] != _SELECTION for turn in row["turns"])
 
 
@@ -134,23 +124,23 @@ CHAT_METRICS: dict[str, Metric] = {
 
 
 def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """Those of `CHAT_METRICS` whose side is a chat model's; none where no dialogue has one.
+    """Return `CHAT_METRICS` of the sides with a chat model; none if no dialogue has one.
 
     Args:
         rows: dialogue rows; of those with status "error" nothing counts but answers that are no reply.
     """
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     for index, side in enumerate(SIDES):
         answering = [row[f"chat_{side}"] for row in rows if row.get(f"chat_{side}")]
         if answering:
             lost = [sum(moves.get(kind.column) or 0 for kind in NO_REPLIES) for moves in answering]
-            found[f"chat_no_reply_{side}"] = clustered_rate(lost, trials=[moves["answers"] for moves in answering])
+            metrics[f"chat_no_reply_{side}"] = clustered_rate(lost, trials=[moves["answers"] for moves in answering])
         dialogues = [row for row in finished(rows) if row.get(f"chat_{side}")]
         if not dialogues:
             continue
         moves = [row[f"chat_{side}"] for row in dialogues]
         # An end that a limit forces is said by nobody.
-        said = [
+        num_utterances = [
             sum(turn["side"] == index for turn in row["turns"])
             - (row["forced"] and bool(row["turns"]) and row["turns"][-1]["side"] == index)
             for row in dialogues
@@ -158,11 +148,11 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
         for name in _ASKED:
             counts = np.array([one[name] for one in moves], dtype=np.float64)
             # Models that do not say how many tokens there were have none of this.
-            found[f"chat_{name}_{side}"] = mean_count(counts) if counts.any() else NOTHING
+            metrics[f"chat_{name}_{side}"] = mean_count(counts) if counts.any() else NOTHING
         for name in _BROKEN:
-            found[f"chat_{name}_{side}"] = clustered_rate([one[name] for one in moves], trials=said)
-        found[f"chat_repairs_{side}"] = rate(sum(one["repairs"] > 0 for one in moves), len(moves))
-    return {name: found[name] for name in CHAT_METRICS if name in found}
+            metrics[f"chat_{name}_{side}"] = clustered_rate([one[name] for one in moves], trials=num_utterances)
+        metrics[f"chat_repairs_{side}"] = rate(sum(one["repairs"] > 0 for one in moves), len(moves))
+    return {name: metrics[name] for name in CHAT_METRICS if name in metrics}
 
 
 logger = logging.getLogger(__name__)
@@ -238,7 +228,7 @@ METRICS: dict[str, Metric] = {
 
 
 def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """All of `METRICS` from the rows of one match.
+    """Return all of `METRICS` from the rows of one match.
 
     Args:
         rows: dialogue rows; those with status "error" are left out with a warning.
@@ -251,10 +241,10 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     if len(dialogues) < len(rows):
         logger.warning("%d of %d dialogues failed and are left out of the metrics", len(rows) - len(dialogues), len(rows))
     illegal = {side: [row for row in dialogues if row[f"selection_{side}"] == [ILLEGAL]] for side in ("adversary", "target")}
-    for side, found in illegal.items():
-        if found:
+    for side, illegal_rows in illegal.items():
+        if illegal_rows:
             what = "the %s chose out of range in %d of %d dialogues, which count as no agreement"
-            logger.warning(what, side, len(found), len(dialogues))
+            logger.warning(what, side, len(illegal_rows), len(dialogues))
     repetition = {side: _repetition(dialogues, number) for number, side in enumerate(("adversary", "target"))}
     for side, found_again in repetition.items():
         if has_lost(found_again.value):
@@ -272,7 +262,7 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
         ),
         "ended_by_adversary": _share(dialogues, lambda row: row["ended_by"] == 0),
         "forced_end": _share(dialogues, lambda row: row["forced"]),
-        **{f"illegal_{side}": rate(len(found), len(dialogues)) for side, found in illegal.items()},
+        **{f"illegal_{side}": rate(len(illegal_rows), len(dialogues)) for side, illegal_rows in illegal.items()},
         "distinct_adversary": count(distinct[0][0], distinct[0][1]),
         "distinct_target": count(distinct[1][0], distinct[1][1]),
         "distinct_share_adversary": _share_of_distinct(*distinct[0]),
@@ -286,7 +276,7 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
 
 
 def outcome_metrics(dialogues: Sequence[Row]) -> dict[str, Estimate]:
-    """Those of `METRICS` that points and agreement alone decide, in its order.
+    """Return the metrics of `METRICS` that points and agreement alone decide, in its order.
 
     Args:
         dialogues: finished ones; only `points_adversary`, `points_target` and `agreed` are read.
@@ -323,8 +313,10 @@ def _advantage(row: Row) -> int:
 
 def _distinct(dialogues: Sequence[Row], side: int) -> tuple[int, int]:
     """Different utterances and all utterances of a side; `<selection>` alone is a move, not an utterance."""
-    said = [turn["words"] for row in dialogues for turn in row["turns"] if turn["side"] == side and turn["words"] != _SELECTION]
-    return len(set(said)), len(said)
+    utterances = [
+        turn["words"] for row in dialogues for turn in row["turns"] if turn["side"] == side and turn["words"] != _SELECTION
+    ]
+    return len(set(utterances)), len(utterances)
 
 
 def _share_of_distinct(distinct: int, total: int) -> Estimate:
@@ -333,8 +325,8 @@ def _share_of_distinct(distinct: int, total: int) -> Estimate:
 
 def _repetition(dialogues: Sequence[Row], side: int) -> Estimate:
     """Repeated 4-grams of a side over all of them, pooled."""
-    said = [[turn["words"].split() for turn in row["turns"] if turn["side"] == side] for row in dialogues]
-    again, grams = np.array([np.sum([(0, 0), *map(repeated, each)], axis=0) for each in said]).reshape(-1, 2).T
+    utterances = [[turn["words"].split() for turn in row["turns"] if turn["side"] == side] for row in dialogues]
+    again, grams = np.array([np.sum([(0, 0), *map(repeated, dialogue)], axis=0) for dialogue in utterances]).reshape(-1, 2).T
     return clustered_rate(again, trials=grams)
 
 
@@ -386,7 +378,7 @@ _NOTE = (
 
 @dataclass(frozen=True)
 class TacticsPlayed:
-    """The dialogues of a run, and who wrote the tactics.
+    """The dialogues of a run, and the answers of its attackers.
 
     Args:
         rows: of the run (`parley.engine.negotiation.verbs.tactic.TACTICS`).
@@ -400,35 +392,39 @@ class TacticsPlayed:
 
     @cached_property
     def tried(self) -> dict[int, list[Row]]:
-        """The finished development dialogues by the number of their tactic; 0 has none."""
-        found: dict[int, list[Row]] = {}
+        """Return the finished development dialogues by the number of their tactic; 0 has none."""
+        by_tactic: dict[int, list[Row]] = {}
         for row in finished(self.rows):
             if not row["held_out"]:
-                found.setdefault(row["tactic_number"], []).append(row)
-        return found
+                by_tactic.setdefault(row["tactic_number"], []).append(row)
+        return by_tactic
 
     def gain(self, number: int) -> Estimate:
-        """What a tactic gained in development; NaN where no dialogue came to its end."""
+        """Return the gain of a tactic in development; NaN if no dialogue finished."""
         rows = self.tried.get(number, [])
         return mean([_advantage(row) for row in rows]) if rows else NOTHING
 
     def numbers(self, arm: str, rounds: int | None = None) -> list[int]:
-        """The tactics of an attacker, each once, in the order in which it wrote them; of its first rounds alone."""
-        own = (each for each in self.written if each.arm == arm and each.number and (rounds is None or each.round <= rounds))
-        return list(dict.fromkeys(each.number for each in own))
+        """Return the distinct tactics of an attacker in order of writing, of its first rounds alone if given."""
+        answers = (
+            answer
+            for answer in self.written
+            if answer.arm == arm and answer.number and (rounds is None or answer.round <= rounds)
+        )
+        return list(dict.fromkeys(answer.number for answer in answers))
 
     def best(self, arm: str, rounds: int | None = None) -> int:
-        """The tactic of an attacker that gained most in development, the earliest of equal ones; 0 without any."""
+        """Return the tactic of an attacker with the largest gain in development, the earliest of ties; 0 without any."""
         gains = {number: self.gain(number).value for number in self.numbers(arm, rounds)}
-        known = {number: gain for number, gain in gains.items() if not math.isnan(gain)}
-        return max(known, key=lambda number: known[number], default=0)
+        measured = {number: gain for number, gain in gains.items() if not math.isnan(gain)}
+        return max(measured, key=lambda number: measured[number], default=0)
 
     def held_out(self, arm: str) -> list[Row]:
-        """The held-out dialogues of the tactic that was chosen for an arm."""
+        """Return the held-out dialogues of the tactic that was chosen for an arm."""
         return [row for row in self.rows if row["held_out"] and row["tactic_number"] == self.chosen.get(arm)]
 
     def metrics(self, arm: str) -> dict[str, Estimate]:
-        """Metrics of an arm whose tactic was chosen, by their names in `TACTIC_METRICS`."""
+        """Return the metrics of an arm with a chosen tactic, by their names in `TACTIC_METRICS`."""
         rows = self.held_out(arm)
         dialogues = finished(rows)
         metrics = negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
@@ -442,9 +438,9 @@ class TacticsPlayed:
         return metrics | self._costs(arm)
 
     def curve(self, arm: str) -> Points:
-        """What the best tactic so far gained in development, by the dialogues played so far; first without a tactic."""
+        """Return the best tactic's gain in development by the dialogues so far; first without a tactic."""
         points = [(0, self.gain(0))]
-        for last in sorted({each.round for each in self.written if each.arm == arm}):
+        for last in sorted({answer.round for answer in self.written if answer.arm == arm}):
             best = self.best(arm, last)
             points.append((sum(len(self.tried.get(number, ())) for number in self.numbers(arm, last)), self.gain(best)))
         return [point for point in points if math.isfinite(point[1].value)]
@@ -455,25 +451,25 @@ class TacticsPlayed:
         return paired_difference([first[one] for one in both], [second[one] for one in both]) if both else NOTHING
 
     def _costs(self, arm: str) -> dict[str, Estimate]:
-        own, numbers = [answer for answer in self.written if answer.arm == arm], self.numbers(arm)
+        answers, numbers = [answer for answer in self.written if answer.arm == arm], self.numbers(arm)
         rows = [row for number in numbers for row in self.tried.get(number, ())]
         # Dialogues that were lost for want of a reply have cost their answers, too.
         tried = [row for row in self.rows if not row["held_out"] and row["tactic_number"] in numbers]
         moves = [row[f"chat_{side}"] for row in tried for side in SIDES if row[f"chat_{side}"]]
         totals = {
             "tactics": len(numbers),
-            "unusable": sum(not answer.number for answer in own),
-            "no_reply": sum(answer.problem.startswith(NO_REPLY) for answer in own),
+            "unusable": sum(not answer.number for answer in answers),
+            "no_reply": sum(answer.problem.startswith(NO_REPLY) for answer in answers),
             "dialogues": len(rows),
-            "calls": sum(answer.calls for answer in own) + sum(one["answers"] for one in moves),
-            "tokens_in": sum(answer.tokens_in for answer in own) + sum(one["tokens_in"] for one in moves),
-            "tokens_out": sum(answer.tokens_out for answer in own) + sum(one["tokens_out"] for one in moves),
+            "calls": sum(answer.calls for answer in answers) + sum(one["answers"] for one in moves),
+            "tokens_in": sum(answer.tokens_in for answer in answers) + sum(one["tokens_in"] for one in moves),
+            "tokens_out": sum(answer.tokens_out for answer in answers) + sum(one["tokens_out"] for one in moves),
         }
-        return {name: count(total, max(1, len(own))) for name, total in totals.items()}
+        return {name: count(total, max(1, len(answers))) for name, total in totals.items()}
 
 
 def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> TextTable:
-    """The table of a finished run, a line for each arm.
+    """Return the table of a finished run, a line for each arm.
 
     Args:
         metrics: of the run, by "ARM.METRIC".
@@ -484,14 +480,14 @@ def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> TextT
     columns += ["dialogues", "calls", *([] if brief else ["tokens in", "tokens out"]), "without", "n"]
     rows = []
     for arm in arms:
-        found = {name: metrics.get(f"{arm}.{name}", NOTHING) for name in TACTIC_METRICS}
-        told = [number(found[name]) for name in ("advantage", f"over_{NONE}", "development")]
-        share = found["agreement"].value
-        told.append(f"{100 * share:.1f} %" if math.isfinite(share) else ABSENT)
-        told.append(BETWEEN.join(figure(found[f"broken_{side}"].value) for side in SIDES))
+        estimates = {name: metrics.get(f"{arm}.{name}", NOTHING) for name in TACTIC_METRICS}
+        cells = [number(estimates[name]) for name in ("advantage", f"over_{NONE}", "development")]
+        share = estimates["agreement"].value
+        cells.append(f"{100 * share:.1f} %" if math.isfinite(share) else ABSENT)
+        cells.append(BETWEEN.join(figure(estimates[f"broken_{side}"].value) for side in SIDES))
         names = ["dialogues", "calls", *([] if brief else ["tokens_in", "tokens_out"]), "unusable"]
-        told += [f"{found[name].value:,.0f}" if arm in ATTACKERS else ABSENT for name in names]
-        rows.append((ARMS[arm], *told, num_measured(found["advantage"])))
+        cells += [f"{estimates[name].value:,.0f}" if arm in ATTACKERS else ABSENT for name in names]
+        rows.append((ARMS[arm], *cells, num_measured(estimates["advantage"])))
     few = few_note("dialogues") if any(metrics[f"{arm}.advantage"].flagged for arm in arms) else ""
     return TextTable(tuple(columns), tuple(rows), _NOTE + few)
 

@@ -1,9 +1,8 @@
-"""Tables 2, 6 and 7 of Cheng et al. 2019 as they were measured, beside the published ones, and what of them is reproduced.
+"""Tables 2, 6 and 7 of Cheng et al. 2019: measured beside published figures, and which of these are reproduced.
 
 A training is everything from the corpus on: supervised agent, RL agent, adversaries, adversarial training. Figures are means
 over trainings with intervals over trainings and dialogues (`parley.engine.core.stats.tables`); all trainings are measured on
-the same scenarios. What is compared with a published figure is the forced one where there is one, which is the paper's
-protocol.
+the same scenarios. A published figure is compared with the forced one if there is one, which is the paper's protocol.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class PaperTable(NamedTuple):
     names: Mapping[str, str] = {}
 
     def known(self, row: str) -> PublishedAttack | None:
-        """What was published of a row."""
+        """Return the published figures of a row."""
         return ATTACKS.get(self.published, {}).get(self.names.get(row, row))
 
 
@@ -85,7 +84,7 @@ OfTraining = Mapping[str, Estimate]
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What trainings came to, as far as they are finished.
+    """The results of all finished trainings.
 
     Args:
         rows: the metrics of each training that measured a row, by "PART.ROW" and the training's number.
@@ -96,16 +95,16 @@ class Reproduction:
     rounds: Mapping[int, Sequence[Round]] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, Estimate]:
-        """The figures over trainings, by "PART.ROW.METRIC"."""
+        """Return the figures over trainings, by "PART.ROW.METRIC"."""
         return {f"{row}.{name}": estimate for row in self.rows for name, estimate in self.over(row).items()}
 
     def each(self, row: str) -> dict[str, list[float]]:
-        """What each training came to, by metric."""
+        """Return the figures of each training, by metric."""
         trainings = list(self.rows[row].values())
-        return {name: [one[name].value for one in trainings] for name in trainings[0]}
+        return {name: [metrics[name].value for metrics in trainings] for name in trainings[0]}
 
     def lines(self, part: str) -> list[AttackLine]:
-        """The lines of a table that there are, beside the RL agent's where that was trained on."""
+        """Return the lines of a table, beside the RL agent's if the target was trained on from it."""
         of = PARTS[part]
         return [
             AttackLine(
@@ -120,7 +119,7 @@ class Reproduction:
         ]
 
     def tables(self, brief: bool = False) -> dict[str, TextTable]:
-        """All that there are, by heading; what is reproduced comes first."""
+        """Return all tables by heading; the reproduced figures come first."""
         first = {
             "Published figures": self.figures(brief),
             "What the paper concludes": self.conclusions(),
@@ -136,7 +135,7 @@ class Reproduction:
         return tables
 
     def figures(self, brief: bool = False) -> TextTable:
-        """Every row of the paper's tables beside what was measured like it, and whether its advantage is reproduced.
+        """Return each row of the paper's tables beside its measurement, and the verdict on its advantage.
 
         Args:
             brief: as a screen has room for it: advantages alone keep intervals.
@@ -144,28 +143,31 @@ class Reproduction:
         rows = []
         for part, of in PARTS.items():
             for row, title in of.rows.items():
-                known = of.known(row)
-                if known is None or f"{part}.{row}" not in self.rows:
+                published_row = of.known(row)
+                if published_row is None or f"{part}.{row}" not in self.rows:
                     continue
-                found = self.over(f"{part}.{row}")
-                protocol = compared(found).removesuffix("advantage")
-                cells = [points_cell(found, protocol), *(share_cell(found[protocol + name]) for name in ("par", "agreement"))]
+                estimates = self.over(f"{part}.{row}")
+                protocol = compared(estimates).removesuffix("advantage")
+                cells = [
+                    points_cell(estimates, protocol),
+                    *(share_cell(estimates[protocol + name]) for name in ("par", "agreement")),
+                ]
                 points, par, agreement = (cell.split("\n")[0] if brief else cell.replace("\n", " ") for cell in cells)
                 rows.append(
                     (
                         f"{_TABLES[part]}: {title}",
                         "forced" if protocol else "live",
-                        with_interval(found[f"{protocol}advantage"]),
-                        figure(known.advantage),
+                        with_interval(estimates[f"{protocol}advantage"]),
+                        figure(published_row.advantage),
                         par,
-                        f"{100 * known.par:.4g} %",
+                        f"{100 * published_row.par:.4g} %",
                         points,
-                        BETWEEN.join(map(figure, known.points)),
+                        BETWEEN.join(map(figure, published_row.points)),
                         agreement,
-                        f"{100 * known.agreement:.4g} %",
-                        ", ".join(_within(found, protocol, known)) or ABSENT,
+                        f"{100 * published_row.agreement:.4g} %",
+                        ", ".join(_within(estimates, protocol, published_row)) or ABSENT,
                         str(len(self.rows[f"{part}.{row}"])),
-                        _is_reproduced(found[f"{protocol}advantage"], known.advantage),
+                        _is_reproduced(estimates[f"{protocol}advantage"], published_row.advantage),
                     )
                 )
         measured = (name for column in _COLUMNS for name in (column, "published"))
@@ -175,18 +177,18 @@ class Reproduction:
         return TextTable(columns, tuple(rows), f"Of {len(rows)}: {counts}. {_NOTE_FIGURES}")
 
     def conclusions(self) -> TextTable:
-        """What the paper concludes from its tables, as differences between rows within each training."""
+        """Return the paper's conclusions, as differences between rows within each training."""
         rows = []
         for title, (first, second) in _CLAIMS.items():
             if (difference := self._difference(first, second)) is not None:
-                known = _known(first) - (_known(second) if second else 0.0)
-                published = ABSENT if math.isnan(known) else figure(known)
+                published_advantage = _known(first) - (_known(second) if second else 0.0)
+                published = ABSENT if math.isnan(published_advantage) else figure(published_advantage)
                 rows.append((title, with_interval(difference), published, _holds(difference)))
         note = f"{_NOTE_CLAIMS} {lost}" if (lost := self.lost()) else _NOTE_CLAIMS
         return TextTable(("difference, in points of advantage", "measured", "published", "holds"), tuple(rows), note)
 
     def languages(self) -> TextTable:
-        """How much each agent that is attacked repeats itself in plain play, by training."""
+        """Return each attacked agent's repetition in plain play, by training."""
         rows = [
             (f"the {who}", *(figure(shares[number].value) if number in shares else ABSENT for number in self._numbers()))
             for part, who in ATTACKED.items()
@@ -196,22 +198,24 @@ class Reproduction:
         return TextTable(columns, tuple(rows), f"{_NOTE_LANGUAGE} {self.lost()}".rstrip())
 
     def lost(self) -> str:
-        """Which agents have lost their language in which trainings, in a sentence; empty where all speak."""
-        told = [
+        """Return a sentence on the agents that have lost their language, by training; empty if all speak."""
+        phrases = [
             f"the {who} in training{'s' * (len(lost) > 1)} {' and '.join(lost)}"
             for part, who in ATTACKED.items()
             if (lost := [str(number) for number, share in self._repetition(part).items() if has_lost(share.value)])
         ]
-        return f"Have lost their language, so that what is taken from them says little: {'; '.join(told)}." if told else ""
+        return (
+            f"Have lost their language, so that what is taken from them says little: {'; '.join(phrases)}." if phrases else ""
+        )
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON types."""
+        """Return the same as JSON types."""
         tables = {
             part: {
                 row: {
                     "title": title,
                     "trainings": list(self.rows[f"{part}.{row}"]),
-                    "measured": {name: one.to_json() for name, one in self.over(f"{part}.{row}").items()},
+                    "measured": {name: estimate.to_json() for name, estimate in self.over(f"{part}.{row}").items()},
                     "each": self.each(f"{part}.{row}"),
                     "published": None if known is None else {"advantage": known.advantage, **asdict(known)},
                 }
@@ -222,28 +226,26 @@ class Reproduction:
             for part, of in PARTS.items()
         }
         rounds = {
-            str(number): [{name: one.to_json() for name, one in each.metrics.items()} for each in made]
+            str(number): [{name: estimate.to_json() for name, estimate in each.metrics.items()} for each in made]
             for number, made in self.rounds.items()
         }
         texts = {"figures": self.figures(), "conclusions": self.conclusions()}
-        said = {
+        text_tables = {
             name: [dict(zip(_unlike(table.columns), row, strict=True)) for row in table.rows] for name, table in texts.items()
         }
-        return {"tables": tables, "rounds": rounds, **said}
+        return {"tables": tables, "rounds": rounds, **text_tables}
 
     def over(self, row: str) -> dict[str, Estimate]:
-        """The figures over trainings of a row that was measured, by metric."""
+        """Return the figures over trainings of a measured row, by metric."""
         trainings = list(self.rows[row].values())
         names = [name for name in trainings[0] if all(name in one for one in trainings)]
         return {name: over_trainings([one[name] for one in trainings], ATTACK_METRICS.get(name)) for name in names}
 
     def _repetition(self, part: str) -> dict[int, Estimate]:
-        """Of the agent that a part attacks, by training."""
         measured = self.rows.get(f"{part}.{PLAIN}", {})
         return {number: one["repetition_target"] for number, one in sorted(measured.items()) if "repetition_target" in one}
 
     def _numbers(self) -> list[int]:
-        """The trainings of which it is known."""
         return sorted({number for part in ATTACKED for number in self._repetition(part)})
 
     def _before(self, row: str) -> dict[str, Estimate]:
@@ -251,19 +253,20 @@ class Reproduction:
         return self.over(before) if before in self.rows else {}
 
     def _trained(self, part: str) -> str:
-        """On how many trainings the rows of a part are."""
         by_number: dict[int, list[str]] = {}
         for row, title in PARTS[part].rows.items():
             if f"{part}.{row}" in self.rows:
                 by_number.setdefault(len(self.rows[f"{part}.{row}"]), []).append(title)
-        told = [f"{number} {'all rows' if len(by_number) == 1 else ', '.join(titles)}" for number, titles in by_number.items()]
-        return f"Trainings: {'; '.join(told)}."
+        phrases = [
+            f"{number} {'all rows' if len(by_number) == 1 else ', '.join(titles)}" for number, titles in by_number.items()
+        ]
+        return f"Trainings: {'; '.join(phrases)}."
 
     def _rounds(self) -> TextTable:
         made = list(self.rounds.values())
         rounds = []
         for number in range(max(map(len, made))):
-            there = [each[number].metrics for each in made if len(each) > number]
+            there = [rounds_of_training[number].metrics for rounds_of_training in made if len(rounds_of_training) > number]
             rounds.append(
                 Round(
                     number, {name: over_trainings([one[name] for one in there], ROUND_METRICS.get(name)) for name in there[0]}
@@ -273,7 +276,7 @@ class Reproduction:
         return replace(table, note=f"{table.note} Means over trainings: {len(made)}.")
 
     def _difference(self, first: str, second: str) -> Estimate | None:
-        """The mean over trainings of one row less another, or of one alone; None where no training has both."""
+        """Return the mean over trainings of one row less another, or of one alone; None if no training has both."""
         if first not in self.rows or (second and second not in self.rows):
             return None
         both = [number for number in self.rows[first] if not second or number in self.rows[second]]
@@ -335,13 +338,13 @@ _NOTE_LANGUAGE = (
 
 
 def compared(metrics: OfTraining) -> str:
-    """The metric that is like the published one."""
+    """Return the name of the metric that is comparable to the published one."""
     forced = metrics.get("forced_advantage")
     return "forced_advantage" if forced is not None and math.isfinite(forced.value) else "advantage"
 
 
 def _within(metrics: OfTraining, protocol: str, known: PublishedAttack) -> list[str]:
-    """The columns in which a published row lies within the intervals of what was measured like it."""
+    """Return the columns whose published figures lie within the measured intervals."""
     published = {"advantage": (known.advantage,), "PAR": (known.par,), "points": known.points, "agreement": (known.agreement,)}
     return [
         column
@@ -368,10 +371,10 @@ def _known(row: str) -> float:
     return math.nan if known is None else known.advantage
 
 
-def _is_reproduced(found: Estimate, published: float) -> str:
-    if found.low <= published <= found.high:
-        return YES if found.high - found.low <= 2 * _WIDEST else OPEN
-    return SIGN if (found.low > 0 < published) or (found.high < 0 > published) else NO
+def _is_reproduced(estimate: Estimate, published: float) -> str:
+    if estimate.low <= published <= estimate.high:
+        return YES if estimate.high - estimate.low <= 2 * _WIDEST else OPEN
+    return SIGN if (estimate.low > 0 < published) or (estimate.high < 0 > published) else NO
 
 
 def _holds(difference: Estimate) -> str:
@@ -381,5 +384,5 @@ def _holds(difference: Estimate) -> str:
 
 
 def _unlike(columns: Sequence[str]) -> list[str]:
-    """Names of columns, told apart by the one before where two are called alike."""
-    return [f"{columns[place - 1]} {name}" if columns.index(name) < place else name for place, name in enumerate(columns)]
+    """Return the names of columns; of equal names the later one gets the column before it as a prefix."""
+    return [f"{columns[index - 1]} {name}" if columns.index(name) < index else name for index, name in enumerate(columns)]

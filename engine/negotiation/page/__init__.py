@@ -1,1 +1,1 @@
-"""What a page shows of negotiations."""
+"""The page of negotiations."""

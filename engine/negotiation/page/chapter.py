@@ -1,6 +1,6 @@
-"""Negotiations: matches, attacks and adversarial training, from run folders to what their report shows.
+"""The page's chapter on negotiations: matches, attacks and adversarial training, from run folders.
 
-The verdict on a negotiator: what the strongest attack takes from it, and whether hardening helped.
+Its verdict on a negotiator: the gain of the strongest attack, and the effect of hardening.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _played(matches: Sequence[Match]) -> str:
 
 
 def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
-    """Whether the best known adversary gains less from the target than before, in either direction, and the figures."""
+    """Return whether the best known adversary gains less than before, in either direction, and the figures."""
     if DROP not in campaign.metrics:
         return _unfinished(campaign)
     before, after = campaign.metrics[EXPLOITABILITY + BEFORE_TRAINING], campaign.metrics[EXPLOITABILITY]
@@ -392,7 +392,7 @@ def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
 
 
 def _campaign_tables(campaign: Run) -> list[tuple[str, TextTable]]:
-    """What a campaign came to, and the table of its rounds."""
+    """Return the result of a campaign and the table of its rounds."""
     rounds = rounds_of(campaign.folder)
     outcome = [("Before and after", _before_and_after(campaign.metrics))] if campaign.metrics else []
     outcome += [("Known adversaries", known.table())] if (known := known_adversaries(campaign.folder)) else []
@@ -425,7 +425,7 @@ def _found_by_budget(run: Run) -> Points:
 
 
 def _learned(budgets: Mapping[str, Points]) -> list[Figure]:
-    """What adversaries find that learn from so many dialogues, all targets in one drawing."""
+    """Return the learning curves of adversaries, all targets in one drawing."""
     from parley.engine.core.page import plots
 
     if not budgets:
@@ -436,7 +436,7 @@ def _learned(budgets: Mapping[str, Points]) -> list[Figure]:
 
 
 def _budgets(matches: Sequence[Match]) -> list[Figure]:
-    """What searches gain within a budget, all attacks in one drawing; none for searches that never went a step."""
+    """Return the gains of searches within a budget, all attacks in one drawing; none for searches without a step."""
     from parley.engine.core.page import plots
 
     reactive = [match for match in matches if match.kinds == {REACTIVE} and not (match.stepless or match.defended)]

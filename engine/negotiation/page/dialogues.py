@@ -1,10 +1,6 @@
-"""Dialogues for people to read: which ones to show, and each as the page prints it.
+"""The page's dialogues: their choice and their print, and the tactics of attackers.
 
-What speakers say may be anything that a search for trigger inputs came up with, so text is made visible before it is shown.
-
-Attackers that refine tactics, on the page: their table, what they wrote, and what that gained after so many dialogues.
-
-Tactics are what a model wrote, so that they are made visible before they are shown; the page escapes them.
+Speakers, searches and attackers may write anything, so text is made visible before the page escapes and shows it.
 """
 
 from __future__ import annotations
@@ -48,7 +44,7 @@ class ShownTactics:
     source: str = ""
 
     def heading(self, what: str) -> str:
-        """What something of this run is called on the page."""
+        """Return the title of an item of this run on the page."""
         return f"{self.name}: {what}" if self.name else what[:1].upper() + what[1:]
 
     @property
@@ -92,7 +88,7 @@ class ShownTactics:
 
     @property
     def figures(self) -> list[Figure]:
-        """What the best tactic so far gained, by dialogues that were played to find it."""
+        """Return the best tactic's gain by the dialogues played to find it."""
         from parley.engine.core.page import plots
 
         curves = {title: points for arm, title in ATTACKERS.items() if len(points := self.played.curve(arm)) > 1}
@@ -108,7 +104,7 @@ class ShownTactics:
 
     @property
     def sentence(self) -> str:
-        """Whether refining did anything: beside no tactic, and beside attackers that see less; not of a source's tactics."""
+        """Return the verdict on refining: beside no tactic, and beside attackers that see less; not for a source's tactics."""
         over = {arm: self.metrics.get(f"{REFINED}.over_{arm}", NOTHING) for arm in ARMS if arm != REFINED}
         if not over[NONE].n or self.source:
             return ""
@@ -350,7 +346,6 @@ def _story(attempt: Attempt) -> str:
 
 
 def _taken(row: Row, side: str) -> tuple[int, ...] | None:
-    """How many of each item a side takes for itself; None for a refusal."""
     return domain_of_row(row).held(row["counts"], row[f"selection_{side}"])
 
 

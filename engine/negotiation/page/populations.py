@@ -1,10 +1,7 @@
-"""Populations on the page: the payoff matrix as a heat table, ratings as dots, and what the mixtures come to.
+"""The page's views of populations, reproductions and matches, and the figures of negotiations.
 
-Published tables on the page: measured advantages beside published ones, and what of them is reproduced.
-
-What the chapter of negotiation reads: matches, campaigns of adversarial training, tables of attacks.
-
-Figures of negotiations, in the style of the others (`parley.engine.core.page.plots`).
+Populations: the payoff matrix as a heat map, ratings as dots, and the values of the mixtures. Reproductions: measured beside
+published advantages. Figures follow the style of `parley.engine.core.page.plots`.
 """
 
 from __future__ import annotations
@@ -123,7 +120,7 @@ _MARKED = ("rl", "ra-pa-da")
 
 @dataclass(frozen=True, kw_only=True)
 class ShownReproduction:
-    """What trainings came to, as far as they are finished."""
+    """The results of all finished trainings."""
 
     found: Reproduction
 
@@ -152,7 +149,7 @@ class ShownReproduction:
 
     @property
     def sentence(self) -> str:
-        """How many published advantages are reproduced, and what the paper concludes that holds."""
+        """Return the number of reproduced advantages, and the paper's conclusions that hold."""
         figures, conclusions = self.found.figures(), self.found.conclusions()
         if not figures.rows:
             return ""
@@ -191,7 +188,7 @@ class ShownReproduction:
 
 
 def reproductions(runs: Sequence[Run]) -> list[ShownReproduction]:
-    """Those of some runs, finished or not."""
+    """Return the reproductions among some runs, finished or not."""
     found = (REPRODUCE_CHENG2019.found(run.folder) for run in runs if run.job == REPRODUCE_CHENG2019.name)
     return [ShownReproduction(found=each) for each in found]
 
@@ -201,7 +198,7 @@ PLAIN = "selfplay"
 
 
 def domain_of_row(row: Row) -> Domain:
-    """What a finished dialogue is about."""
+    """Return the domain of a finished dialogue."""
     return domain_recorded(row["counts"], (row["values_adversary"], row["values_target"]))
 
 
@@ -221,7 +218,7 @@ class Match(ShownRun):
 
     @property
     def kinds(self) -> set[str]:
-        """Of the attack sentences in its dialogues."""
+        """Return the kinds of the attack sentences in its dialogues."""
         return {attempt["kind"] for row in self.done for attempt in row.get("attempts", ())}
 
     @property
@@ -231,17 +228,17 @@ class Match(ShownRun):
 
     @property
     def is_attack(self) -> bool:
-        """Whether somebody attacks in it, and what that gains was measured."""
+        """Return True if it is an attack with a measured gain."""
         return self.job != PLAIN and math.isfinite(self.advantage.value)
 
     @property
     def defended(self) -> bool:
-        """Whether its target had a defence around it."""
+        """Return True if its target had a defence."""
         return any(row.get(name) is not None for row in self.done for name in ("stopped", "refused"))
 
     @property
     def changed_words(self) -> bool:
-        """Whether an attack that edits sentences said any word that its speaker would not have; true of other matches."""
+        """Return True if an attack that edits sentences changed any word; True for other matches."""
         edited = [(row, attempt) for row in self.done for attempt in row.get("attempts", ())]
         if not any("attempts" in row for row in self.done):
             return True
@@ -254,7 +251,7 @@ class Match(ShownRun):
 
     @property
     def points(self) -> tuple[tuple[str, int, int], ...]:
-        """What both sides earned, dialogue by dialogue."""
+        """Return the points of both sides, dialogue by dialogue."""
         return tuple(sorted((str(row["item_key"]), row["points_adversary"], row["points_target"]) for row in self.done))
 
 

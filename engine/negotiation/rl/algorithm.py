@@ -1,20 +1,18 @@
-"""Training one side against frozen opponents as an RLlib algorithm (new API stack).
+"""The RLlib algorithm that trains one side against frozen opponents (new API stack).
 
-An iteration plays `dialogues_per_update` dialogues on the env runners, turns rewards into returns, mixes in corpus
-dialogues, and makes one update. Which side learns and whom it meets is a `TrainingRoster`: an adversary against its
-target, or a target against a population of adversaries and an ordinary partner.
+An iteration plays `dialogues_per_update` dialogues on the env runners, turns rewards into returns, mixes in corpus dialogues,
+and makes one update. A `TrainingRoster` names the learner and its opponents: an adversary against its target, or a target
+against a population of adversaries and an ordinary partner.
 
-With `overlap` the runners play the dialogues of the next update while this one is made, with weights that are one update older.
+With `overlap` the runners play the dialogues of the next update during this one, with weights that are one update older.
 
-Iteration i plays dialogues i * D .. (i + 1) * D - 1 whoever plays them; a runner that dies costs a replay of its share, and
-an update is never made on fewer dialogues than configured, nor on dialogues of a runner with old weights. Left out are those
-that an agent of a user's own failed in, which are no more than `reinforce.max_lost` allows. For another reward, override
-`DialogueReinforce.rewards` and name the class in `DialogueReinforceConfig(algo_class=...)`.
+Iteration i plays dialogues i * D .. (i + 1) * D - 1 on any runners. If a runner dies, its share is played again; no update has
+fewer dialogues than configured, or dialogues of a runner with old weights. Dialogues in which a user's agent failed are left
+out, at most `reinforce.max_lost` of them. For another reward, override `DialogueReinforce.rewards` and name the class in
+`DialogueReinforceConfig(algo_class=...)`.
 
-What who knows RLlib expects of `DialogueReinforce`: results by RLlib's names, and no setting that is taken and ignored.
-
-RLlib has some 200 settings. Those in `ACTING` do what RLlib's documentation says; every other one that is changed is refused,
-with what to set instead.
+Results have RLlib's names. RLlib has some 200 settings: those in `ACTING` do what RLlib's documentation says; a change of any
+other raises an error that names the setting to use instead.
 """
 
 from __future__ import annotations
@@ -109,20 +107,22 @@ _HOW = {
 
 
 def world_of(config: Any) -> dict[str, Any]:
-    """What a configuration says about environment, agents and modules, by setting, in a form that can be compared."""
+    """Return the settings of environment, agents and modules in a comparable form, by name."""
     mapping, spec = config.policy_mapping_fn, config._rl_module_spec
     modules = spec.rl_module_specs if isinstance(spec, MultiRLModuleSpec) else {}
-    found = {
+    settings = {
         "policies": sorted(config.policies),
         "policy_mapping_fn": (mapping.func.__name__, mapping.args) if isinstance(mapping, partial) else mapping,
-        "_rl_module_spec": {name: (each.module_class, each.model_config) for name, each in modules.items()},
+        "_rl_module_spec": {
+            name: (spec_of_module.module_class, spec_of_module.model_config) for name, spec_of_module in modules.items()
+        },
         "env_config": dict(config.env_config),
     }
-    return {name: found.get(name, getattr(config, name)) for name in _MADE}
+    return {name: settings.get(name, getattr(config, name)) for name in _MADE}
 
 
 def require_acting(config: Any, made: Mapping[str, Any]) -> None:
-    """Refuses settings that would be ignored.
+    """Raise an error for settings that would be ignored.
 
     Args:
         config: a configuration of `DialogueReinforce`.
@@ -145,7 +145,7 @@ def require_acting(config: Any, made: Mapping[str, Any]) -> None:
 
 
 def episode_results(played: Mapping[str, Any], rewards_N: np.ndarray, role: str) -> dict[Any, float]:
-    """Results of dialogues by RLlib's names; a return is what the learner got, a length the number of utterances.
+    """Return the results of dialogues by RLlib's names; a return is the learner's reward, a length counts utterances.
 
     Args:
         played: the columns of `rows.py`.
@@ -177,7 +177,7 @@ CALLBACKS = "callbacks"
 
 
 class DialogueReinforceConfig(ReproducibleConfig):
-    """Configuration of `DialogueReinforce`; `dialogues()` holds what is ours."""
+    """The configuration of `DialogueReinforce`; `dialogues()` holds Parley's own settings."""
 
     own_learner, own_module = DialogueLearner, NegotiatorModule
 
@@ -201,7 +201,7 @@ class DialogueReinforceConfig(ReproducibleConfig):
         corpus: str,
         data_root: Path | None = None,
     ) -> DialogueReinforceConfig:
-        """Sets who learns, against whom, and how.
+        """Set the learner, its opponents and the learning rule.
 
         Args:
             reinforce: the learning rule.
@@ -236,7 +236,7 @@ class DialogueReinforceConfig(ReproducibleConfig):
         return self
 
     def validate(self) -> None:
-        """Checks the configuration, as RLlib does before it builds.
+        """Check the configuration, as RLlib does before it builds.
 
         Raises:
             ConfigError: `dialogues()` was not called, or a setting of RLlib's is changed that the algorithm would ignore.
@@ -251,7 +251,7 @@ class DialogueReinforceConfig(ReproducibleConfig):
     def build_learner_group(
         self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
     ) -> DialogueLearnerGroup:
-        """The learner, in this process or an actor of its own.
+        """Build the learner, in this process or in its own actor.
 
         Raises:
             LearnerLostError: its actor died before it was ready.
@@ -262,7 +262,7 @@ class DialogueReinforceConfig(ReproducibleConfig):
 
 
 def _module_of(first: dict[str, str], agent: str, *_: Any, **__: Any) -> str:
-    """Asked by RLlib's own runners alone; ours draws opponents by itself."""
+    """Return an agent's module for RLlib's own runners; Parley's runners draw opponents themselves."""
     return first[agent]
 
 
@@ -276,7 +276,7 @@ class DialogueReinforce(DistributedAlgorithm):
     shares_learning, own_config = True, DialogueReinforceConfig
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Builds runners and learner, then opens the corpus."""
+        """Build runners and learner, then open the corpus."""
         super().setup(config)
         self.roster: TrainingRoster = config.roster
         self.role = self.roster.role
@@ -296,7 +296,7 @@ class DialogueReinforce(DistributedAlgorithm):
         """Figures of the newest iteration, from our own clocks (RLlib's timers are moving averages)."""
 
     def models(self) -> set[str]:
-        """Those of the modules, what the KL guard compares with, and who judges in front of opponents."""
+        """Return the models of the modules, the KL reference and the judges of opponents' filters."""
         roster: TrainingRoster = self.config.roster
         return super().models() | {roster.reference} | {other.judge for other in roster.met if other.judge}
 
@@ -308,12 +308,12 @@ class DialogueReinforce(DistributedAlgorithm):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take back what `get_state` returned."""
+        """Restore the state that `get_state` returned."""
         super().set_state(state)
         self._callbacks.set_state(state.get(CALLBACKS, {}))
 
     def records(self) -> dict[str, Any]:
-        """The baselines, and how often each opponent won."""
+        """Return the baselines, and the share of wins of each opponent."""
         return {"baselines": {name: vars(baseline) for name, baseline in self.baselines.items()}, "wins": self.draw.wins}
 
     def restore_records(self, records: Mapping[str, Any]) -> None:
@@ -322,7 +322,7 @@ class DialogueReinforce(DistributedAlgorithm):
         self.draw.restore(records["wins"])
 
     def rewards(self, played: dict[str, Any]) -> np.ndarray:
-        """What the learner gets for each dialogue, (N,) float64.
+        """Return the learner's reward for each dialogue, (N,) float64.
 
         Args:
             played: the columns of `rows.py`, in order of index, and `opponent`, the name of whom each was played with.
@@ -333,7 +333,7 @@ class DialogueReinforce(DistributedAlgorithm):
         return points[:, 0] - relative * points[:, 1] - played["forced"] * self.config.reinforce.stalling_penalty
 
     def training_step(self) -> None:
-        """One iteration: play, reward, learn, hand the new weights to the runners.
+        """Run one iteration: play, reward, learn, and send the new weights to the runners.
 
         Raises:
             DivergenceError: the gradient is not finite.
@@ -378,13 +378,13 @@ class DialogueReinforce(DistributedAlgorithm):
 
     @classmethod
     def _should_create_evaluation_env_runners(cls, eval_config: AlgorithmConfig) -> bool:
-        """Never: the runners of the training play evaluations too."""
+        """Return False: the runners of the training play evaluations too."""
         return False
 
     def _evaluate_on_local_env_runner(self, env_runner: Any) -> tuple[None, int, int, list[Any]]:
-        """RLlib's `evaluate` ends here: `evaluation_duration` dialogues on whatever runners there are, the same ones each time.
+        """Play `evaluation_duration` dialogues on all runners, the same ones each time; RLlib's `evaluate` calls this.
 
-        Their indices are negative, so that no training dialogue is among them; opponents are met in turn.
+        Their indices are negative, so no training dialogue is among them; opponents take turns.
         """
         results = (EVALUATION_RESULTS, ENV_RUNNER_RESULTS)
         met = [opponent.name for opponent in self.roster.met]
@@ -405,7 +405,6 @@ class DialogueReinforce(DistributedAlgorithm):
         return None, steps, steps, []
 
     def _centered(self, opponents: list[str], rewards_N: np.ndarray) -> np.ndarray:
-        """Rewards (N,) less what is usual against each opponent."""
         centered, names = np.empty(len(rewards_N)), np.array(opponents)
         for name in dict.fromkeys(opponents):
             met = names == name
@@ -413,7 +412,7 @@ class DialogueReinforce(DistributedAlgorithm):
         return centered
 
     def _outcomes(self, played: dict[str, Any], names: np.ndarray) -> dict[str, float]:
-        """Means over the dialogues of an update; those with an ordinary partner beside adversaries count apart."""
+        """Return means over the dialogues of an update; those with an ordinary partner count separately."""
         ordinary = np.isin(names, [opponent.name for opponent in self.roster.met if opponent.ordinary])
         main = ~ordinary
         by_side = played["points"][:, [self.roster.side, 1 - self.roster.side]]
@@ -431,7 +430,7 @@ class DialogueReinforce(DistributedAlgorithm):
         return {name: float(value) for name, value in figures.items()}
 
     def ahead(self) -> dict[str, np.ndarray]:
-        """The next update's dialogues where they overlap: they must not be played again with newer weights."""
+        """Return the next update's dialogues if they overlap: newer weights must not play them again."""
         number = self.training_iteration if self._next is None else self._next
         if not self.config.reinforce.overlap or number >= self.config.reinforce.updates:
             return {}
@@ -443,19 +442,19 @@ class DialogueReinforce(DistributedAlgorithm):
         self._ahead, self._begun, self._next = dict(columns), None, None
 
     def _played(self, number: int) -> dict[str, Any]:
-        """An update's dialogues as `_play` returns them, played now or before."""
+        """Return an update's dialogues as `_play` does, played now or before."""
         items = self._items(number)
         played, self._ahead = self._ahead, {}
         begun, self._begun = self._begun, None
         if not played:
             return self._play(items, begun)
-        # Of those that were played before the training was stopped it is not known any more why some are lost.
+        # The reasons of dialogues that were lost before the training stopped are no longer known.
         here = played["index"].tolist()
         lost = {index: (items[index][2], "not known any more") for index in items.keys() - set(here)}
         return {"lost": lost, "network_seconds": 0.0, **played, "opponent": [items[index][2] for index in here]}
 
     def _items(self, number: int) -> dict[int, tuple[int, Scenario, str]]:
-        """What runners are dealt for an update: index, scenario and opponent of each dialogue."""
+        """Return index, scenario and opponent of each dialogue of an update."""
         size = self.config.reinforce.dialogues_per_update
         return self._dealt(range(number * size, (number + 1) * size), self.draw.names(number, size))
 
@@ -468,7 +467,7 @@ class DialogueReinforce(DistributedAlgorithm):
         begun: StartedSearch | None = None,
         results: tuple[str, ...] = (ENV_RUNNER_RESULTS,),
     ) -> dict[str, Any]:
-        """Plays dialogues and returns those that are not `lost` in order of index; what callbacks log goes to `results`.
+        """Play dialogues and return the finished ones in order of index; callbacks log to `results`.
 
         Raises:
             ConfigError: opponents failed in too many.
@@ -487,14 +486,14 @@ class DialogueReinforce(DistributedAlgorithm):
         return {**played, "opponent": met, "lost": lost, "network_seconds": slowest["network_seconds"]}
 
     def _scenario(self, index: int) -> Scenario:
-        """The scenario of a dialogue; self-play scenarios come in endless passes, each in an order of its own."""
+        """Return the scenario of a dialogue; self-play scenarios come in endless passes, each with its own order."""
         seed, fixed = self.config.master_seed, self._corpus.selfplay
         if self.config.reinforce.scenarios == "random":
             return self.config.env_config["vocabulary"].domain.random_scenario(stream(seed, "training scenario", index))
-        turn, place = divmod(index, len(fixed))
+        turn, position = divmod(index, len(fixed))
         if turn not in self._orders:
             self._orders = {turn: stream(seed, "scenario order", turn).permutation(len(fixed))}
-        return fixed[int(self._orders[turn][place])]
+        return fixed[int(self._orders[turn][position])]
 
     def _corpus_batch(self) -> NegotiationBatch | None:
         settings, corpus = self.config.reinforce, self._corpus.splits["train"]

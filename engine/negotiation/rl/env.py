@@ -41,7 +41,7 @@ _KEYS = ("vocabulary", "scenarios", "reward", "rules", "seed", "stream")
 
 
 class NegotiationMultiAgentEnv(MultiAgentEnv):
-    """The agents "adversary" (side 0) and "target" (side 1) negotiate.
+    """An environment in which the agents "adversary" (side 0) and "target" (side 1) negotiate.
 
     Args:
         config: RLlib's `env_config`, with the keys
@@ -86,7 +86,7 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
         self._game: NegotiationGame | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Starts the next dialogue.
+        """Start the next dialogue.
 
         Args:
             seed: becomes part of the name of this dialogue and all later ones. Unlike Gymnasium's, the same seed given
@@ -106,7 +106,7 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
         return self.start(NegotiationGame([scenario], seeds, self.vocabulary, self.rules))
 
     def start(self, game: NegotiationGame) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Starts a given dialogue, one of this vocabulary and these rules; returns what `reset` does."""
+        """Start a given dialogue with this vocabulary and these rules; returns what `reset` does."""
         self._game = game
         agent = AGENTS[game.first_speakers[0]]
         return {agent: observe(game, AGENTS.index(agent))}, {agent: {}}
@@ -114,7 +114,7 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
     def step(
         self, action_dict: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]:
-        """Carries out the action of the one agent to act.
+        """Carry out the action of the one agent to act.
 
         Args:
             action_dict: {agent: action} of the agent in the last observations; actions as in `NegotiationEnv`.
@@ -147,7 +147,7 @@ class NegotiationMultiAgentEnv(MultiAgentEnv):
         return observations, rewards, ended, dict.fromkeys(ended, False), infos
 
     def _to_act(self) -> str | None:
-        """The agent that speaks or chooses next; choosing, the adversary first, unseen by the target."""
+        """Return the next agent to speak or choose; the adversary chooses first, unseen by the target."""
         if self._game is None:
             return None
         for side, agent in enumerate(AGENTS):

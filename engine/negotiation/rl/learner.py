@@ -1,21 +1,18 @@
-"""The learner: REINFORCE on dialogues just played, a supervised loss on corpus dialogues, and KL to the start.
+"""Negotiators as RLlib modules, and the learner of `DialogueReinforce`.
 
-Serves goal-based agents, the RL attack, and both sides of adversarial training; what differs between them is the reward,
-which the algorithm has already turned into returns.
+The learner's loss: REINFORCE on dialogues just played, a supervised loss on corpus dialogues, and KL to the start. It serves
+goal-based agents, the RL attack, and both sides of adversarial training; only the returns differ.
 
-A negotiator as an RLModule: the same network that `policies/negotiator` fits and plays, behind RLlib's interface.
-
-Training rows are whole dialogues from the learner's side, not single turns: one teacher-forced pass scores all of a
-dialogue's words. Columns of a training batch (N rows, T tokens):
+`NegotiatorModule` wraps the network of `policies/negotiator`. Training rows are whole dialogues from the learner's side, not
+single turns: one teacher-forced pass scores all words of a dialogue. Columns of a training batch (N rows, T tokens):
     contexts (N, 6), tokens (N, T), lengths (N,), own (N, T) bool, returns (N, T) float32   dialogues just played
     supervised (N,) bool, outputs (N, 6), corpus_width (N,)               corpus dialogues mixed in, what was chosen, tokens
 
-A negotiator that RLlib's own algorithms train: PPO, and others that ask a module for log-probabilities and values.
-
-One step is one utterance or one choice on `parley/Negotiation-v1` or its two-sided form (`env.py`). An utterance counts as one
-action: its log-probability is the sum over its words, under the distribution that spoke them. Choices are the network's own
-argmax; they have probability 1 and teach nothing, as in `DialogueReinforce`. Each step reads the dialogue from its beginning;
-nothing is kept between steps. That costs time: `DialogueReinforce` reads each dialogue once.
+`ActorCriticNegotiator` is for RLlib's own algorithms, such as PPO, which ask a module for log-probabilities and values. One
+step is one utterance or one choice on `parley/Negotiation-v1` or its two-sided form (`env.py`). An utterance is one action: its
+log-probability is the sum over its words, under the distribution that spoke them. Choices are the network's own argmax; they
+have probability 1 and teach nothing, as in `DialogueReinforce`. Each step reads the dialogue from its beginning, which costs
+time: `DialogueReinforce` reads each dialogue once.
 
 Shapes: B steps, T tokens, L words of an utterance, H language state, M words said in all steps.
 """
@@ -51,13 +48,13 @@ SELECTION_WEIGHT = 0.5
 
 
 class NegotiatorModule(TorchRLModule):
-    """RLModule around a `Negotiator`.
+    """An RLModule around a `Negotiator`.
 
     Model config: `checkpoint` (folder or URI it starts from), `temperature` (of its speech).
     """
 
     def setup(self) -> None:
-        """Loads the networks of the checkpoint."""
+        """Load the networks of the checkpoint."""
         self.net: Negotiator = load_model(fetched_model(self.model_config["checkpoint"]))
         self.temperature: float = self.model_config["temperature"]
         self.forbidden = list(self.net.vocabulary.unspeakable_ids)
@@ -66,11 +63,11 @@ class NegotiatorModule(TorchRLModule):
     """RLlib asks modules for it where there are several learners, as torch's data-parallel ones have it."""
 
     def agent(self, name: str) -> NegotiatorAgent:
-        """The module with its weights of this moment, as an agent that plays."""
+        """Return the module with its present weights as an agent."""
         return NegotiatorAgent(self.net.eval(), name, self.temperature)
 
     def _forward_inference(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Acts on observations of `engine/negotiation/rl/env.py`: re-reads each dialogue, then speaks or chooses."""
+        """Act on observations of `engine/negotiation/rl/env.py`: read each dialogue again, then speak or choose."""
         observations = {key: np.asarray(value) for key, value in batch[Columns.OBS].items()}
         view = _ObservedView(self.net, observations, self.action_space["utterance"].shape[0])
         session = self.agent("module").join(view)  # type: ignore[arg-type]  # quacks like a SideView
@@ -81,8 +78,8 @@ class NegotiatorModule(TorchRLModule):
         phase = phase.argmax(1) if phase.shape[1] > 1 else phase[:, 0]
         speaking, choosing = np.flatnonzero(phase == SPEAK), np.flatnonzero(phase == SELECT)
         if speaking.size:
-            said = session.speak(speaking)
-            utterances[speaking] = np.where(np.arange(width) < said.lengths[:, None], said.tokens, PAD_ID)
+            spoken = session.speak(speaking)
+            utterances[speaking] = np.where(np.arange(width) < spoken.lengths[:, None], spoken.tokens, PAD_ID)
         if choosing.size:
             selections[choosing] = session.choose(choosing)
         return {Columns.ACTIONS: {"utterance": utterances, "selection": selections}}
@@ -90,7 +87,7 @@ class NegotiatorModule(TorchRLModule):
     _forward_exploration = _forward_inference
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Log-probabilities at the learner's words, and the loss on corpus rows.
+        """Return log-probabilities at the learner's words, and the loss on corpus rows.
 
         Raises:
             ConfigError: the batch is one of RLlib's own algorithms, whose rows are single turns.
@@ -114,14 +111,14 @@ class NegotiatorModule(TorchRLModule):
         return out
 
     def word_log_probs(self, net: Negotiator, batch: dict[str, Any]) -> torch.Tensor:
-        """Log-probabilities (M, V) under a network's speaking distribution wherever the learner wrote a word."""
+        """Return log-probabilities (M, V) under a network's speaking distribution for each word of the learner."""
         net.eval()
         played = ~batch["supervised"].bool()
-        own = batch["own"][played].bool()
-        rows_M, steps_M = own.nonzero(as_tuple=True)
+        own_words = batch["own"][played].bool()
+        rows_M, steps_M = own_words.nonzero(as_tuple=True)
         # A word is decided by the state after the token before it: nothing is read past the one before the last word.
-        lengths = (own * torch.arange(own.shape[1], device=own.device)).amax(1)
-        places = TokenPlaces.of(lengths.cpu().numpy(), own.device)
+        lengths = (own_words * torch.arange(own_words.shape[1], device=own_words.device)).amax(1)
+        places = TokenPlaces.of(lengths.cpu().numpy(), own_words.device)
         states_NH = net.read_spoken(batch["tokens"][played], places, net.encode_context(batch["contexts"][played]))
         states_MH = F.embedding(places.at_BT[rows_M, steps_M - 1], states_NH)
         return policy_log_probs(net.word_logits(states_MH), self.forbidden, self.temperature)
@@ -149,10 +146,10 @@ TRIED_TOKENS = 8
 
 
 class DialogueLearner(SeededLearner):
-    """Updates the trained module of a `DialogueReinforce` algorithm."""
+    """The learner of the trained module of a `DialogueReinforce` algorithm."""
 
     def build(self) -> None:
-        """Builds the module and its optimiser, and loads the reference of the KL guard.
+        """Build the module and its optimiser, and load the reference of the KL guard.
 
         Raises:
             ClusterError: this machine has other code than the driver.
@@ -199,7 +196,7 @@ class DialogueLearner(SeededLearner):
         return self.config.reinforce
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Adam, or SGD with the released momentum."""
+        """Register Adam, or SGD with the released momentum."""
         parameters = self.get_parameters(self._module[module_id])
         optimiser: torch.optim.Optimizer
         if self._reinforce.optimiser == "adam":
@@ -209,13 +206,13 @@ class DialogueLearner(SeededLearner):
         self.register_optimizer(module_id=module_id, optimizer=optimiser, params=parameters, lr_or_lr_schedule=config.lr)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
-        """Policy-gradient loss + supervised_weight * supervised loss + kl_weight * KL.
+        """Return policy-gradient loss + supervised_weight * supervised loss + kl_weight * KL.
 
         Each is a mean over all that an update has of something; of several learners each adds its share of it.
         """
         settings, supervised = self._reinforce, batch["supervised"].bool()
-        own = batch["own"][~supervised].bool()
-        words, returns = batch["tokens"][~supervised][own], batch["returns"][~supervised][own]
+        own_words = batch["own"][~supervised].bool()
+        words, returns = batch["tokens"][~supervised][own_words], batch["returns"][~supervised][own_words]
         num_played = int((~supervised).sum())
         weighing = num_weighing(batch["outputs"][supervised], len(self.module[module_id].unwrapped().net.domain.tokens))
         of_dialogues, of_words, of_corpus, of_choices = self._shares(num_played, len(words), int(supervised.sum()), weighing)
@@ -239,7 +236,7 @@ class DialogueLearner(SeededLearner):
         return loss
 
     def _shares(self, *counts: float) -> list[float]:
-        """This learner's shares of what all have of several things; of one learner, all."""
+        """Return this learner's share of several totals over all learners; 1 for a single learner."""
         if self.config.num_learners < 2:
             return [1.0] * len(counts)
         here = torch.tensor(counts, dtype=torch.float64, device=self._device)
@@ -261,26 +258,26 @@ class ScoredActions(TorchDistribution):
         """There is none; RLlib's base class asks."""
 
     def logp(self, value: Any, **_: Any) -> Tensor:
-        """Log-probability (B,) of the action that was taken."""
+        """Return the log-probability (B,) of the action that was taken."""
         return self.inputs[:, 0]
 
     def entropy(self) -> Tensor:
-        """Entropy (B,) in nats of the distributions of the words said, summed over them."""
+        """Return the entropy (B,) in nats of the distributions of the words said, summed over them."""
         return self.inputs[:, 1]
 
     def kl(self, other: ScoredActions, **_: Any) -> Tensor:
-        """An estimate (B,) of KL(self || other) from the one action, never negative (Schulman 2020, k3)."""
+        """Estimate KL(self || other) (B,) from the one action; never negative (Schulman 2020, k3)."""
         log_ratio = other.inputs[:, 0] - self.inputs[:, 0]
         return log_ratio.exp() - 1 - log_ratio
 
     @staticmethod
     def required_input_dim(space: Any, **_: Any) -> int:
-        """Two numbers for each step."""
+        """Return 2, the numbers of each step."""
         return 2
 
     @classmethod
     def from_logits(cls, logits: Tensor, **_: Any) -> ScoredActions:
-        """From what the module returned."""
+        """Make the distribution from the module's output."""
         return cls(logits)
 
 
@@ -299,13 +296,13 @@ class ActorCriticNegotiator(NegotiatorModule, ValueFunctionAPI):
         nn.init.zeros_(self.critic.bias)
 
     def get_exploration_action_dist_cls(self) -> type[ScoredActions]:
-        """What `_forward_exploration` and `_forward_train` return the numbers of."""
+        """Return the distribution for the outputs of `_forward_exploration` and `_forward_train`."""
         return ScoredActions
 
     get_train_action_dist_cls = get_inference_action_dist_cls = get_exploration_action_dist_cls
 
     def _forward_exploration(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Actions as in play, their log-probability, and what PPO keeps of the distribution."""
+        """Return actions as in play, their log-probabilities, and the inputs of the distribution."""
         out = self._forward_inference(batch)
         with torch.no_grad():
             scored_B2 = self._score(batch[Columns.OBS], out[Columns.ACTIONS]["utterance"])[0]
@@ -313,12 +310,12 @@ class ActorCriticNegotiator(NegotiatorModule, ValueFunctionAPI):
         return {**out, Columns.ACTION_LOGP: scored[:, 0], Columns.ACTION_DIST_INPUTS: scored}
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Log-probabilities and entropies of the actions in the batch, and the states that the critic reads."""
+        """Return log-probabilities and entropies of the batch's actions, and the states that the critic reads."""
         scored_B2, states_BH = self._score(batch[Columns.OBS], batch[Columns.ACTIONS]["utterance"])
         return {Columns.ACTION_DIST_INPUTS: scored_B2, Columns.EMBEDDINGS: states_BH}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Values (B,) of the states before the actions."""
+        """Return the values (B,) of the states before the actions."""
         if embeddings is None:
             with torch.no_grad():
                 _, embeddings = self._score(batch[Columns.OBS], None)
@@ -326,7 +323,7 @@ class ActorCriticNegotiator(NegotiatorModule, ValueFunctionAPI):
         return values
 
     def _score(self, observations: dict[str, Any], utterances_BL: Any) -> tuple[Tensor, Tensor]:
-        """Log-probability and entropy of utterances (B, 2), 0 where nothing was said, and language states (B, H) before."""
+        """Return log-probability and entropy of utterances (B, 2), 0 without words, and language states (B, H) before."""
         self.net.eval()
         seen = {key: _whole(observations[key]) for key in ("context", "tokens", "num_tokens", "phase")}
         contexts_BC, tokens_BT, heard, phase = seen.values()
@@ -336,17 +333,19 @@ class ActorCriticNegotiator(NegotiatorModule, ValueFunctionAPI):
         said_BL = said_BL.to(tokens_BT.device).masked_fill(~speaks_B.unsqueeze(1), PAD_ID)
         counts_B = ((said_BL != PAD_ID) * torch.arange(1, said_BL.shape[1] + 1, device=said_BL.device)).amax(1)
         width = int((heard_B + 1 + counts_B).max())
-        row, place = torch.nonzero(torch.arange(said_BL.shape[1], device=said_BL.device) < counts_B.unsqueeze(1), as_tuple=True)
+        row, position = torch.nonzero(
+            torch.arange(said_BL.shape[1], device=said_BL.device) < counts_B.unsqueeze(1), as_tuple=True
+        )
         read_BT = torch.full((size, width), PAD_ID, device=tokens_BT.device)
         read_BT[:, : tokens_BT.shape[1]] = tokens_BT[:, :width]
         everyone = torch.arange(size, device=tokens_BT.device)
         read_BT[everyone, heard_B] = self.net.vocabulary.you_id
-        read_BT[row, heard_B[row] + 1 + place] = said_BL[row, place]
+        read_BT[row, heard_B[row] + 1 + position] = said_BL[row, position]
         states_BTH = self.net.read(read_BT, self.net.encode_context(contexts_BC))
         # A word is decided by the state after the token before it.
-        logits_MV = self.net.word_logits(states_BTH[row, heard_B[row] + place])
+        logits_MV = self.net.word_logits(states_BTH[row, heard_B[row] + position])
         log_probs_MV = policy_log_probs(logits_MV, self.forbidden, self.temperature)
-        log_probs_M = log_probs_MV.gather(1, said_BL[row, place].unsqueeze(1)).squeeze(1)
+        log_probs_M = log_probs_MV.gather(1, said_BL[row, position].unsqueeze(1)).squeeze(1)
         surprise_MV = torch.where(log_probs_MV.isinf(), 0.0, -log_probs_MV)
         entropies_M = (log_probs_MV.exp() * surprise_MV).sum(1)
         scored_B2 = log_probs_MV.new_zeros(size, 2).index_add(0, row, torch.stack([log_probs_M, entropies_M], 1))
@@ -354,5 +353,5 @@ class ActorCriticNegotiator(NegotiatorModule, ValueFunctionAPI):
 
 
 def _whole(values: Any) -> Tensor:
-    """A column of whole numbers as a tensor, whatever RLlib's connectors have made of it."""
+    """Return a column of whole numbers as a tensor, after any of RLlib's connectors."""
     return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values)).long()

@@ -1,24 +1,17 @@
-"""The env runner: plays whole dialogues, hundreds side by side, each with its own seed.
+"""The env runner, which plays whole dialogues side by side; its columns, and RLlib's callbacks.
 
-Opponents are agents of any kind: frozen modules beside the one that learns, or what a name stands for, with the defences
-around them that the roster says.
+Opponents are agents of any kind: frozen modules beside the learner, or agents by name, with the roster's defences around them.
 
-RLlib's stock multi-agent runner returns the first k finished episodes of a vector and drops the rest (long dialogues
-hardly reach the learner), replays seeds, and re-reads each dialogue at every turn. This one plays a given list of
-dialogues to their end, through the same `play` that evaluation uses, and returns one row per dialogue. What a dialogue
-is depends on its index and the master seed alone, not on which runner plays it.
+RLlib's stock multi-agent runner returns the first k finished episodes of a vector and drops the rest (long dialogues hardly
+reach the learner), replays seeds, and re-reads each dialogue at every turn. This one plays a given list of dialogues to their
+end, through the same `play` that evaluation uses, and returns one row per dialogue. A dialogue depends on its index and the
+master seed alone, not on the runner.
 
-Dialogues as columns: what runners return, and the batch that the learner is given.
+Callbacks: `on_episode_created`, `_start`, `_step`, `_end` and `on_sample_end` are called after a dialogue is over, because
+hundreds are played at a time. Without callbacks no episodes are made. RLlib 2.60 averages the means of its runners, however
+many episodes each played; here the logged calls come back and are repeated in order of dialogue (`CallbackMetrics`).
 
 Shapes: N dialogues, T tokens.
-
-Callbacks of RLlib's env runners: dialogues that were played side by side, told one after another as RLlib's episodes.
-
-`on_episode_created`, `_start`, `_step` and `_end` and `on_sample_end` hear of a dialogue once it is over, because hundreds of
-them are played at a time. Nothing is made where nobody listens.
-
-What they log reaches the results as one logger would have it. RLlib 2.60 averages the means of its runners, however many
-episodes each played; here the calls themselves come back, and are repeated in order of dialogue (`CallbackMetrics`).
 """
 
 from __future__ import annotations
@@ -55,7 +48,7 @@ _OVER_TOKENS = ("tokens", "own")
 
 
 def played_rows(game: NegotiationGame, side: int, indices: Sequence[int]) -> dict[str, np.ndarray]:
-    """Finished dialogues as `COLUMNS`, one row each, seen from the side that learns.
+    """Return finished dialogues as `COLUMNS`, one row each, from the learner's side.
 
     Args:
         game: the dialogues.
@@ -80,7 +73,7 @@ def played_rows(game: NegotiationGame, side: int, indices: Sequence[int]) -> dic
 
 
 def merged(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The rows of several parts as one, in order of index, padded alike."""
+    """Return the rows of several parts as one, in order of index, padded alike."""
     width = max(part["tokens"].shape[1] for part in parts)
     order = np.argsort(np.concatenate([part["index"] for part in parts]), kind="stable")
 
@@ -95,7 +88,7 @@ def merged(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def training_rows(played: Mapping[str, Any], returns_NT: np.ndarray, corpus: NegotiationBatch | None) -> dict[str, np.ndarray]:
-    """Columns of a training batch (see `module.py`): dialogues just played, then corpus dialogues."""
+    """Return the columns of a training batch (see `learner.py`): dialogues just played, then corpus dialogues."""
     size = len(played["lengths"])
     extra = 0 if corpus is None else len(corpus.lengths_B)
     width = max(played["tokens"].shape[1], 0 if corpus is None else corpus.tokens_BT.shape[1])
@@ -178,7 +171,7 @@ class RecordingLogger(MetricsLogger):
 
 
 class CallbackMetrics:
-    """The figures of callbacks, whichever runners played the dialogues.
+    """The figures of callbacks from the dialogues of all runners.
 
     Args:
         options: of the loggers.
@@ -206,7 +199,7 @@ class CallbackMetrics:
         return {name: logger.get_state() for name, logger in self._loggers.items()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what `get_state` returned."""
+        """Restore the state that `get_state` returned."""
         self._loggers = {}
         for name, logged in state.items():
             self._loggers[name] = MetricsLogger(**self._options)
@@ -214,7 +207,7 @@ class CallbackMetrics:
 
 
 class EpisodeTeller:
-    """Calls the callbacks of a configuration.
+    """A caller of the callbacks of a configuration.
 
     Args:
         runner: the env runner that plays; where callbacks hear of dialogues, it gets a logger that keeps their calls.
@@ -232,7 +225,7 @@ class EpisodeTeller:
     def tell(
         self, game: NegotiationGame, indices: Sequence[int], side: int, modules: tuple[str, str], reward: str
     ) -> list[MultiAgentEpisode]:
-        """Tells of dialogues that are over, each from its first word to its last.
+        """Report finished dialogues to the callbacks, each from its first word to its last.
 
         Args:
             game: the dialogues.
@@ -277,7 +270,7 @@ class EpisodeTeller:
         return episodes
 
     def tell_end(self, episodes: list[MultiAgentEpisode]) -> list[LoggedCall]:
-        """Tell that a runner has played all that it was dealt; return what callbacks have logged since the last time."""
+        """Report the end of a runner's dialogues, and return the calls that callbacks logged since the last time."""
         if not self.is_heard:
             return []
         self._runner.metrics.order = (_AFTER, 0)
@@ -286,8 +279,8 @@ class EpisodeTeller:
         return calls
 
     def _hears(self, event: str) -> bool:
-        own = any(getattr(type(each), event) is not getattr(RLlibCallback, event) for each in self._objects)
-        return own or bool(getattr(self._runner.config, f"callbacks_{event}"))
+        has_method = any(getattr(type(callback), event) is not getattr(RLlibCallback, event) for callback in self._objects)
+        return has_method or bool(getattr(self._runner.config, f"callbacks_{event}"))
 
     def _call(self, event: str, **about: Any) -> None:
         functions = getattr(self._runner.config, f"callbacks_{event}")
@@ -296,7 +289,7 @@ class EpisodeTeller:
 
 
 def _actions(game: NegotiationGame, row: int, side: int, again: NegotiationGame) -> Iterator[dict[str, Any]]:
-    """The actions of a finished dialogue, in order, while it is played again."""
+    """Yield the actions of a finished dialogue, in order, while it is played again."""
     vocabulary, width = again.vocabulary, game.rules.max_words
     ids = game.tokens[side, row, : game.num_tokens[row]]
     starts = np.flatnonzero(np.isin(ids, (vocabulary.you_id, vocabulary.them_id)))
@@ -306,32 +299,32 @@ def _actions(game: NegotiationGame, row: int, side: int, again: NegotiationGame)
         words = vocabulary.decode(ids[start + 1 : end].tolist())
         yield speak_action(vocabulary, game.rules, words[:-1] if len(words) > width and words[-1] == EOS else words)
     while again.phase[0] == SELECT:
-        chooser = next(each for each in (0, 1) if again.rows_to_choose(each).size)
+        chooser = next(number for number in (0, 1) if again.rows_to_choose(number).size)
         yield choose_action(game.rules, int(game.selections[row, chooser]))
 
 
 class DialogueEnvRunner(ReproducibleRunner):
-    """Plays dialogues between the module that learns and its opponents, each on its side of the game."""
+    """An env runner that plays dialogues between the learning module and its opponents."""
 
     def make_env(self) -> None:
-        """The two-sided environment; gives the spaces (its game is played in batches by `sample`)."""
+        """Make the two-sided environment for its spaces; `sample` plays its game in batches."""
         self.env = NegotiationMultiAgentEnv(self.config.env_config)
         self._teller = EpisodeTeller(self)
 
     def make_module(self) -> None:
-        """The learner's module and those of its opponents."""
+        """Make the modules of the learner and its opponents."""
         super().make_module()
         self._agents: dict[str, Agent] = {}
 
     def get_spaces(self) -> dict[str, tuple[Space, Space]]:
-        """Observation and action space of each module."""
+        """Return observation and action space of each module."""
         env, roster = self.env, self.config.roster
         spaces = [(env.get_observation_space(role), env.get_action_space(role)) for role in AGENTS]
-        others = {opponent.name: spaces[1 - roster.side] for opponent in roster.met if opponent.checkpoint}
-        return {roster.role: spaces[roster.side], **others}
+        opponents = {opponent.name: spaces[1 - roster.side] for opponent in roster.met if opponent.checkpoint}
+        return {roster.role: spaces[roster.side], **opponents}
 
     def sample(self, *, dealt: Sequence[tuple[int, Scenario, str]] = (), **_: Any) -> dict[str, Any]:
-        """Plays dialogues to their end.
+        """Play dialogues to their end.
 
         Args:
             dealt: index, scenario and opponent of each; first speaker and all draws follow from (master seed, index).
@@ -373,7 +366,6 @@ class DialogueEnvRunner(ReproducibleRunner):
         }
 
     def _seated(self, opponent: str) -> tuple[str, str]:
-        """The modules of side 0 and side 1."""
         role = self.config.roster.role
         return (role, opponent) if role == ADVERSARY else (opponent, role)
 
@@ -412,7 +404,7 @@ class DialogueEnvRunner(ReproducibleRunner):
         return NegotiationGame([scenario for _, scenario in dealt], seeds, words, rules)
 
     def take(self, names: Collection[str]) -> None:
-        """Agents are made anew of modules with new weights."""
+        """Drop the agents of modules with new weights, so that they are made again."""
         for name in names:
             self._agents.pop(name, None)
 
@@ -431,7 +423,7 @@ class _ClockedAgent:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Counts the seconds of a block."""
+        """Count the seconds of a block."""
         started = time.monotonic()
         try:
             yield

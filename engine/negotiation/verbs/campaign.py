@@ -134,7 +134,7 @@ class Mixed:
         return {"target": ",".join(self.targets), "opponents": by_weights(self.shares["targets"], OpponentConfig())}
 
     def for_target(self, drawing: OpponentConfig) -> dict[str, Any]:
-        """What a target learns against, ordinary play included as `drawing` says."""
+        """Return the opponents of a target, with ordinary play as `drawing` says."""
         return {"adversaries": ",".join(self.adversaries), "opponents": by_weights(self.shares["adversaries"], drawing)}
 
 
@@ -266,7 +266,7 @@ class Campaign:
         return self._path / (name if name.partition("-")[0] in (FINAL, CONTROL) else f"{number:02d}-{name}")
 
     def _phase(self, number: int, role: str) -> Path:
-        """Where a phase is trained: a place of its own after each time that it diverged."""
+        """Return the folder of a phase's training, a new one after each divergence."""
         again = self._times_diverged(role, (number,))
         return self._stage(number, f"{role}-again-{again}" if again else role)
 
@@ -304,7 +304,7 @@ class Campaign:
         return replace(rule, learning_rate=rule.learning_rate / 2 ** self._times_diverged(role, range(number + 1)))
 
     def _times_diverged(self, role: str, rounds: Container[int]) -> int:
-        """How often the phases of a role were done again in some rounds."""
+        """Return the number of restarts of a role's phases in some rounds."""
         events = self._folder.events({ROLLED_BACK: {"number": int, "role": str}})
         back = [event for event in events if event["kind"] == ROLLED_BACK]
         return sum(event["role"] == role and event["number"] in rounds for event in back)

@@ -118,14 +118,14 @@ def defend(target: Agent, defence: DefenceConfig, judge: str, device: str, seat:
 
 
 def defended_row(session: Session, row: int, defence: DefenceConfig) -> Mapping[str, Any]:
-    """What a defended target did in one dialogue, for its row; None for a defence that it does not have."""
+    """Return a defended target's columns for one dialogue; None for a defence that it does not have."""
     stopped, refused = session.stopped[row], session.refused[row]  # type: ignore[attr-defined]  # a DefendedSession
     return {"stopped": stopped if defence.max_perplexity else None, "refused": refused if defence.own_demand else None}
 
 
 @dataclass(frozen=True)
 class FilterLimit:
-    """Where a filter's limit lies.
+    """The limit of a filter.
 
     Args:
         max_perplexity: the limit.
@@ -174,7 +174,7 @@ def chosen_limit(
 
 
 def sentence_perplexities(ears: PerplexityFilter, split: Split) -> np.ndarray:
-    """What the sentences (s,) that the other side says in the first dialogues come to, as the listener reads them."""
+    """Return the perplexities (s,) of the other side's sentences in the first dialogues, as the listener reads them."""
     dialogues = split.first(ears.num_plain)
     you, them = ears.vocabulary.you_id, ears.vocabulary.them_id
     tokens = np.zeros((len(dialogues), int(dialogues.lengths.max())), dtype=np.int64)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Judged(NamedTuple):
-    """How likely a sentence is."""
+    """The likelihood of a sentence."""
 
     nats: float
     """Its negative log-likelihood."""
@@ -36,7 +36,7 @@ class Judged(NamedTuple):
 
 
 class FluencyJudge(Protocol):
-    """Who says how likely words are."""
+    """A judge of the likelihood of words."""
 
     def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
         """Nats (B,) of all that a side wrote itself in finished dialogues."""
@@ -55,7 +55,7 @@ class FluencyJudge(Protocol):
 
 
 def load_judge(spec: str, device: str, seat: ChatSeat) -> FluencyJudge:
-    """Who judges, by name.
+    """Load a judge by its name.
 
     Raises:
         CheckpointError: there is no such model, or it is damaged.

@@ -85,7 +85,7 @@ def game_of(scenarios: str) -> str:
 
 
 def num_distinct(scenarios: Mapping[str, Scenario]) -> str:
-    """How many different scenarios there are, in words; intervals take dialogues as independent, those on the same one, too."""
+    """Return the number of different scenarios, in words; intervals take dialogues on the same one as independent."""
     return f"{len(set(scenarios.values())):,} different"
 
 
@@ -405,12 +405,12 @@ class Roster(Sharded[Scenario]):
 
     @property
     def adversary_words(self) -> Vocabulary:
-        """What the adversary can say."""
+        """Return the words that the adversary can say."""
         return vocabulary_of(self.config.adversary) or self._words()
 
     @property
     def chats(self) -> bool:
-        """Whether a chat model takes part."""
+        """Return True if a chat model takes part."""
         return any(map(is_chat_model, (self.config.adversary, self.config.target)))
 
     @property
@@ -470,7 +470,7 @@ class MatchWorker:
         return NegotiationGame(scenarios, seeds, vocabularies, rules, self.first_speakers(len(seeds)))
 
     def first_speakers(self, count: int) -> list[int] | None:
-        """Who begins each dialogue; None for a fair coin."""
+        """Return the side that begins each dialogue; None for a fair coin."""
         return None
 
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -531,7 +531,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
         """Heading of the result."""
 
     def roster(self, config: OneMatchConfigT, reporter: Reporter) -> Roster:
-        """Who plays."""
+        """Return the players."""
         return Roster(config.match)
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:

@@ -106,7 +106,7 @@ def choose_round(campaign: Campaign, last: int, playing: Sequence[Round]) -> Cho
 
 @dataclass(frozen=True)
 class CrossPlayed:
-    """What a campaign came to against all known adversaries.
+    """The result of a campaign against all known adversaries.
 
     Args:
         gains: of the best adversary, by the ending of the target's metrics and the dialogue's key.
@@ -315,7 +315,7 @@ def demo() -> MinMaxConfig:
 
 
 def plan(config: MinMaxConfig) -> str:
-    """What a campaign is going to do, at most, in one line: the dialogues of each phase, and the settings that say so."""
+    """Return the maximal work of a campaign in one line: the dialogues of each phase, and their settings."""
     phases = [
         *([f"{config.attack.dialogues:,} for the adversary (attack.dialogues)"] if config.adversaries != "fresh" else []),
         *([f"{config.dialogues:,} for each new pair of the payoff matrix"] if config.adversaries == "mixture" else []),

@@ -162,7 +162,7 @@ class Population(Sharded[PairedDialogue]):
         return Counter(dialogues=sum(row["status"] == OK for row in rows))
 
     def match(self, adversary: str = "", target: str = "") -> MatchConfig:
-        """How a pair plays."""
+        """Return the match of a pair."""
         names = ("dialogues", "scenarios", "seed", "temperature", "complementary", "data_root", "defence")
         return MatchConfig(adversary=adversary, target=target, **{name: getattr(self.config, name) for name in names})
 
@@ -242,7 +242,7 @@ class PopulationWorker:
 
 
 def fresh_start(config: PopulationConfig, targets: Sequence[str]) -> tuple[str, str]:
-    """Where fresh adversaries start, and what says so: adversaries of a campaign start alike, whenever they are trained.
+    """Return the start of fresh adversaries and its source: adversaries of a campaign always start alike.
 
     Args:
         config: who plays.
@@ -277,7 +277,7 @@ def members(config: PopulationConfig) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _of_campaign(name: str) -> tuple[list[str], list[str]]:
-    """What a campaign starts from and what it has trained, in the order of its stages; of several seeds one after the other.
+    """Return the start of a campaign and its trained agents in the order of its stages, seed after seed.
 
     The control and its adversaries stand before the rounds, whose last target is the newest: it is the start otherwise trained.
     """
@@ -313,7 +313,7 @@ ROLES = ("targets", "adversaries")
 
 @dataclass(frozen=True)
 class PopulationResult:
-    """What a run has found.
+    """The result of a run.
 
     Args:
         population: who played.
@@ -356,7 +356,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: PopulationConfig, path: Path, reporter: Reporter) -> Population:
-        """Who plays; a run that was begun keeps to those that there were then."""
+        """Find the players; a resumed run keeps its first ones."""
         targets, adversaries = _begun(path) or members(config)
         names = dict.fromkeys((*targets, *adversaries))
         words = words_of(names)
@@ -396,7 +396,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         return PopulationResult(prepared, played, self._trained(run.path, prepared, played, reporter))
 
     def _trained(self, path: Path, population: Population, played: Played, reporter: Reporter) -> dict[str, Estimate]:
-        """What fresh adversaries gain from the mixture that they are trained against; nothing without any."""
+        """Return the gains of fresh adversaries from their mixture; nothing without any."""
         config, targets = population.config, population.targets
         if not config.num_fresh:
             return {}
@@ -475,7 +475,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         return {name: name for side in members(config) for name in side}
 
     def num_rows(self, config: PopulationConfig, path: Path) -> int:
-        """Those of the pairs that were not known."""
+        """Return the number of pairs that were not known."""
         targets, adversaries = _begun(path) or ((), ())
         population = Population(config, targets, adversaries)
         return len(population.items(_known(population))) if targets else -1

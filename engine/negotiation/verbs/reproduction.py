@@ -181,7 +181,7 @@ def _minutes(config: ReproductionConfig) -> dict[str, float]:
 
 
 def plan(config: ReproductionConfig) -> str:
-    """What is going to be done and about how long that takes, in one line."""
+    """Return the planned work and its approximate time in one line."""
     minutes = _minutes(config)
     steps = ", ".join(f"{name} {each:.0f}" for name, each in minutes.items() if each >= 1)
     total = sum(minutes.values()) * config.seeds / 60
@@ -254,7 +254,7 @@ class ReproduceCheng2019(Composite[ReproductionConfig, ReproductionConfig, Repro
         return replace(result, tables=self.found(run).tables(brief=True))
 
     def found(self, run: RunFolder) -> Reproduction:
-        """What the finished steps of a run came to."""
+        """Return the results of a run's finished steps."""
         return _found(from_dict(ReproductionConfig, run.config), run.path)
 
     def next_commands(self, config: ReproductionConfig, path: Path) -> tuple[str, ...]:
@@ -347,7 +347,7 @@ def _after_training(path: Path, config: ReproductionConfig) -> tuple[tuple[str, 
 
 
 def _found(config: ReproductionConfig, path: Path) -> Reproduction:
-    """What the finished steps came to."""
+    """Return the results of the finished steps."""
     rows: dict[str, dict[int, Mapping[str, Estimate]]] = {}
     rounds: dict[int, list[Round]] = {}
     for number in range(1, config.seeds + 1):
@@ -370,7 +370,7 @@ def _found(config: ReproductionConfig, path: Path) -> Reproduction:
 
 
 def _description(config: ReproductionConfig, path: Path) -> str:
-    """What the page is of, and how far it is."""
+    """Return the subject and progress of the page."""
     done = sum((path / nth_name(name, number) / SUMMARY).exists() for name in NEEDS for number in range(1, config.seeds + 1))
     total = config.seeds * len(NEEDS)
     unfinished = "" if done == total else f" Not finished: {done} of {total} steps are."

@@ -116,7 +116,7 @@ class Planned:
 
 
 def _announcement(config: TableConfig, num: int) -> str:
-    """How many adversaries are trained first, and how long that takes; with a chat model only the live display can tell."""
+    """Return the number of adversaries to train first, and the time; with a chat model only the live display has it."""
     rule = config.reinforce
     dialogues = num * rule.updates * rule.dialogues_per_update
     minutes = max(1, round(dialogues * _SECONDS_PER_TRAINED_DIALOGUE / 60))
@@ -176,7 +176,7 @@ def _legend(trained: Sequence[str] = ()) -> dict[str, Metric]:
 
 
 def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
-    """What chat models were asked for a row, `ASKED_METRICS`; nothing where they were asked nothing."""
+    """Return a row's requests to chat models, `ASKED_METRICS`; nothing without requests."""
     attack, plus, around = row.partition("+")
     end = plus + around if around.endswith((ADAPTIVE, KNOWN)) else ""
     adversary = ADVERSARY + end.removesuffix(ADAPTIVE).removesuffix(KNOWN)

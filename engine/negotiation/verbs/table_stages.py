@@ -153,7 +153,7 @@ class TableConfig(PlayedConfig, RepeatedConfig):
 
 
 def is_given(plugs: TransferSettings) -> bool:
-    """Whether it is said what transfer plugs in, so that no adversary is asked."""
+    """Return True if the transfer sentences are given, so that no adversary is needed."""
     return bool(plugs.source or plugs.sentence)
 
 
@@ -232,7 +232,7 @@ def _against(config: TableConfig, met: str) -> dict[str, Any]:
 
 
 def table_judge(config: TableConfig) -> str:
-    """Who judges fluency in all rows; empty for nobody."""
+    """Return the judge of fluency in all rows; empty for none."""
     return judge_of(config.judge, (config.target, config.speaker))
 
 

@@ -249,12 +249,12 @@ class TacticAttack:
 
     @property
     def trials(self) -> TacticTrials:
-        """Who plays."""
+        """Return the players."""
         return TacticTrials(self.config.match, self.config.held_out, self.answers)
 
     @cached_property
     def attacker(self) -> ChatModel:
-        """Who writes the tactics: in this process, and on its device where no actor computes."""
+        """Return the writer of tactics: in this process, on its device if no actor computes."""
         settings = self.config.chat.on("cpu" if self.config.workers else self.config.device)
         return chat_model(self.config.attacker, settings, answers=self.answers)
 
@@ -422,7 +422,7 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
 
 
 def written_tactics(run: RunFolder) -> list[WrittenTactic]:
-    """What attackers wrote in a run so far, in the order in which it was noted."""
+    """Return the attackers' tactics of a run so far, in the order of writing."""
     names = [each.name for each in fields(WrittenTactic)]
     return [WrittenTactic(**{name: event[name] for name in names}) for event in run.events(_NEEDS) if event["kind"] == WRITTEN]
 
@@ -481,7 +481,7 @@ def _write(run: RunFolder, found: Mapping[Stream, WrittenTactic]) -> None:
 
 
 def _histories(run: RunFolder, config: TacticConfig, places: Sequence[Stream]) -> dict[Stream, list[TriedTactic]]:
-    """What each stream has tried so far, by attacker and stream."""
+    """Return the tried tactics of each stream, by attacker and stream."""
     played, settings = played_tactics(run), config.search
     found: dict[Stream, list[TriedTactic]] = {}
     for arm, stream in places:

@@ -152,7 +152,7 @@ The learner's threads and GPUs are none of them: sums may differ in the last dig
 
 @dataclass(frozen=True)
 class PreparedTraining:
-    """Who learns from whom, found and checked.
+    """A learner and its opponents, found and checked.
 
     Args:
         config: how it is done.
@@ -211,7 +211,7 @@ def snapshot_dialogues(rule: ReinforceConfig, snapshots: int) -> list[int]:
 
 
 def snapshot(path: Path, dialogues: int) -> Path:
-    """Where the learner is kept as it was after so many dialogues; the run's folder is `path`."""
+    """Return the folder of the learner after so many dialogues; the run's folder is `path`."""
     return path / f"at-{dialogues}"
 
 
@@ -240,7 +240,7 @@ class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
     steps = Steps("iteration", "updates", _updates)
 
     def loss(self, run: RunFolder) -> float:
-        """What the learner was paid least for last; whoever plays it measures it in other dialogues."""
+        """Return minus the last training reward; matches measure the learner in other dialogues."""
         return -run.metrics()["training_reward"].value
 
     def keep(self, best: Path, run: RunFolder) -> None:
@@ -410,7 +410,7 @@ def _settings(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -
 
 
 def _learner(config: TrainingConfig) -> dict[str, float]:
-    """What learners reserve: nothing in this process."""
+    """Return the resources of the learners: nothing in this process."""
     number = config.num_learner_actors
     return {"CPU": config.threads * number, "GPU": config.learner_gpus * number}
 
@@ -479,7 +479,7 @@ def _opponent(name: str, spec: str, option: str, **facts: Any) -> Opponent:
 
 
 def _judge(spec: str, limit: float) -> str:
-    """Who judges in a filter of that limit, by a name that holds in other folders."""
+    """Return the judge of a filter with that limit, by a name that is valid in other folders."""
     judge = filter_judge(spec, limit)
     return weightless_name(judge) if is_weightless(judge) else _folder(spec, "--judge")
 
@@ -573,7 +573,7 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
         return lessons(config, roster, title, origin)
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
-        """A match with the partner, the newest of several."""
+        """Return the match with the partner, the newest of several."""
         *_, newest = split_names(config.target)
         command = ["parley", "selfplay", "--adversary", display_path(path), "--target", newest]
         return (shlex.join([*command, *_met_words(config)]),)
@@ -628,7 +628,7 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
         return lessons(config, roster, title, {"role": "target", "target": config.target, "adversaries": names})
 
     def next_commands(self, config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
-        """How exploitable it still is."""
+        """Return the command that measures its exploitability."""
         command = ["parley", "evaluate", "exploitability", "--target", display_path(path)]
         return (shlex.join([*command, *corpus_words(config.corpus, config.data_root)]),)
 

@@ -72,12 +72,12 @@ class TalkTriggerConfig(AttackConfig):
 
 
 def is_readable_chat_model(spec: str) -> bool:
-    """Whether a name stands for a chat model whose weights are here."""
+    """Return True if a name is a chat model with local weights."""
     return spec.startswith((HUGGING_FACE, GGUF))
 
 
 def objective() -> TriggerObjective:
-    """What a search minimises: the mean nats of both answers."""
+    """Return the objective of a search: the mean nats of both answers."""
     from parley.engine.triggers.methods.objective import TriggerObjective
 
     return TriggerObjective(kind="likelihood")
@@ -222,7 +222,7 @@ class AttackTrigger(AttackJob[TalkTriggerConfig]):
     legend = ATTACK_METRICS | UNTOUCHED | CHAT_METRICS
 
     def row(self, name: str) -> TalkTriggerConfig:
-        """What is played for a row of a table of attacks, one of `TRIGGERS`."""
+        """Return the match for a row of a table of attacks, one of `TRIGGERS`."""
         return gcg() if name == "trigger" else control()
 
     def roster(self, config: TalkTriggerConfig, reporter: Reporter) -> TalkTriggerRoster:

@@ -129,7 +129,7 @@ class TransferRoster(Roster):
 
 
 def transfer_sentences(settings: TransferSettings, words: Vocabulary, reporter: Reporter) -> tuple[str, ...]:
-    """What a transfer attack plugs in; of a source those sentences that its speaker can say.
+    """Return the sentences of a transfer attack; of a source, those that its speaker can say.
 
     Args:
         settings: where they come from.
@@ -387,7 +387,7 @@ class AttackWorker(MatchWorker):
         self.forces = not (roster.surrogate or self.config.defence.wanted)
 
     def first_speakers(self, count: int) -> list[int] | None:
-        """Who begins: at a fixed turn the adversary speaks, so it begins where that turn is even."""
+        """Return the side that begins: at a fixed even turn the adversary, at an odd one the target."""
         return None if self.turn is None else [self.turn % 2] * count
 
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
