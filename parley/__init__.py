@@ -42,9 +42,7 @@ def __getattr__(name: str) -> Any:
     for room in _ROOMS:
         module = importlib.import_module(f"parley.{room}")
         if name in module.__all__:
-            # First as the room finds it: a folder of the room may have the name of a function, as `search` has.
-            find = getattr(module, "__getattr__", None)
-            return find(name) if find is not None else getattr(module, name)
+            return getattr(module, name)
     raise AttributeError(f"module 'parley' has no attribute {name!r}")
 
 
