@@ -7,7 +7,8 @@ is no reply (`parley.policies.chat.model.AnswerKind`), whose kind and reasoning 
 contexts. Validation and test contexts that stand in the training split, too, are left out: a model may know their replies by
 heart.
 
-In `parley play reply`, answers of a chat model that are no reply are counted in the end; where most are none, nobody talked and the status is 1.
+In `parley play reply`, answers of a chat model that are no reply are counted in the end; where most are
+none, nobody talked and the status is 1.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A line is a ranker under a rule, or on candidates as they are; published figures stand below.
 
-Comparisons follow Li et al. 2019, tables 5 and 6, which set a matcher that was trained against a rule beside the one that it began with.
+Comparisons follow Li et al. 2019, tables 5 and 6, which set a matcher that was trained against a rule
+beside the one that it began with.
 
   * # Paper: figures alone. Ours: the paired bootstrap test of their differences, contexts of a dialogue drawn together, also
     against the control that was trained as long on clean pairs, and of every two rankers that are no such trainings.
