@@ -24,7 +24,8 @@ Shapes: V candidates, G groups, B blocks of candidates of one group and score.
 The file also holds the metrics of training editing policies and matchers, and estimates with intervals from a ranker's rows.
 
 Under attack (Li et al. 2019, section 5.2): a rule that keeps labels (IIW, RSW) is measured by R_n@k, MAP, MRR and P@1 again;
-one that makes a wrong reply of a right one by A_n@k, AAP, ARR and A@1: the same metrics, where the changed reply is the relevant one.
+one that makes a wrong reply of a right one, by A_n@k, AAP, ARR and A@1: the same metrics, where the changed reply is the
+relevant one.
 
   * # Paper: silent on examples that a rule cannot change. Ours: they are counted; by default they are left out, because a
     ranker did not survive what nobody did to it. As an option they stay, as attacks that failed: with a rule that keeps labels
