@@ -18,7 +18,7 @@ from parley.policies.ranking.editor import Editor, load_editor
 
 
 class EditorModule(ChooserModule):
-    """Around an `Editor`."""
+    """An RLModule around an `Editor`."""
 
     def load(self, folder: Path) -> Editor:
         """The editor of a checkpoint."""
@@ -26,7 +26,7 @@ class EditorModule(ChooserModule):
 
 
 class EditorRunner(ActionRunner):
-    """Edits the replies of examples."""
+    """A runner that edits the replies of examples."""
 
     env: ResponseRankingEnv
 

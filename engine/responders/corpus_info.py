@@ -1,12 +1,7 @@
-"""The part of `parley data` that knows corpora of chats; `data.py` calls it, and the command line calls that.
+"""The parts of `parley data` for corpora of chats, pairs and candidates, and for NLTK's data.
 
-The job behind `parley data get nltk`: the parts of NLTK's data that perturbations lean on.
-
-What `parley data` tells of any corpus: where it lies, how its numbers are spread, what is wrong with it.
-
-The part of `parley data` that knows corpora of pairs; `data.py` calls it, and the command line calls that.
-
-The part of `parley data` that knows corpora of candidates; `data.py` calls it, and the command line calls that.
+They report where a corpus lies, how its numbers are spread, and its errors; `parley data get nltk` fetches the NLTK data that
+perturbations need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model replies to the contexts of a corpus: `parley reply`.
+"""Replies of a model to a corpus (`parley reply`), and to a person at the terminal (`parley play reply`).
 
 Files of lines `turn TAB ... TAB source TAB reply` come of it: `replies.tsv` holds the model's replies and `human.tsv` the
 recorded ones, to the same contexts in the same order, a line for each, and `next.tsv` in the place of a reply what followed the
@@ -7,9 +7,8 @@ is no reply (`parley.policies.chat.model.AnswerKind`), whose kind and reasoning 
 contexts. Validation and test contexts that stand in the training split, too, are left out: a model may know their replies by
 heart.
 
-`parley play reply`: a person talks with a response model at the terminal.
-
-Answers of a chat model that are no reply are counted in the end; where most are none, nobody talked and the status is 1.
+In `parley play reply`, answers of a chat model that are no reply are counted in the end; where most are
+none, nobody talked and the status is 1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Supervised training of sequence-to-sequence and language models: `parley train seq2seq`, `parley train lm`.
 
-In which units a model of pairs reads and says text: the most frequent words, or pieces learnt by byte pair encoding.
+The file also builds a model's vocabulary: the most frequent words, or pieces learnt by byte pair encoding.
 """
 
 from __future__ import annotations

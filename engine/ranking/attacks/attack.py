@@ -1,4 +1,4 @@
-"""A composed attack on a ranker, and how many examples share its batches.
+"""Composed attacks on a ranker, their batched search, and the methods of attack, GASLITE among them.
 
     from parley.engine.ranking import AttackSettings, compose_attack
 
@@ -11,8 +11,6 @@ stand in every table, and are no queries; what is asked twice counts once. What 
 seed and the composition alone, whoever shares its batches: draws are its own, and scores that differ by less than what a batch
 does to a network are equal (`goals.TOLERANCE`). So an example that was interrupted is begun again, and gives the same.
 
-In which order edits are tried.
-
 A method is a generator: it yields drafts to ask about (`Asked`) and is sent how close each comes to the goal, higher is closer
 (`RankGoal.margin`). It knows neither budgets nor batches, and is closed when the goal is reached or the budget is spent. So
 what it asks first does not depend on the budget, and one trace tells the success at every smaller one.
@@ -23,10 +21,8 @@ what it asks first does not depend on the budget, and one trace tells the succes
     SlopeGreedy        what a ranker's own gradient points to (Ebrahimi et al. 2018, "HotFlip")
     FixedRule          a rule of `engine/perturb/replies`: one query
 
-GASLITE and its controls stand in `gaslite.py`. One's own needs `steps`; one that looks into the ranker says so by `needs`
-(`inside.py`), one that puts words behind the reply and edits none of its own by `appends = True`.
-
-One example's search: counts what its method asks, ends it in time, and remembers what came closest to the goal.
+GASLITE and its controls follow below. Your own method needs `steps`; one that looks into the ranker says so by `needs`
+(`cases.py`), one that puts words behind the reply and edits none of its own by `appends = True`.
 
 GASLITE: words of an encoder's whole vocabulary behind a reply, found by its gradient; and its two controls.
 

@@ -1,18 +1,10 @@
-"""What came of attacks, example by example, and what is read off: success against queries, and transfer to other rankers.
+"""Examples under attack: drafts, moves, constraints, white-box access to a ranker, and the outcomes of attacks.
 
-What white-box methods see of a ranker beside scores: its slopes, and the words of its vocabulary. Looking is no query.
+A draft is a reply under edit. A move proposes changes of one place of it; a constraint accepts or rejects the edited reply.
+Constraints are checked before the ranker is queried, so a rejected draft costs no query. White-box methods also read a
+ranker's gradients and vocabulary; this costs no query either. Outcomes give success against queries, and transfer.
 
-A reply under edit: its words, where they come from, and what was changed.
-
-How a draft may be edited. A move proposes changes of one place; what is allowed of them, constraints say.
-
-A move of your own needs a `name` and `changes`.
-
-What an edited reply must keep to; checked before it is asked about, so that a draft that is not allowed costs no query.
-
-A constraint of your own needs `allows`.
-
-One example under attack: the reply that is edited, what may enter it, and which edits are allowed.
+Your own move needs a `name` and `changes`; your own constraint needs `allows`.
 """
 
 from __future__ import annotations

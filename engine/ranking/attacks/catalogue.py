@@ -1,7 +1,4 @@
-"""Attacks by their settings: methods by name, and the composition that settings stand for.
-
-What methods of attacks on rankers promise (`methods.AttackMethod`).
-"""
+"""Registry of attack methods, composition of an attack from its settings, and conformance checks of methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Editing policies in attacks: the words that they may put in, a method that goes by one, and the rule that an attack makes."""
+"""Attacks by an editing policy: its words, its attack method, and the rule that an attack makes."""
 
 from __future__ import annotations
 

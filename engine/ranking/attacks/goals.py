@@ -1,4 +1,4 @@
-"""The order of margins, for methods; goals themselves are `envs/ranking/edit_game.py`, which the environment shares."""
+"""The order of margins for attack methods; the goals are in `envs/ranking/edit_game.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TOLERANCE", "RankGoal", "falling", "tolerance"]
 
 
 def falling(values: Sequence[float] | np.ndarray, tolerance: float) -> list[int]:
-    """Places of values from the highest to the lowest; neighbours in that order that are equal stay as they stood."""
+    """Return the indices of values from highest to lowest; equal neighbours keep their order."""
     order = sorted(range(len(values)), key=lambda i: -values[i])
     found: list[int] = []
     equal: list[int] = []

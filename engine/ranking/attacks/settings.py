@@ -1,4 +1,4 @@
-"""Settings of attacks on rankers. Torch-free, so that help starts fast."""
+"""Settings of attacks on rankers, free of torch so that `--help` starts fast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOVES: dict[GoalKind, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class GasliteSizes(Configuration):
-    """How gaslite searches; its paper's code has 100, 50, 20 and 128, for thousands of queries."""
+    """The sizes of a GASLITE search; the paper's code has 100, 50, 20 and 128, for thousands of queries."""
 
     num_words: NumItems = 10
     """Words behind the reply, each one token of the encoder; of random-steps and random-words, too."""
@@ -32,7 +32,7 @@ class GasliteSizes(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class AttackDetails(Configuration):
-    """Which reply is attacked, and what its edits keep to."""
+    """The attacked reply and the constraints of its edits."""
 
     rank: NumItems = 1
     """How many places are the top."""
@@ -56,7 +56,7 @@ class AttackDetails(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSettings(AttackDetails):
-    """What an attack wants, and what it may do."""
+    """The goal, edits and budget of an attack."""
 
     goal: GoalKind = "promote"
     """Bring a wrong reply to the top, or the right one away from it."""

@@ -1,4 +1,4 @@
-"""Hardening of rankers by rounds: what a round is measured by, and what a campaign comes to."""
+"""Metrics of rankers hardened in rounds, for one round and for a whole campaign."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ RANKERS = HardeningMetrics(
 
 
 class UnderAttack:
-    """How a ranker stands attacks, context by context.
+    """The results of a ranker under attack, context by context.
 
     Args:
         rows: of attacks on one ranker.
@@ -104,15 +104,15 @@ class UnderAttack:
         }
 
     def held(self) -> Estimate:
-        """The share of contexts in which no wrong reply is first, whatever the attacks do."""
+        """Return the share of contexts in which no attack puts a wrong reply first."""
         return clustered_rate(list(self._held.values()), [self._dialogues[key] for key in self._held])
 
     def lost(self) -> Estimate:
-        """Return the share of contexts in which a wrong reply is first under one of the attacks: what `held` leaves."""
+        """Return the share of contexts in which an attack puts a wrong reply first: 1 - `held`."""
         return clustered_rate([1 - held for held in self._held.values()], [self._dialogues[key] for key in self._held])
 
     def first(self) -> Estimate:
-        """R@1 of candidates as they are, ties as chance decides them."""
+        """Return R@1 of the unattacked candidates, with ties as expectations."""
         scored = [row for row in self._rows if row["before"][0]["scores"]]
         keys = np.repeat([row["item_key"] for row in scored], [len(row["labels"]) for row in scored])
         scores = np.concatenate([row["before"][0]["scores"] for row in scored])
@@ -121,7 +121,7 @@ class UnderAttack:
         return clustered_rate(found.values[recall_at(1)], [self._dialogues[key] for key in found.keys.tolist()])
 
     def more_than(self, other: UnderAttack) -> Estimate:
-        """`held` less that of another ranker, in the contexts that count for both."""
+        """Return `held` minus that of another ranker, over the contexts that count for both."""
         keys = sorted(self._held.keys() & other._held.keys())
         return rate_difference(
             [self._held[key] for key in keys], [other._held[key] for key in keys], [self._dialogues[key] for key in keys]

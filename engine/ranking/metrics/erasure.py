@@ -1,4 +1,4 @@
-"""How much single words of a reply matter to a ranker, and what it does with the most important ones alone (figure 2).
+"""Word importance by erasure (figure 2), and word overlap of contexts and replies (figure 1).
 
 Source: Li et al. 2019, section 2, equation (3); Li, Monroe & Jurafsky 2016 (arXiv 1612.08220).
 
@@ -10,9 +10,7 @@ Source: Li et al. 2019, section 2, equation (3); Li, Monroe & Jurafsky 2016 (arX
   * # Paper: silent on equal importances. Ours: the word that stands first.
   * # Paper: silent on k. Ours: k distinct words, at all their places, in the reply's order.
 
-How many words contexts and replies share, and what a ranker makes of it (figure 1).
-
-Source: Li et al. 2019, section 2, equations (1) and (2).
+Word overlap (figure 1): section 2, equations (1) and (2).
 
     alpha = |C & R+| / min(|C|, |R+|)        beta = max over wrong replies |C & R-| / |C & R+|
 

@@ -1,4 +1,4 @@
-"""Figures of Li et al. 2019 (tables 3 to 6), which measured ones are shown beside.
+"""Published figures of Li et al. 2019 (tables 3 to 6), for comparison with measured ones.
 
 The corpora are the Ubuntu Dialogue Corpus V1 and the Douban Conversation Corpus, in groups of ten. Rules have the names of the
 project; the paper prints RLW as "RSW" in table 6 and MRFN as "MFRN".

@@ -1,4 +1,4 @@
-"""What the rows of an evaluation of rankers amount to: every metric of every ranker, clean and under every rule.
+"""Metrics of an evaluation of rankers: every metric of every ranker, clean and under every rule.
 
 Source: Li et al. 2019, section 5.2. A row is a context (`parley.engine.ranking.verbs.prepared.RANKING`); contexts of one
 dialogue are drawn together. Metrics are called KIND.MODEL.RULE, the rule being `CLEAN` where there is none: "r@1.smn.iiw" is

@@ -1,4 +1,4 @@
-"""How well scores rank: R_n@k, R_2@1, MAP, MRR and P@1 of each group of candidates, with ties as expectations.
+"""Ranking metrics R_n@k, R_2@1, MAP, MRR and P@1 of groups of candidates, with ties as expectations.
 
 Sources: Li et al. 2019, section 5.2; Wu et al. 2017 (arXiv 1612.01627), section 5; McSherry & Najork 2008, "Computing
 information retrieval performance measures efficiently in the presence of tied scores".
@@ -21,14 +21,11 @@ Departures:
 
 Shapes: V candidates, G groups, B blocks of candidates of one group and score.
 
-What trainings of editing policies report: names, directions and definitions of their figures.
+The file also holds the metrics of training editing policies and matchers, and estimates with intervals from a ranker's rows.
 
-What trainings of matching models report: names, directions and definitions of their figures.
-
-What a ranker's rows amount to: estimates with intervals, figures under attack, and what an attack changed.
-
-Source: Li et al. 2019, section 5.2. A rule that keeps labels (IIW, RSW) is measured by R_n@k, MAP, MRR and P@1 again; one that
-makes a wrong reply of a right one by A_n@k, AAP, ARR and A@1: the same metrics, where the changed reply is the relevant one.
+Under attack (Li et al. 2019, section 5.2): a rule that keeps labels (IIW, RSW) is measured by R_n@k, MAP, MRR and P@1 again;
+one that makes a wrong reply of a right one, by A_n@k, AAP, ARR and A@1: the same metrics, where the changed reply is the
+relevant one.
 
   * # Paper: silent on examples that a rule cannot change. Ours: they are counted; by default they are left out, because a
     ranker did not survive what nobody did to it. As an option they stay, as attacks that failed: with a rule that keeps labels

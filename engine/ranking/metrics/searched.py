@@ -1,4 +1,4 @@
-"""What the rows of attacks on rankers amount to: success against queries, what it took, and transfer to other rankers.
+"""Metrics and text tables of attacks on rankers: success against queries, cost, ranks, and transfer.
 
 A row is a context (`parley.engine.ranking.verbs.prepared.SEARCHES`) with what every method found on every ranker; contexts of
 one dialogue are drawn together. Metrics are called KIND.RANKER.METHOD, a rule being a method of one query; what differs by
@@ -8,11 +8,7 @@ Success is of contexts in which an attack was tried: not of those where the goal
 no scores; both are counted. An attack ends when it succeeds, and what a method asks first does not depend on its budget. So
 success with fewer queries is read off the same rows.
 
-Where attacked replies stand before and after, by rank.
-
-A reply that is tied has the mean of the ranks that it shares.
-
-The tables of attacks on rankers as text: success against queries, what it took, contexts, transfer.
+Ranks of attacked replies are given before and after; a tied reply has the mean of the ranks that it shares.
 """
 
 from __future__ import annotations

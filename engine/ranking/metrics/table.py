@@ -1,10 +1,9 @@
-"""The tables of an evaluation of rankers in the layout of Li et al. 2019 (tables 3 to 6), as text.
+"""Text tables of ranker evaluations (Li et al. 2019, tables 3 to 6), and paired comparisons of rankers.
 
 A line is a ranker under a rule, or on candidates as they are; published figures stand below.
 
-Rankers beside one another: how far one is ahead of another on the same contexts, and whether that is chance.
-
-Source: Li et al. 2019, tables 5 and 6, which set a matcher that was trained against a rule beside the one that it began with.
+Comparisons follow Li et al. 2019, tables 5 and 6, which set a matcher that was trained against a rule
+beside the one that it began with.
 
   * # Paper: figures alone. Ours: the paired bootstrap test of their differences, contexts of a dialogue drawn together, also
     against the control that was trained as long on clean pairs, and of every two rankers that are no such trainings.
