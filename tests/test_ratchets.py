@@ -1,0 +1,102 @@
+"""Measured numbers of the house that may fall and never rise; the limits stand in this file."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import grimp
+import pytest
+
+from tests.test_house import ROOT, SOURCES
+
+MOST_FILES = 450
+MOST_LINES = 122_254
+MOST_QUESTIONS = 33
+"""Thousandths of docstrings that begin with a question word."""
+MOST_IDIOMS = 915
+"""Bindings of the variable names that say nothing of their value."""
+MOST_SMALL = 0
+"""Modules of fewer than 60 lines beside the only module that imports them."""
+MOST_SHORT_HELPERS = 522
+"""Private functions of at most five lines that are called once."""
+QUESTIONS = {"What", "Whether", "How", "Which", "Who", "Where", "Of", "Those"}
+IDIOMS = {"found", "told", "said", "asked", "each"}
+JOURNEYS = {
+    "evaluate ranking --corpus helpdesk --model tfidf --limit 20": 165,
+    "selfplay --dialogues 20": 125,
+}
+"""Modules of the project that a verb loads at most, from its command to its page."""
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+
+
+def test_files_and_lines_do_not_grow() -> None:
+    assert len(SOURCES) <= MOST_FILES
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES) <= MOST_LINES
+
+
+def test_docstrings_that_begin_with_a_question_word_do_not_grow() -> None:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    texts = [ast.get_docstring(node) for tree in trees().values() for node in ast.walk(tree) if isinstance(node, kinds)]
+    first = Counter(text.split()[0] in QUESTIONS for text in texts if text)
+    assert 1000 * first[True] / first.total() <= MOST_QUESTIONS
+
+
+def test_variables_that_say_nothing_of_their_value_do_not_grow() -> None:
+    names = [
+        node.id
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    assert sum(name in IDIOMS for name in names) <= MOST_IDIOMS
+
+
+def test_small_modules_beside_their_only_importer_do_not_grow() -> None:
+    graph = grimp.build_graph("parley")
+    sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES if path.name != "__init__.py"}
+    small = 0
+    for path, size in sizes.items():
+        module = ".".join(("parley", *path.relative_to(ROOT).with_suffix("").parts))
+        importers = graph.find_modules_that_directly_import(module) if module in graph.modules else set()
+        beside = {name for name in importers if name.rpartition(".")[0] == module.rpartition(".")[0]}
+        small += size < 60 and len(importers) == 1 and importers == beside
+    assert small <= MOST_SMALL
+
+
+def test_short_private_functions_that_are_called_once_do_not_grow() -> None:
+    short = 0
+    for tree in trees().values():
+        names = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+        names.update(node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and re.match(r"_[a-z]", node.name) and names[node.name] == 1:
+                short += (node.end_lineno or 0) - node.body[0].lineno < 5
+    assert short <= MOST_SHORT_HELPERS
+
+
+LOADED = """
+import json, sys
+from parley.engine.core.cli.main import main
+status = main(json.loads(sys.argv[1]))
+print(json.dumps([status, sum(name.startswith("parley.") for name in sys.modules)]), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", JOURNEYS)
+def test_a_verb_loads_its_own_system_and_the_core(words: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LOADED, json.dumps([*words.split(), "--run", str(tmp_path / "run")])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    status, modules = json.loads(done.stderr.splitlines()[-1])
+    assert status == 0
+    assert modules <= JOURNEYS[words]
