@@ -1,10 +1,11 @@
-"""Lies about friends, which a policy learns to choose against a frozen player of MutualFriends (`choosing.py`).
+"""Lies about friends, which a policy learns to choose against a frozen player of MutualFriends.
 
 Shapes: N chats, M steps in all, a step being an utterance of the liar's side while it may still lie.
 
 Both sides of MutualFriends as an RLlib multi-agent environment, one event a step.
 
-Spaces, observations and rewards are those of `envs/mutual_friends/env.py`. Seeds are made as in `env.py`, which says why.
+Spaces, observations and rewards are those of `envs/mutual_friends/env.py`. Seeds are made as in `engine/negotiation/rl/env.py`,
+which says why.
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ The library call perturbs texts, for example to augment a data set:
     >>> perturb_text("I installed Ubuntu 10.04 from http://ubuntu.com, but it doesn't BOOT!", "random-swap", seed=2)
     "I installed 10.04 Ubuntu from http://ubuntu.com, it but doesn't BOOT!"
 
-All around the changed words stays as it is: capitals, blanks, addresses, punctuation (`rewriting.py`). `<eou>` and `<eot>`
-in a text tell utterances and turns apart (`envs/corpora/pairs/turns.py`), and stay too. The result depends on the
-text and the seed alone, not on its place in a list; other seeds give other versions.
+All around the changed words stays as it is: capitals, blanks, addresses, punctuation
+(`engine/perturb/strategies/rewriting.py`). `<eou>` and `<eot>` in a text tell utterances and turns apart
+(`envs/corpora/pairs/turns.py`), and stay too. The result depends on the text and the seed alone, not on its place in a list;
+other seeds give other versions.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
     from parley.engine.ranking import AttackSettings, compose_attack
 
-Start with `attack.py` for what an attack is composed of and how many examples share batches. Then `goals.py` for what is
-wanted, `drafts.py` and `moves.py` for how a reply is edited, `constraints.py` for what is checked before a query, `methods.py`
-and `gaslite.py` for the order in which edits are tried, and `outcomes.py` for what is read off.
+Start with `attacks/attack.py`: the parts of an attack, its goal, and the methods that order its edits. Then read
+`attacks/cases.py`: how a reply is edited, what is checked before a query, and what is read off at the end.
 """
 
 from parley.envs.core.errors import public

@@ -1,4 +1,4 @@
-"""Edits of replies in `parley/ResponseRanking-v1`, which a policy learns to choose against a frozen ranker (`choosing.py`).
+"""Edits of replies in `parley/ResponseRanking-v1`, which a policy learns to choose against a frozen ranker.
 
 Shapes: N examples, M steps in all.
 """

@@ -2,9 +2,9 @@
 
     from parley.engine.triggers import GibbsEnum, search
 
-Start with `search/attack.py` for a search in one call. Then `methods/objective.py` for the loss and `hits.py` for the types of
-hit, `scorers/scorer.py` for the interface to a model, and `methods/gibbs_enum.py` for the paper's search. `catalogue.py` lists
-the methods; a method of one's own derives from `methods/method.py`.
+Start with `searches/attack.py` for a search in one call. Then `methods/objective.py` for the loss and `hits.py` for the types
+of hit, `scorers/scorer.py` for the interface to a model, and `methods/gibbs_enum.py` for the paper's search. `catalogue.py`
+lists the methods; a method of one's own derives from `methods/method.py`.
 """
 
 from parley.envs.core.errors import public

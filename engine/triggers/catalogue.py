@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 EVOLUTION, ATTACKER = TEXT_METHODS = ("evolution", "attacker")
-"""Methods that read replies alone, from words to words: `evolution.py`, `writing.py`."""
+"""Methods that read replies alone, from words to words: `methods/evolution.py` and `methods/writing.py`."""
 searches = Registry("search", "parley.searches")
 searches.register(
     "gibbs-enum",

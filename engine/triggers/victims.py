@@ -1,7 +1,8 @@
 """Parley's own networks as victims of a trigger search, and the count of listed strings in their replies.
 
-`Seq2SeqVictim` is a `TextVictim` of `scorer.py`. The searched positions are all of a source but its last, which is `<eou>`
-always; inputs have full length, as in He & Glass (2018, section 4). No special token may be put into an input.
+`Seq2SeqVictim` is a `TextVictim` of `engine/triggers/scorers/scorer.py`. The searched positions are all of a source but its
+last, which is `<eou>` always; inputs have full length, as in He & Glass (2018, section 4). No special token may be put into an
+input.
 
     B inputs, N searched positions, T words of a reply, V words, E embedding
 

@@ -2,7 +2,7 @@
 
 Two bots look for the friend both have, on many scenarios and under several conditions: as they are, with their utterances
 changed on their way, and beside them bots that tell what the figures are worth. A chat's draws come from its scenario alone, so
-that conditions are compared on the same scenarios. A shard is some chats of one condition, played in lock-step (`worker.py`).
+that conditions are compared on the same scenarios. A shard is some chats of one condition, played in lock-step.
 
 The rows of chats between two bots that look for the friend both have: one chat under one condition each.
 

@@ -8,7 +8,7 @@ Start and result are measured once more, by fresh liars and by the best of all k
 round. Two controls, the start trained as long without lies and on random ones, are measured by the same liars, and say how much
 of the gain is owed to liars that learn.
 
-Not here: which runs a campaign is made of (`campaign.py`), and how it is made (`engine/core/verbs/hardening.py`).
+The frame of a campaign is in `engine/core/verbs/hardening.py`.
 
 The rounds of a hardening of bots against liars: which runs they are made of, what these are asked for and come to.
 

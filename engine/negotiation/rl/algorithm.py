@@ -148,7 +148,7 @@ def episode_results(played: Mapping[str, Any], rewards_N: np.ndarray, role: str)
     """Return the results of dialogues by RLlib's names; a return is the learner's reward, a length counts utterances.
 
     Args:
-        played: the columns of `rows.py`.
+        played: the columns of `runner.py`.
         rewards_N: of the learner.
         role: its agent and module.
     """
@@ -325,7 +325,7 @@ class DialogueReinforce(DistributedAlgorithm):
         """Return the learner's reward for each dialogue, (N,) float64.
 
         Args:
-            played: the columns of `rows.py`, in order of index, and `opponent`, the name of whom each was played with.
+            played: the columns of `runner.py`, in order of index, and `opponent`, the name of whom each was played with.
         """
         points = played["points"].astype(np.float64)
         kinds = {opponent.name: opponent.reward for opponent in self.roster.met}

@@ -330,7 +330,7 @@ class DialogueEnvRunner(ReproducibleRunner):
             dealt: index, scenario and opponent of each; first speaker and all draws follow from (master seed, index).
 
         Returns:
-            The columns of `rows.py`, in order of index; and the sequence number of the weights that played, seconds spent
+            The columns of a played row, in order of index; and the sequence number of the weights that played, seconds spent
             playing and in its agents; the dialogues that are `lost`, by index with what an agent of a user's own failed in; and
             the calls by which callbacks have `logged`.
 

@@ -1,4 +1,4 @@
-"""Jobs of negotiation (cheng2019): plays, trainings, attacks and campaigns. Read `match.py` first, then `reinforce.py`."""
+"""Jobs of negotiation (cheng2019): plays, trainings, attacks and campaigns. Read `match.py` first, then `training.py`."""
 
 from parley.envs.core.errors import public
 

@@ -4,7 +4,7 @@ A round trains an adversary against the target, then the target against the adve
 what the round's adversary gains before and after, how the target plays with an ordinary partner, and its exploitability: what
 the best adversary known by then gains, fresh ones among them that are trained against the frozen target. In policy-space
 response oracles (PSRO, Lanctot et al. 2017) each side learns against the other's mixture over the payoff matrix of all agents
-before the round. At the end all targets meet all adversaries (`crossplay.py`).
+before the round. At the end all targets meet all adversaries (`minmax.py`).
 
   # Paper: an oracle starts afresh. Ours: adversaries do; a target goes on from the last one, so that it keeps its language.
 

@@ -1,7 +1,7 @@
 """Adversarial training: `parley minmax` (Cheng et al. 2019, section 6).
 
 A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling. Then all targets meet all known
-adversaries (`crossplay.py`): the target that loses least to the best of them, and still plays well with an ordinary partner, is
+adversaries: the target that loses least to the best of them, and still plays well with an ordinary partner, is
 the result. Start and result are measured by the best adversary of each, in dialogues that chose neither it nor a round. So is a
 control, the start trained as long in ordinary play alone, which says how much of the gain is owed to adversaries.
 

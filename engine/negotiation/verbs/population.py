@@ -1,6 +1,6 @@
 """All targets against all adversaries: `parley evaluate population`.
 
-The payoff matrix (`payoffs.py`) is solved for mixtures of agents (`engine/negotiation/attacks/opponents.py`), and how
+The payoff matrix is solved for mixtures of agents (`engine/negotiation/attacks/opponents.py`), and how
 exploitable a mixture is, an adversary says that is trained against it. Cells of an earlier matrix need not be played again.
 
 Who is in a population, and the dialogues in which all its targets meet all its adversaries: shards and their worker.

@@ -1,7 +1,7 @@
 """An attacker model that refines tactics for a chat model against any target: `parley attack tactic` (after PAIR).
 
 In every round each stream of each attacker writes a tactic (`engine/negotiation/attacks/tactics.py`); all of them are tried in
-the same development dialogues (`trying.py`). Then the best one of each attacker plays the held-out dialogues, and so does the
+the same development dialogues. Then the best one of each attacker plays the held-out dialogues, and so does the
 player without a tactic. What an attacker wrote is noted as an event before it is tried: a run that goes on takes it from there.
 
 The dialogues in which tactics are tried: shards and their worker. A row is a dialogue of one tactic.

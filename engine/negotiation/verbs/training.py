@@ -1,6 +1,6 @@
 """Reinforcement learning of one side as a run: built, watched, saved and gone on with exactly.
 
-What `parley train rl`, `train adversary` and `train target` share; who learns and whom it meets is theirs (`reinforce.py`).
+What `parley train rl`, `train adversary` and `train target` share; who learns and whom it meets is theirs.
 
 Training by reinforcement against frozen opponents: `parley train rl`, `train adversary` and `train target`.
 

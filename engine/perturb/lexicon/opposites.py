@@ -4,8 +4,8 @@ Opposites: written for this project, from the words of help channels and everyda
 that the word mostly has there ("add" by "remove", not "add" by "subtract"), and not within a fixed phrase ("hard disk", "good
 morning").
 
-`antonym.py` decides which word of an utterance changes. A lexicon gives tags, inflections, opposites, stop words and
-paraphrases.
+`engine/perturb/strategies/antonym.py` decides which word of an utterance changes. A lexicon gives tags, inflections, opposites,
+stop words and paraphrases.
 
 Files of paraphrases: PPDB 2.0 (Pavlick et al. 2015, "PPDB 2.0: Better paraphrase ranking, fine-grained entailment relations,
 word embeddings, and style classification"); counter-fitting's lists of synonyms (Mrkšić et al. 2016).

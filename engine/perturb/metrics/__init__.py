@@ -1,4 +1,4 @@
-"""Metrics of replies to perturbed contexts (niu2018). Read `robustness.py` first."""
+"""Metrics of replies to perturbed contexts (niu2018). Read `table.py` first."""
 
 from parley.envs.core.errors import public
 

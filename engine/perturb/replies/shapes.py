@@ -26,8 +26,8 @@ A rule of a user's own that says what it changes, and not what comes out, inheri
 
 Strategies on contexts (`engine/perturb/catalogue.py`), turned on right replies.
 
-    typos       letters slip (`noise.py`); the reply stays right
-    negation    the reply says no where it said yes (`negation.py`); what comes out is a wrong one
+    typos       letters slip (`engine/perturb/strategies/noise.py`); the reply stays right
+    negation    the reply says no where it said yes (`engine/perturb/strategies/negation.py`); what comes out is a wrong one
 
 None of Li et al. 2019; both are of English alone.
 

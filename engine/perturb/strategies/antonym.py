@@ -10,8 +10,8 @@ Departures:
   * # Paper: verbs, adjectives and adverbs. Released: nouns too, modals as verbs, and words of all other parts of speech,
     whatever that of the opposite is ("on" by "off"). Ours: as `rule` says.
   * # Paper: silent. Released: the opposites of all senses of a word in WordNet. Ours: those of a table of our own for the sense
-    that a word mostly has (`opposites.py`), then WordNet's of the first sense, where WordNet's own texts hold both and both are
-    usual words of the corpus; under rule "released", as released.
+    that a word mostly has (`engine/perturb/lexicon/opposites.py`), then WordNet's of the first sense, where WordNet's own texts
+    hold both and both are usual words of the corpus; under rule "released", as released.
   * # Paper: silent. Released: any place. Ours: none within a fixed phrase ("hard disk"), and where a word has the sense only
     behind "be", before a noun, behind a person or before an object, there alone (`fits`); and none where the corpus' trigrams,
     if one is at hand, find the words around it too odd.

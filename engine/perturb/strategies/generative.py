@@ -10,8 +10,8 @@ Departures:
   * # Paper: trained on ParaNMT. Ours: on what `parley train paraphraser` was given.
   * # Released: whatever the network says. Ours: under rule "paper" the likeliest of its beam that is another sentence and keeps
     what the utterance says, if one does: words stay in their order, openers may go, words and phrases may become others that
-    say the same (`phrasings.py`), and where a corpus is at hand its trigrams judge the sentence. A network that
-    has seen few pairs leaves out what matters in most sentences, or adds marks.
+    say the same (`engine/perturb/lexicon/phrasings.py`), and where a corpus is at hand its trigrams judge the sentence. A
+    network that has seen few pairs leaves out what matters in most sentences, or adds marks.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ A word gets one slip, of a kind and at a place that are drawn uniformly, because
     homoglyph       a Cyrillic letter of the same shape (Unicode Technical Standard 39)
 
 Misspellings are slips that people were seen to make, letters added, left out, doubled and hit beside: one of those that lists
-know of the word (`corrections.py`), drawn uniformly; a word that no list knows stays.
+know of the word (`engine/perturb/lexicon/corrections.py`), drawn uniformly; a word that no list knows stays.
 
 - A share of the words of at least four letters slips (`noise_rate`). Only words of the letters a to z do: no address, path,
   number, smiley or hyphenated word (package names), no name of a program, nothing that belongs to a command line or a flag

@@ -3,10 +3,11 @@
 Source: Niu & Bansal 2018 (arXiv 1809.02079), section 3.1, with the small PPDB 2.0.
 
 Under rule "paper" a paraphrase keeps what the sentence says. Single words are replaced by synonyms in the sense, part of
-speech and form that they have there (`phrasings.py`), phrases by what this project lists (`phrasings.py`) or the user's table
-says; where a corpus is at hand its trigram model judges each in its place; and at most a share of an utterance's words
-change, never two neighbours. Without a corpus only what says the same in any chat is replaced. The longer lists, which were
-written from the words of help channels, serve the corpora of such channels alone.
+speech and form that they have there (`engine/perturb/lexicon/phrasings.py`), phrases by what this project lists
+(`engine/perturb/lexicon/phrasings.py`) or the user's table says; where a corpus is at hand its trigram model judges each in its
+place; and at most a share of an utterance's words change, never two neighbours. Without a corpus only what says the same in any
+chat is replaced. The longer lists, which were written from the words of help channels, serve the corpora of such channels
+alone.
 
 Under rule "released" starts run from the right to the left; at each the longest phrase of the table that reaches into no
 replaced one is replaced by a paraphrase drawn uniformly. Both sides of a paraphrase must be known to the model, and
@@ -22,7 +23,7 @@ Departures:
   * # Released: where a phrase is spared by the rate, shorter ones at the same start have their turn. Ours: a start is spared,
     so that the rate is the share of matching phrases that are replaced.
 
-Not here: how files of paraphrases are read (`opposites.py`).
+Not here: how files of paraphrases are read (`engine/perturb/lexicon/opposites.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Training of matching models, and against attacks on them: `parley train matcher`.
 
 Sources: Li et al. 2019, sections 4 and 5; the models are `policies/ranking/matching`. A training begins with drawn weights, or
-goes on from a checkpoint (`--start`) against rules that change replies (`pool.py`).
+goes on from a checkpoint (`--start`) against rules that change replies (`prepared.py`).
 
 Choices:
   * # Paper: silent on which epoch is kept. Ours: the best by recall at 1 on the validation groups; in a training against rules

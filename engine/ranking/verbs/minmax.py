@@ -10,7 +10,7 @@ best round is the result (`checkpoint`). It is measured once more on the test sp
 rounds and by fresh ones that chose no round. A control, the start trained as long on replies as they are, says how much of the
 gain is owed to adversaries.
 
-Not here: which runs a campaign is made of (`campaign.py`), and how it is made (`engine/core/verbs/hardening.py`).
+The frame of a campaign is in `engine/core/verbs/hardening.py`.
 
 The rounds of a hardening of rankers: which runs they are made of, what these are asked for and come to.
 """

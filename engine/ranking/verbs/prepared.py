@@ -68,7 +68,7 @@ from parley.policies.ranking.rankers import RESPONSE_ONLY
 NOTHING = "none"
 """Asks for the control: as many epochs on replies as they are."""
 SEARCH = "search"
-"""Asks for what the attack search finds (`search.py`); no rule."""
+"""Asks for what the attack search finds (`attack_worker.py`); no rule."""
 _IN_TRAINING = {"iiw": "iiw-training"}
 _CHUNK = 512
 

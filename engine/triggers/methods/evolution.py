@@ -11,8 +11,8 @@ A genetic search over words in the manner of Alzantot et al. 2018 (arXiv 1804.07
 
 The control is the same without selection: every input is of random words, and the best of `max_queries` counts.
 
-`success.py` defines fitness, by default `closeness`. No input is asked twice. Draws follow from the seed and from the replies,
-so a search whose answers are stored can resume by asking the same questions again.
+`engine/triggers/success.py` defines fitness, by default `closeness`. No input is asked twice. Draws follow from the seed and
+from the replies, so a search whose answers are stored can resume by asking the same questions again.
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ The language model (`InputReader`): R(x), its bound and its slopes. A candidate'
 incumbent's; the swapped word's nats stand in the incumbent's log softmax, because the words before it are the same; only the
 words after it must be read again.
 
-Bounds (`feasible`, `SwapBound`): no term of the loss is negative, and each rises with the nats of its word (`objective.py`), so
-bounds of the first words are a bound of the loss, and candidates are left out between words. The bound is a theorem about real
-numbers; `ROUNDING` is the error that float32 may add. `measure` yields it with the gradient.
+Bounds (`feasible`, `SwapBound`): no term of the loss is negative, and each rises with the nats of its word
+(`engine/triggers/methods/objective.py`), so bounds of the first words are a bound of the loss, and candidates are left out
+between words. The bound is a theorem about real numbers; `ROUNDING` is the error that float32 may add. `measure` yields it with
+the gradient.
 
 Screening (`few`): candidates are read with products in bfloat16, and these only of a candidate's difference from its
 incumbent, for which the products are known; all else is float32, and bounded as always. On a network fitted to #ubuntu, whose
@@ -379,7 +380,7 @@ class LstmScorer:
     Args:
         victim: the network; its language model is needed when the objective weighs it, else for readings alone.
         objective: what is minimised.
-        screening: whether bfloat16 finds the best few swaps of a list, and float32 decides among these alone (`screening.py`).
+        screening: whether bfloat16 finds the best few swaps of a list, and float32 decides among these alone.
 
     Raises:
         ConfigError: it is to be screened, and the device does not multiply bfloat16.
