@@ -35,7 +35,7 @@ from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.policies.chat.completions import CHANNEL, CHANNEL_TOKENS, THINKING_TOKENS
 from parley.policies.chat.model import Message
 from parley.policies.chat.templates import write_prompt
-from parley.policies.hugging_face import alphabets
+from parley.policies.hugging_face import ANY, alphabet_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -272,14 +272,14 @@ class InputRules:
 
     Args:
         typed: only those whose text, tokenised where it stands, gives the same tokens again.
-        alphabet: texts of tokens that may stand in an input (`policies/hugging_face/alphabets.py`).
+        alphabet: texts of tokens that may stand in an input (`policies/hugging_face/__init__.py`).
         forbidden: texts that stand in no input, whatever their case.
         start: text that a search starts from; drawn at random when empty.
         written: change of a text when it is typed, such as lower case; None for no change.
     """
 
     typed: bool = True
-    alphabet: str = alphabets.ANY
+    alphabet: str = ANY
     forbidden: tuple[str, ...] = ()
     start: str = ""
     written: Callable[[str], str] | None = None
@@ -399,7 +399,7 @@ def searchable(tokenizer: Any, num_tokens: int, rules: InputRules = ANY) -> Tens
         num_tokens: V.
         rules: further tokens to leave out.
     """
-    banned, pattern = [text.lower() for text in rules.forbidden], alphabets.alphabet_pattern(rules.alphabet)
+    banned, pattern = [text.lower() for text in rules.forbidden], alphabet_pattern(rules.alphabet)
     num_known = min(len(tokenizer), num_tokens)
     marks = _special_ids(tokenizer)
     allowed_V = torch.zeros(num_tokens, dtype=torch.bool)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
-from parley.engine.core.ray import identity, logs, ray_internals, session
+from parley.engine.core.ray import identity, logs, ray_internals, session, workplace
 from parley.engine.core.ray.shares import Reserved
 from parley.engine.core.ray.worker import (
     ItemT,
@@ -130,7 +130,8 @@ class ActorPool(Generic[ItemT, ResultT]):
             # Ray does not set this for actors without GPUs, which then use all of them; actors that they make inherit it.
             variables["CUDA_VISIBLE_DEVICES"] = ""
         # A machine with another Parley, or with none, must be able to report that.
-        ray.cloudpickle.register_pickle_by_value(identity)
+        for module in (identity, workplace):
+            ray.cloudpickle.register_pickle_by_value(module)
         sizes = {"num_cpus": num_cpus, "num_gpus": num_gpus}
         options: dict[str, Any] = sizes | {
             "max_restarts": -1,
@@ -140,9 +141,9 @@ class ActorPool(Generic[ItemT, ResultT]):
             "runtime_env": {"env_vars": variables},
         }
         where = [{}] * num_workers if places is None else places.options(num_workers)
-        actors = [ray.remote(identity.WorkerActor).options(**options, **placement) for placement in where]
+        actors = [ray.remote(workplace.WorkerActor).options(**options, **placement) for placement in where]
         # Put once into the object store and sent with the calls: Ray cannot restart an actor whose arguments hold references.
-        spec: identity.WorkerSpec = (worker_class, worker_args, logs.settings())
+        spec: workplace.WorkerSpec = (worker_class, worker_args, logs.settings())
         self._spec = ray.put(spec)
         self._identity = identity.own_identity()
         machines = machines_up()

@@ -27,7 +27,7 @@ from parley.envs.core.storage.uris import HUGGING_FACE
 from parley.envs.negotiation.domain import Vocabulary, split_text
 from parley.envs.negotiation.game import Agent
 from parley.policies.chat.addresses import GGUF
-from parley.policies.hugging_face.alphabets import ASCII
+from parley.policies.hugging_face import ASCII
 
 if TYPE_CHECKING:
     from parley.engine.negotiation.attacks.triggered import SearchedTalk, WordsResult

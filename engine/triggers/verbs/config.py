@@ -36,7 +36,7 @@ from parley.envs.core.storage.uris import HUGGING_FACE, display_path
 from parley.envs.corpora.lines import utf8_text
 from parley.policies.chat.addresses import GGUF
 from parley.policies.chat.settings import ChatAsking, WeightSettings
-from parley.policies.hugging_face.alphabets import ANY, alphabet_pattern
+from parley.policies.hugging_face import ANY, alphabet_pattern
 
 WORDS = "words.json"
 """The file of a run that holds them."""

@@ -60,7 +60,7 @@ from parley.policies.chat.answers import ANSWERS_FOLDER, answers_arriving
 from parley.policies.chat.model import MODERATED, Access, Answer, AnswerKind, Chat, ChatDecoding, ChatModel
 from parley.policies.chat.rating import WrittenLine, written_lines
 from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
-from parley.policies.hugging_face.alphabets import ANY
+from parley.policies.hugging_face import ANY
 
 
 def num_tokens(wanted: TextSearchPlan) -> int:

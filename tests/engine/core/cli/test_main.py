@@ -138,7 +138,7 @@ def test_without_arguments_it_helps(parley: Parley) -> None:
 
 def test_it_names_its_version(parley: Parley) -> None:
     outcome = parley("--version")
-    assert (outcome.status, outcome.out) == (0, f"parley {version('parley')}\n")
+    assert (outcome.status, outcome.out) == (0, f"parley {version('parley-redteam')}\n")
 
 
 def test_a_word_that_begins_several_verbs_wants_one(parley: Parley) -> None:
