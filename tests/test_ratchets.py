@@ -17,7 +17,7 @@ import pytest
 from tests.test_house import ROOT, SOURCES
 
 MOST_FILES = 450
-MOST_LINES = 122_254
+MOST_LINES = 122_280
 MOST_QUESTIONS = 33
 """Thousandths of docstrings that begin with a question word."""
 MOST_IDIOMS = 915

@@ -35,7 +35,8 @@ from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.policies.chat.completions import CHANNEL, CHANNEL_TOKENS, THINKING_TOKENS
 from parley.policies.chat.model import Message
 from parley.policies.chat.templates import write_prompt
-from parley.policies.hugging_face import ANY, alphabet_pattern
+from parley.policies.hugging_face import ANY as ANY_TEXT
+from parley.policies.hugging_face import alphabet_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -279,7 +280,7 @@ class InputRules:
     """
 
     typed: bool = True
-    alphabet: str = ANY
+    alphabet: str = ANY_TEXT
     forbidden: tuple[str, ...] = ()
     start: str = ""
     written: Callable[[str], str] | None = None
