@@ -1,9 +1,9 @@
 """Base parts of every corpus: sources and their files, vocabularies, text lines, and errors with file and line.
 
-class Source, Described   a corpus that can be found and compiled, and its facts
-class CorpusFile          a published file with its size and digest
-class WordList            the base of all vocabularies
-class ReadText            the result of reading a corpus, with its errors
+`Source`, `Described`   a corpus that can be found and compiled, and its facts
+`CorpusFile`            a published file with its size and digest
+`WordList`              the base of all vocabularies
+`ReadText`              the result of reading a corpus, with its errors
 """
 
 from __future__ import annotations
