@@ -99,7 +99,7 @@ class Corrections(NamedTuple):
 
 
 def misspellings_of(word: str, corrections: Corrections) -> Iterator[str]:
-    """Return misspellings of a word: this project's list, then corrections; no slip of the first letter."""
+    """Yield this project's misspellings of a word, then those of the corrections that keep its first letter."""
     yield from MISSPELLINGS.get(word, ())
     if len(word) >= SHORTEST and word not in NAMES:
         # Lists know words of which no one thinks that they were meant.
