@@ -58,8 +58,12 @@ def attack_names() -> list[str]:
     return [*templates(), *PERTURBATIONS]
 
 
-def rewordings(specs: Sequence[AttackSpec]) -> dict[str, Rewording]:
+def rewordings(specs: Sequence[AttackSpec], triggers: Callable[[str], Sequence[str]] = lambda runs: ()) -> dict[str, Rewording]:
     """Return the controls and the attacks of a policy, by name.
+
+    Args:
+        specs: the attacks.
+        triggers: returns what the searches of some runs, between commas, found.
 
     Raises:
         ConfigError: there is no attack of a name, or a run holds no triggers that can be typed.
@@ -73,7 +77,7 @@ def rewordings(specs: Sequence[AttackSpec]) -> dict[str, Rewording]:
         if spec.kind == "template":
             made[spec.name] = partial(_filled, spec.value)
         elif spec.kind == "triggers":
-            made[spec.name] = partial(_typed, _slots(spec.value))
+            made[spec.name] = partial(_typed, triggers(spec.value))
         elif spec.value in templates():
             made[spec.name] = partial(_filled, templates()[spec.value])
         elif spec.value in PERTURBATIONS or spec.value in _strategies():
@@ -115,11 +119,3 @@ def _perturbed(strategy: str, prompt: str, seed: int) -> str:
 def _typed(slots: Sequence[str], prompt: str, seed: int) -> str:
     """Return the prompt with one of the triggers behind it; repeats take different ones as long as there are more."""
     return f"{prompt} {slots[int(stream(seed, 'trigger').integers(len(slots)))]}".strip()
-
-
-def _slots(runs: str) -> list[str]:
-    from parley.engine.triggers.verbs.transfer import typed_triggers
-
-    named = {name.strip(): name.strip() for name in runs.split(",") if name.strip()}
-    triggers = typed_triggers(named, "verified")
-    return list(dict.fromkeys(" ".join(trigger.slots) for found in triggers.values() for trigger in found))

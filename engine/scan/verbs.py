@@ -165,7 +165,7 @@ class ScanWorker:
         chat, answers = task.config.chat.on(task.config.device), Path(task.answers)
         self.model = load_target(task.config, answers)
         self.checks = Checks(task.policy, chat, answers)
-        self.rewordings = rewordings(task.policy.attacks)
+        self.rewordings = wordings_of(task.policy)
 
     def run(self, shard: Shard[ScanItem]) -> list[dict[str, Any]]:
         """Return one row per question; all questions of a shard are asked at once."""
@@ -198,6 +198,24 @@ class ScanWorker:
         # Attacks of one prompt and repeat draw alike, so that they differ in nothing but the attack.
         key = self.policy.prompts[item.prompt].key
         return derive_seed(self.task.config.seed, "wording", key, item.repeat)
+
+
+def wordings_of(policy: Policy) -> dict[str, Rewording]:
+    """Return the controls and the attacks of a policy, by name.
+
+    Raises:
+        ConfigError: there is no such attack.
+        DataError: a search found nothing that can be typed.
+    """
+    return rewordings(policy.attacks, _found_by_searches)
+
+
+def _found_by_searches(runs: str) -> list[str]:
+    from parley.engine.triggers.verbs.transfer import typed_triggers
+
+    named = {name.strip(): name.strip() for name in runs.split(",") if name.strip()}
+    triggers = typed_triggers(named, "verified").values()
+    return list(dict.fromkeys(" ".join(trigger.slots) for typed in triggers for trigger in typed))
 
 
 def chat_of(policy: Policy, item: ScanItem, made: Mapping[str, Rewording], seed: int) -> Chat:
@@ -274,7 +292,7 @@ class ScanPlan:
     def of(cls, config: ScanConfig) -> ScanPlan:
         """Return the plan of a configuration; its attacks are made once, so that mistakes end it here."""
         policy = load_policy(config)
-        attacks = list(rewordings(policy.attacks))
+        attacks = list(wordings_of(policy))
         items = {
             f"{prompt.key}/{attack}/{repeat}": ScanItem(index, attack, repeat)
             for repeat in range(policy.repeats)
@@ -417,7 +435,7 @@ def _ask_first(plan: ScanPlan, answers: Path, reporter: Reporter) -> None:
         return
     key, item = next(iter(plan.items.items()))
     task = ScanTask(plan.config, plan.policy, str(answers))
-    chat = chat_of(plan.policy, item, rewordings(plan.policy.attacks), 0)
+    chat = chat_of(plan.policy, item, wordings_of(plan.policy), 0)
     seeds = [task.seed(key)] if plan.policy.temperature else []
     (answer,) = load_target(plan.config, answers).answer([chat], decoding=decoding_of(plan.policy), seeds=seeds)
     shown = f'"{brief(answer.text)}"' if answer.is_reply else f"no reply ({answer.kind.value})"
