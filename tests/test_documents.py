@@ -114,6 +114,18 @@ def test_the_readme_is_short() -> None:
     assert len(re.findall("`[^`]+`", text)) <= 40
 
 
+def how_tos() -> list[str]:
+    """Return the pages below "How to" of the site."""
+    (block,) = re.findall(r"^  - How to:\n((?:      - .*\n)+)", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    return re.findall(r": (\w+\.md)$", block, re.MULTILINE)
+
+
+def test_a_how_to_is_short() -> None:
+    lengths = {name: len((ROOT / "docs" / name).read_text().splitlines()) for name in how_tos()}
+    assert {"negotiation.md", "ranking.md", "chat_models.md", "cluster.md"} <= lengths.keys()
+    assert {name: length for name, length in lengths.items() if length > 120} == {}
+
+
 def test_a_release_has_few_lines() -> None:
     releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]
     assert {release.split()[0]: len(release.splitlines()) for release in releases if len(release.splitlines()) > 40} == {}
