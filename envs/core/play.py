@@ -18,6 +18,8 @@ import numpy as np
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 
 _BEHIND = 0
+HUMAN = "human"
+"""Name of the agent that is a person at the terminal."""
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 

@@ -70,7 +70,7 @@ from parley.envs.negotiation.domain import Scenario, domain_of
 from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.model import ChatDecoding, ChatModel
 from parley.policies.chat.negotiator import ChatNegotiator
-from parley.policies.chat.rating import written_lines
+from parley.policies.chat.questions import written_lines
 from parley.policies.chat.seat import chat_model, require_address
 
 _OF_TACTICS = [

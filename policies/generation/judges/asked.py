@@ -28,7 +28,7 @@ from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.answers import answers_chats, made_chat_model
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import AnswerKind, Chat, ChatModel, Message
-from parley.policies.chat.request_shape import StrictQuestion, word_of
+from parley.policies.chat.questions import StrictQuestion, word_of
 from parley.policies.chat.settings import DEFAULT
 from parley.policies.generation.judges.judge import Judge, JudgeSettings, Numbers, Remembered, ThresholdJudge, judges
 

@@ -28,8 +28,9 @@ from parley.policies.chat.model import (
     ReplyScore,
 )
 from parley.policies.chat.negotiator import nats_by_chat
-from parley.policies.chat.newest import LEFT_OUT, NewestTurns, Questions, SeatedChatModel, newest_forms
-from parley.policies.chat.request_shape import StrictQuestion
+from parley.policies.chat.newest import LEFT_OUT, SeatedChatModel, newest_forms
+from parley.policies.chat.questions import StrictQuestion
+from parley.policies.chat.ranker import NewestTurns, Questions
 from parley.policies.core.responder import replies_of
 from parley.policies.generation.judges.asked import REPAIR, PromptedSides
 from parley.policies.ranking.ranker import Unread, outcomes_of, scores_of, unread_of

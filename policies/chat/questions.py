@@ -1,9 +1,8 @@
-"""Chat models of which only texts can be seen, as rankers and as writers of lines.
+"""Questions to chat models whose answers have one form: a word, a number, or a line.
 
-`RatingRanker` asks for a number from 0 to 100 for each reply. Any other answer is asked about once more; then the reply is
-`UNRATED`, below every rating, counted and warned of. A reply without words is `UNRATED` and never asked about. If an answer is
-no reply (cut in thinking, filtered, ...), the context has no scores, and the error names the kind of the answer. Contexts
-longer than the model reads lose their oldest turns (`newest.py`).
+`StrictQuestion` asks for answers of one form. A reply of another form is asked about once more; a model that was cut in
+thinking is asked again with more room. Other answers without a reply are final: at temperature 0 they would come again.
+`word_of` and `rating_of` read such answers.
 
 `written_lines` asks a model for one line each, reads it strictly, and asks once more where there is none.
 """
@@ -12,30 +11,29 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
-import numpy as np
-
-from parley.envs.core.errors import RankerError
-from parley.envs.corpora.pairs.turns import Utterance, detokenise
-from parley.envs.ranking.groups import Context
-from parley.policies.chat.model import Answer, AnswerKind, Chat, ChatDecoding, ChatModel, ChatTooLongError, Message
-from parley.policies.chat.newest import Questions, first_that_fit, note_left_out
-from parley.policies.chat.request_shape import StrictQuestion
+from parley.policies.chat.model import (
+    NO_REPLIES,
+    Answer,
+    AnswerKind,
+    Chat,
+    ChatDecoding,
+    ChatModel,
+    ChatTooLongError,
+    Message,
+    by_kind,
+)
+from parley.policies.chat.newest import Forms, answer_newest, first_that_fit
 from parley.policies.chat.settings import DEFAULT
-from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread, UnscoredError
 
 logger = logging.getLogger(__name__)
 
-QUESTION = """Below is a conversation and a reply to it.
-
-Conversation:
-{context}
-
-Reply: {reply}
-
-How well does the reply fit as the next turn? Answer with one whole number from 0, not at all, to 100, as well as can be."""
+MORE_ROOM = 64
+"""Factor on the limit of tokens for a model that was cut in thinking."""
+ReadT = TypeVar("ReadT")
 REPAIR = "Answer with one whole number from 0 to 100 and nothing else."
 """The second question, after an answer that is no such number."""
 UNRATED = -1.0
@@ -43,58 +41,91 @@ UNRATED = -1.0
 _NUMBER = re.compile(r"[\s\"'`*]*(\d{1,3})[\s\"'`*.]*")
 
 
-class RatingRanker(LimitedRanker):
-    """A ranker by the ratings of a chat model, one question for each reply.
+class StrictAnswer(NamedTuple, Generic[ReadT]):
+    """The result of a strict question.
+
+    Args:
+        value: the reading of the answer; None for one of another form, and for no reply.
+        kind: of the last answer.
+        num_answers: 1, or 2 where it was asked once more.
+        form: of the question that was read, from 0, the longest.
+    """
+
+    value: ReadT | None
+    kind: AnswerKind
+    num_answers: int = 1
+    form: int = 0
+
+    @property
+    def is_lost(self) -> bool:
+        """True if there is no reply to read."""
+        return self.kind in NO_REPLIES
+
+
+class StrictQuestion(Generic[ReadT]):
+    """A question that is asked greedily for answers of one form.
 
     Args:
         chat_model: the model that is asked.
+        read: function from a text to its reading; None for one of another form.
+        repair: the second question, after an answer of another form.
         max_tokens: tokens of an answer at most.
+
+    Attributes:
+        unparsable: questions of which neither answer was of the form.
+        no_replies: questions whose last answer is no reply, by its kind.
     """
 
-    def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
-        self.chat_model, self._asked = chat_model, StrictQuestion(chat_model, rating_of, REPAIR, max_tokens)
-        self._left_out, self._is_told = dict[Context, int](), False
+    def __init__(
+        self, chat_model: ChatModel, read: Callable[[str], ReadT | None], repair: str, max_tokens: int = DEFAULT.judge_tokens
+    ) -> None:
+        self._model, self._read, self._repair = chat_model, read, repair
+        self._decoding = ChatDecoding(max_tokens=max_tokens)
+        self._more_room = ChatDecoding(max_tokens=MORE_ROOM * max_tokens)
+        self.unparsable, self.no_replies = 0, Counter[AnswerKind]()
 
-    def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray | RankerError]:
-        """Return ratings from 0 to 100, or `UNRATED`; a reply that comes twice in a context is asked about once."""
-        questions = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
-        ratings = dict(zip(questions, self._rated(questions), strict=True))
-        return [self._scores([ratings.get((context, reply), UNRATED) for reply in candidates]) for context, candidates in pairs]
+    def __call__(self, questions: Sequence[Forms]) -> list[StrictAnswer[ReadT]]:
+        """Return the reading of the answer to each question, asked in the longest form that the model reads."""
+        first = answer_newest(self._model, questions, decoding=self._decoding)
+        results = [StrictAnswer(self._value(answer), answer.kind, 1, number) for number, answer in first]
+        chats = [forms[number] for forms, (number, _) in zip(questions, first, strict=True)]
+        cut = [index for index, result in enumerate(results) if result.kind is AnswerKind.CUT_IN_THINKING]
+        odd = [index for index, result in enumerate(results) if result.value is None and not result.is_lost]
+        repairs = [(*chats[index], Message("assistant", first[index][1].text), Message("user", self._repair)) for index in odd]
+        second = self._again([chats[index] for index in cut], self._more_room) + self._again(repairs, self._decoding)
+        for index, answer in zip(cut + odd, second, strict=True):
+            if answer.kind is not AnswerKind.TOO_LONG:
+                results[index] = StrictAnswer(self._value(answer), answer.kind, 2, results[index].form)
+        self.no_replies.update(result.kind for result in results if result.is_lost)
+        self.unparsable += sum(result.value is None and not result.is_lost for result in results)
+        return results
 
-    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return how many turns were left out for any reply so far; replies are read whole."""
-        return Unread(self._left_out.get(context, 0))
+    def told(self) -> str:
+        """Return a count of unread answers so far, such as "3 of another form, asked twice; 2 no reply (2 filtered)"."""
+        odd = [f"{self.unparsable:,} of another form, asked twice"] if self.unparsable else []
+        lost = self.no_replies.total()
+        return "; ".join(odd + ([f"{lost:,} no reply ({by_kind(self.no_replies)})"] if lost else []))
 
-    def _scores(self, ratings: Sequence[float | AnswerKind]) -> np.ndarray | RankerError:
-        lost = [rating for rating in ratings if isinstance(rating, AnswerKind)]
-        if not lost:
-            return np.array(ratings, dtype=np.float64)
-        got = f"{len(lost)} of {len(ratings)} replies are not rated"
-        return UnscoredError(f"no answer ({lost[0].value})", where=self.chat_model.name, got=got, fix=lost[0].fix)
+    def _value(self, answer: Answer) -> ReadT | None:
+        return self._read(answer.text) if answer.is_reply else None
 
-    def _rated(self, questions: Questions) -> list[float | AnswerKind]:
-        answers = self._asked([_forms(*question) for question in questions])
-        for (context, _), answer in zip(questions, answers, strict=True):
-            note_left_out(self._left_out, context, answer.form)
-        if not self._is_told and (note := self._asked.told()):
-            logger.warning("%s: of its ratings %s; further ones are counted at the end", self.chat_model.name, note)
-            self._is_told = True
-        return [answer.value if answer.value is not None else answer.kind if answer.is_lost else UNRATED for answer in answers]
+    def _again(self, chats: Sequence[Chat], decoding: ChatDecoding) -> list[Answer]:
+        """Return answers to questions asked once more; one without room leaves the first answer as it is."""
+        return [
+            answer for _, answer in answer_newest(self._model, [[chat] for chat in chats], decoding=decoding, counts_lost=False)
+        ]
+
+
+def word_of(text: str, words: Collection[str]) -> str | None:
+    """Return the word that an answer consists of, in lower case; None for any other answer."""
+    match = re.fullmatch(rf"\W*({'|'.join(map(re.escape, words))})\W*", text, re.IGNORECASE)
+    return None if match is None else match[1].lower()
 
 
 def rating_of(text: str) -> float | None:
     """Return the number from 0 to 100 that an answer consists of; None for any other answer."""
     match = _NUMBER.fullmatch(text)
     return float(match[1]) if match and int(match[1]) <= 100 else None
-
-
-def _forms(context: Context, reply: Utterance) -> list[Chat]:
-    return [_question(context[start:], reply) for start in range(max(1, len(context)))]
-
-
-def _question(context: Context, reply: Utterance) -> Chat:
-    turns = "\n".join(f"- {detokenise(turn)}" for turn in context)
-    return (Message("user", QUESTION.format(context=turns, reply=detokenise(reply))),)
 
 
 EMPTY, REFUSAL, NO_REPLY = "it holds no words", "it refuses", "it is no reply"
