@@ -74,7 +74,7 @@ class Journey(NamedTuple):
 
 
 # Before each system had a folder of its own: 19, 19, 19 and 14 frames; 559, 154, 541 and 124 files; 559, 158, 541 and 130
-# modules, torch among what they loaded in three of the four.
+# modules; the first and the third also loaded torch.
 JOURNEYS = {
     "rank replies": Journey(
         "evaluate ranking --corpus helpdesk --model tfidf --limit 20 --run FOLDER/run",
