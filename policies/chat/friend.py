@@ -171,15 +171,15 @@ def friends_listed(view: FriendsView, row: int) -> str:
     return "Your friends:\n" + "\n".join(friends)
 
 
-def talk(view: FriendsView, row: int, said: Sequence[Message]) -> Chat:
+def talk(view: FriendsView, row: int, messages: Sequence[Message]) -> Chat:
     """Return the messages that a model answers with its next move."""
-    first = [Message("user", BEGINNING)] if not said or said[0].role == "assistant" else []
-    return Message("system", instructions(view, row)), *merged([*first, *said])
+    first = [Message("user", BEGINNING)] if not messages or messages[0].role == "assistant" else []
+    return Message("system", instructions(view, row)), *merged([*first, *messages])
 
 
-def message_of(event: ChatEvent, own: bool) -> Message:
+def message_of(event: ChatEvent, is_own: bool) -> Message:
     """Return an event as a message of the assistant (its own) or of the user (the partner's)."""
-    return Message("assistant" if own else "user", _written(event, own))
+    return Message("assistant" if is_own else "user", _written(event, is_own))
 
 
 def _move_form(view: FriendsView, row: int) -> str:

@@ -410,13 +410,13 @@ def _forms(turns: Turns) -> list[Chat]:
     return [chat_of_turns(texts[start:]) for start in range(len(texts))]
 
 
-def chat_of_turns(said: Sequence[str]) -> Chat:
+def chat_of_turns(texts: Sequence[str]) -> Chat:
     """Return the messages of a conversation.
 
     Args:
-        said: texts, oldest first; at least one, of which the last is the user's.
+        texts: texts, oldest first; at least one, of which the last is the user's.
     """
-    merged = list(said) if len(said) % 2 else ["\n".join(said[:2]), *said[2:]]
+    merged = list(texts) if len(texts) % 2 else ["\n".join(texts[:2]), *texts[2:]]
     return tuple(Message(_ROLES[number % 2], text) for number, text in enumerate(merged))
 
 

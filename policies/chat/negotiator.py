@@ -114,10 +114,10 @@ def question(domain: Domain, counts: Numbers) -> Chat:
     return (Message("user", _question(domain, counts)),)
 
 
-def repair(asked: Chat, answer: str, view: SideView, row: int) -> Chat:
+def repair(question: Chat, answer: str, view: SideView, row: int) -> Chat:
     """Return the messages that ask once more, after an answer that was no choice."""
     more = Message("assistant", answer), Message("user", f"That cannot be read. {_form(view, row)}")
-    return *asked, *more
+    return *question, *more
 
 
 def choices(domain: Domain, counts: Numbers) -> list[str]:

@@ -179,20 +179,20 @@ def read_line(answer: Answer, name: str, max_words: int) -> tuple[str, str]:
     return line_text, ""
 
 
-def repaired(asked: Chat, answer: str, again: str) -> Chat:
+def repaired(question: Chat, answer: str, again: str) -> Chat:
     """Return the messages that ask once more.
 
     Args:
-        asked: the question.
+        question: the question.
         answer: without a line.
         again: the message after it.
     """
-    return *asked, Message("assistant", answer.strip() or "..."), Message("user", again)
+    return *question, Message("assistant", answer.strip() or "..."), Message("user", again)
 
 
 def written_lines(
     model: ChatModel,
-    asked: Sequence[tuple[Sequence[Chat], int]],
+    questions: Sequence[tuple[Sequence[Chat], int]],
     decoding: ChatDecoding,
     read: Callable[[Answer], tuple[str, str]],
     again: Callable[[str], str],
@@ -201,7 +201,7 @@ def written_lines(
 
     Args:
         model: the model that is asked.
-        asked: the forms of each question, the longest first, and the seed of its answer.
+        questions: the forms of each question, the longest first, and the seed of its answer.
         decoding: of answers.
         read: the line of an answer, and why it is none (`read_line`).
         again: function from the problem of an answer to the next message.
@@ -211,7 +211,7 @@ def written_lines(
         ChatTooLongError: even the shortest form is longer than it reads.
     """
     results = []
-    for (_, seed), (chat, answer) in zip(asked, _answers(model, asked, decoding), strict=True):
+    for (_, seed), (chat, answer) in zip(questions, _answers(model, questions, decoding), strict=True):
         answers = [answer]
         text, problem = read(answer)
         if problem:

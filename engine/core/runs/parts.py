@@ -333,19 +333,19 @@ def _read_columns(path: Path, *names: str) -> list[list[Any]] | None:
             return None
 
 
-def count_parts(folder: Path, told: Mapping[str, Mapping[str, Any]]) -> Outcomes:
+def count_parts(folder: Path, noted: Mapping[str, Mapping[str, Any]]) -> Outcomes:
     """Return the outcomes of the parts of a folder; only parts with failed items or an unexpected size are read.
 
     Args:
         folder: folder of the parts.
-        told: by shard name, the "done", "failed" and "bytes" recorded when its part was written.
+        noted: by shard name, the "done", "failed" and "bytes" recorded when its part was written.
 
     Raises:
         OSError: a file cannot be read at all, which says nothing about its content.
     """
     total, done = Outcomes(), 0
     for name, path in list_parts(folder).items():
-        event = told.get(name)
+        event = noted.get(name)
         if event is not None and not event["failed"] and event.get("bytes") == path.stat().st_size:
             done += event["done"]
         else:

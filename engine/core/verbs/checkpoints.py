@@ -204,8 +204,8 @@ def dated(config: ConfigT, day: str) -> ConfigT:
     changed: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        own = field.name == DATE and isinstance(config, DateSettings)
-        if (other := value or day if own else dated(value, day)) is not value:
+        is_date = field.name == DATE and isinstance(config, DateSettings)
+        if (other := value or day if is_date else dated(value, day)) is not value:
             changed[field.name] = other
     return dataclasses.replace(config, **changed) if changed else config
 

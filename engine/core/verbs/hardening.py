@@ -291,19 +291,19 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         figures = campaign.outcome(best)
         description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}"
         metrics = {name: figures[name] for name in self.legend if name in figures}
-        known = campaign.known(best)
-        for sentence in known.sentences():
+        adversaries = campaign.known(best)
+        for sentence in adversaries.sentences():
             reporter.say(sentence)
-        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), KNOWN: known.to_json()})
+        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), KNOWN: adversaries.to_json()})
 
     def models(self, config: HardeningConfigT) -> Mapping[str, str]:
         return {"model": config.model}
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
         """Return tables of start, controls and result, of the gains of known adversaries, and of the rounds so far."""
-        metrics, rounds, known = run.metrics(), rounds_of(run), known_of(run.summary(), self.measures.known)
+        metrics, rounds, adversaries = run.metrics(), rounds_of(run), known_of(run.summary(), self.measures.known)
         outcome = {OUTCOME: self.measures.outcome_table(metrics)} if metrics else {}
-        outcome |= {} if known is None else {KNOWN_TABLE: known.table()}
+        outcome |= {} if adversaries is None else {KNOWN_TABLE: adversaries.table()}
         return outcome | ({ROUNDS: self.measures.rounds_table(rounds)} if rounds else {})
 
     def present(self, result: Result, run: RunFolder) -> Result:

@@ -260,19 +260,19 @@ def text_estimates(fitness: Fitness, sizes: TextSizes) -> dict[str, Estimate]:
     }
 
 
-def context_gain(own: Fitness, exchanged: Fitness) -> Estimate:
+def context_gain(recorded: Fitness, exchanged: Fitness) -> Estimate:
     """Return the nats per word that replies lose behind the contexts of others; it measures what contexts tell a model.
 
     Args:
-        own: fitness on a split.
+        recorded: fitness on a split.
         exchanged: fitness on the same replies in the same order, each behind another's context.
 
     Returns:
         The estimate; `NOTHING` for a split of one example, which has no other context.
     """
-    if len(own.num_targets) < 2:
+    if len(recorded.num_targets) < 2:
         return NOTHING
-    return ratio_of_sums(exchanged.nll_sums - own.nll_sums, own.num_targets)
+    return ratio_of_sums(exchanged.nll_sums - recorded.nll_sums, recorded.num_targets)
 
 
 @contextmanager

@@ -148,8 +148,8 @@ def parse_trees(content: str, source: str) -> list[list[str]]:
 def flip(word: str, generator: np.random.Generator) -> str:
     """Return the word with one character replaced by another letter."""
     i = int(generator.integers(len(word)))
-    others = LETTERS.replace(word[i], "")
-    return word[:i] + others[int(generator.integers(len(others)))] + word[i + 1 :]
+    letters = LETTERS.replace(word[i], "")
+    return word[:i] + letters[int(generator.integers(len(letters)))] + word[i + 1 :]
 
 
 def _add(split: SplitText, words: list[str], generator: np.random.Generator) -> None:
