@@ -60,8 +60,8 @@ def played(agent: FriendsAgent, channel: Channel, chats: Asked, num_rows: int) -
     """Return the chats, and CPU seconds of an event."""
     clock = Clock()
     with clock.running():
-        found = play_friends(chats, (agent, agent), num_rows=num_rows, channels=(channel, channel))
-    return found, clock.cpu_s / sum(len(chat.events) for chat in found)
+        result = play_friends(chats, (agent, agent), num_rows=num_rows, channels=(channel, channel))
+    return result, clock.cpu_s / sum(len(chat.events) for chat in result)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def measure(options: Options) -> dict[str, Any]:
         "chats_per_cpu_s": 1 / (seconds * events),
         "reference_chats_per_cpu_s": 1 / (plain_seconds * events),
         "events_a_chat": events,
-        "equal_chats": sum(one == other for one, other in zip(plain, ours, strict=False)),
+        "equal_chats": sum(chat == our_chat for chat, our_chat in zip(plain, ours, strict=False)),
         "reference_chats": num_plain,
         "scripted": {
             "ratio": alone_seconds / scripted_seconds,

@@ -101,7 +101,7 @@ def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
     losses = -np.sort(nats[:num_restarts, : SWEEPS + 1], axis=1)
     restarts = [_restart(number, words[number], losses[number].tolist()) for number in range(num_restarts)]
     kept = min(restarts, key=lambda restart: float(restart["loss"]))
-    said = nats[num_restarts, :TARGET_LENGTH].tolist()
+    target_nats = nats[num_restarts, :TARGET_LENGTH].tolist()
     return {
         "item_key": key,
         "status": OK,
@@ -113,9 +113,9 @@ def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
         "restart": kept["restart"],
         "loss": kept["loss"],
         "target_words": [_WORDS[number] for number in words[0][:TARGET_LENGTH]],
-        "word_log_probability": said,
-        "likeliest": [each > -1 for each in said],
-        "input_log_probability": said[0],
+        "word_log_probability": target_nats,
+        "likeliest": [nats_of_word > -1 for nats_of_word in target_nats],
+        "input_log_probability": target_nats[0],
         "hits": kept["hits"],
         "restarts": restarts,
     }
