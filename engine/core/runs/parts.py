@@ -29,7 +29,6 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
@@ -447,6 +446,8 @@ class _Csv:
             return pa.chunked_array([[None if value is None else _json(value) for value in column.to_pylist()]], pa.string())
         if not pa.types.is_string(column.type):
             return column
+        import pyarrow.compute as pc
+
         needed = pc.match_substring_regex(column, FORMULA)
         self.num_guarded += pc.sum(needed).as_py() or 0
         return pc.if_else(needed, pc.binary_join_element_wise("'", column, ""), column)
