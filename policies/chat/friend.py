@@ -113,7 +113,7 @@ class ChatFriendSession:
         self._slip(row, by_scores=1)
         replies = [f"{SELECT} {number}" for number in range(1, len(self._view.table(row)) + 1)]
         without_chat: Chat = (Message("user", _move_form(self._view, row)),)
-        with self._agent.asked():
+        with self._agent.as_agent_errors():
             in_chat, form_nats = nats_by_chat(cast("ScoringChatModel", self._model), [chat, without_chat], [replies, replies])
         return drawn(in_chat - form_nats, self._agent.decoding.temperature, self._view.generator(row))
 
@@ -246,7 +246,7 @@ class ChatLies(LiesHeard):
 
     def _scored(self, game: FriendsGame, occasions: Sequence[Occasion]) -> list[int]:
         chats = [question(game, occasion, self.rules) for occasion in occasions]
-        with self._seat.asked():
+        with self._seat.as_agent_errors():
             without_chat = [self._alone(len(occasion.claims)) for occasion in occasions]
             in_chat = nats_by_chat(self._model, chats, [_lines(len(occasion.claims)) for occasion in occasions])
         actions = []

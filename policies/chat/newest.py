@@ -169,7 +169,7 @@ class SeatedChatModel:
         self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
+    def as_agent_errors(self) -> Iterator[None]:
         """Turn errors of the model into the loss of one dialogue, within a block that asks it.
 
         Raises:
@@ -217,7 +217,7 @@ class SeatedChatModel:
         return answers
 
     def _noted(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
-        with self.asked():
+        with self.as_agent_errors():
             newest = answer_newest(self.model, [newest_forms(chat) for chat in chats], decoding=self.decoding, seeds=seeds)
         answers = [answer for _, answer in newest]
         for row, answer in zip(rows, answers, strict=True):

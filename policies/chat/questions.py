@@ -100,7 +100,7 @@ class StrictQuestion(Generic[ReadT]):
         self.unparsable += sum(result.value is None and not result.is_lost for result in results)
         return results
 
-    def told(self) -> str:
+    def note(self) -> str:
         """Return a count of unread answers so far, such as "3 of another form, asked twice; 2 no reply (2 filtered)"."""
         odd = [f"{self.unparsable:,} of another form, asked twice"] if self.unparsable else []
         lost = self.no_replies.total()

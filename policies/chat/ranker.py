@@ -160,7 +160,7 @@ class RatingRanker(LimitedRanker):
         answers = self._asked([_forms(*question) for question in questions])
         for (context, _), answer in zip(questions, answers, strict=True):
             note_left_out(self._left_out, context, answer.form)
-        if not self._is_told and (note := self._asked.told()):
+        if not self._is_told and (note := self._asked.note()):
             logger.warning("%s: of its ratings %s; further ones are counted at the end", self.chat_model.name, note)
             self._is_told = True
         return [answer.value if answer.value is not None else answer.kind if answer.is_lost else UNRATED for answer in answers]

@@ -162,7 +162,7 @@ class RequestShape:
             return replace(self, refused=refused, limit_field=next((other for other in LIMITS if other not in refused), ""))
         return None
 
-    def told(self, reading: RefusalReading) -> str:
+    def change(self, reading: RefusalReading) -> str:
         """Return a sentence on what this shape does after a refusal of another one."""
         if reading.kind is RefusalKind.FIELD and reading.field in LIMITS and self.limit_field:
             return f"{self.limit_field} is sent instead"
@@ -475,7 +475,7 @@ class ServedChatModel:
             if suited is None or suited == shape or self._shape != shape:
                 return self._shape != shape
             self._shape = suited
-        logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.told(unsuited.reading))
+        logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.change(unsuited.reading))
         return True
 
     def _attempt(self, body: dict[str, Any], max_tokens: int | None) -> Answer:

@@ -53,7 +53,7 @@ _KINDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path"}
 
 
 @contextmanager
-def told(command: str, words: Sequence[str]) -> Iterator[None]:
+def parser_errors(command: str, words: Sequence[str]) -> Iterator[None]:
     """Turn tyro's errors into our own within a `with` block.
 
     Args:
@@ -322,7 +322,7 @@ def _parse(
 ) -> ArgumentsT:
     name = f"parley {verb.name}"
     try:
-        with told(name, arguments):
+        with parser_errors(name, arguments):
             parsed, unknown = tyro.cli(
                 kind,
                 # tyro shows positional arguments by itself; it does not know of presets.

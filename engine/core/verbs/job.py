@@ -270,7 +270,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         description, extra = summary.description, dict(summary.extra)
         if usage := usage_of(run.path):
             asking = getattr(config, "chat", DEFAULT)
-            sentence = usage.told(asking)
+            sentence = usage.summary(asking)
             description = f"{description} {sentence}"
             reviewed = {TOLD: sentence, WARNINGS: usage.warnings(asking), FAILURE: usage.failure(self.outcomes)}
             extra[USAGE] = usage.as_json(asking) | reviewed

@@ -293,7 +293,7 @@ def tabbed_pairs(file: Path | OwnFile) -> TabbedPairs:
     files = {} if is_file else {split: path / f"{split}{SUFFIX}" for split in SPLITS} | split_files(path)
     names = [path.name] if is_file else [file.name for file in files.values()]
     there = [own_file.of(file) for file in (files.values() or [path]) if file.is_file()]
-    format_text = next((f", {file.told}" for file in there if file.kind), "")
+    format_text = next((f", {file.columns_text}" for file in there if file.kind), "")
     if is_file and own_file.shares != EVEN_SHARES:
         format_text += f", {':'.join(map(str, own_file.shares))} to train, val and test"
     return TabbedPairs(

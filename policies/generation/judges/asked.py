@@ -106,7 +106,7 @@ class PromptedSides:
         """Return the answer about each pair (N,)."""
         answers = self._asked([_forms(pair) for pair in pairs])
         self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
-        if not self._is_told and (note := self._asked.told()):
+        if not self._is_told and (note := self._asked.note()):
             logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, note)
             self._is_told = True
         return np.array([answer.value or 0.0 for answer in answers])

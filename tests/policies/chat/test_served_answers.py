@@ -177,7 +177,7 @@ def test_a_request_is_fitted_to_a_server_once_and_a_run_says_so(
     usage = usage_of(tmp_path)
     assert usage is not None
     assert set(usage.total.notes) == expected
-    assert all(f"{usage.total.asked} {note}" in usage.told(ChatAsking()) for note in expected)
+    assert all(f"{usage.total.asked} {note}" in usage.summary(ChatAsking()) for note in expected)
 
 
 def test_turns_of_one_role_are_merged_where_they_have_to_alternate() -> None:
