@@ -231,11 +231,6 @@ class ChatLies(LiesHeard):
         self._alone = cache(self._nats_alone)
 
     def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
-        """Return the chosen action at each occasion, see `LiesHeard`.
-
-        Raises:
-            AgentError: the model failed, or messages do not fit.
-        """
         with_claims = [index for index, occasion in enumerate(occasions) if occasion.claims]
         open_occasions = [occasions[index] for index in with_claims]
         actions = [0] * len(occasions)

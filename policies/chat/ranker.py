@@ -113,7 +113,6 @@ class ChatRanker(LimitedRanker):
         return [np.array([nats.get((context, reply), EMPTY) for reply in candidates]) for context, candidates in pairs]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return how many turns were left out for any reply so far; replies are read whole."""
         return Unread(self._newest.left_out.get(context, 0))
 
     def _nats(self, questions: Questions) -> list[float]:
@@ -146,7 +145,6 @@ class RatingRanker(LimitedRanker):
         return [self._scores([ratings.get((context, reply), UNRATED) for reply in candidates]) for context, candidates in pairs]
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return how many turns were left out for any reply so far; replies are read whole."""
         return Unread(self._left_out.get(context, 0))
 
     def _scores(self, ratings: Sequence[float | AnswerKind]) -> np.ndarray | RankerError:

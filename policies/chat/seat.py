@@ -35,7 +35,6 @@ class ChatSeat(ChatModelSettings):
     """Tokens of an answer at most; what is longer is cut, and counted."""
 
     def on(self, device: str) -> ChatSeat:
-        """Return the same settings on a device; the CPU leaves them unchanged."""
         return self if device == "cpu" else replace(self, device=device)
 
 

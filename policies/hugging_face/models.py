@@ -57,13 +57,11 @@ class HuggingFaceByText(HuggingFaceCausal):
         self._other, self.searchable_V = other, other.searchable_V.to(victim.searchable_V.device)
 
     def behind(self, prompt: str) -> Self:
-        """Return both models with another request in their prompts."""
         copied = super().behind(prompt)
         copied._other = self._other.behind(prompt)
         return copied
 
     def slot_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return the text to type into each slot, as for the other model."""
         return self._other.slot_texts(ids)
 
     def allows(self, words_RN: Tensor) -> Tensor:

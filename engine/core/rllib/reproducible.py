@@ -574,11 +574,9 @@ class ActionReinforce(ReproducibleAlgorithm):
         """Figures of the newest iteration."""
 
     def records(self) -> dict[str, Any]:
-        """Return the baselines."""
         return {"baselines": [vars(baseline) for baseline in self.baselines]}
 
     def restore_records(self, records: Mapping[str, Any]) -> None:
-        """Restore the baselines."""
         self.baselines = [RunningBaseline(**record) for record in records["baselines"]]
 
     def training_step(self) -> None:

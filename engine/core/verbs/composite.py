@@ -86,7 +86,6 @@ class Composite(Job[ConfigT, PreparedT, FoundT]):
         """
 
     def result(self, config: ConfigT, path: Path) -> Result:
-        """Return what the run holds, with the warnings of its stages."""
         result = super().result(config, path)
         return replace(result, warnings=[*result.warnings, *_warnings_of_stages(path, result.chat_usage)])
 

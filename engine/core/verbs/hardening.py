@@ -251,7 +251,6 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         """Return a description of the result and its measurement; `best` is its round."""
 
     def prepare(self, config: HardeningConfigT, path: Path, reporter: Reporter) -> HardeningConfigT:
-        """Check that the start exists and the first stage can run."""
         if config.model:
             require_checkpoint(config.model, "--model", self.maker)
         campaign = self.campaign(config, path)
@@ -260,7 +259,6 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         return config
 
     def work(self, run: RunFolder, prepared: HardeningConfigT, reporter: Reporter) -> Summary:
-        """Run the rounds that are left, store the best model, and compare it with start and controls."""
         config, path, measures = prepared, run.path, self.measures
         campaign = self.campaign(config, path)
 
@@ -307,5 +305,4 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         return outcome | ({ROUNDS: self.measures.rounds_table(rounds)} if rounds else {})
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Return the result with the tables instead of the metrics."""
         return replace(result, tables=noted(self.tables(run), self.note(run)))

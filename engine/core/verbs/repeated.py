@@ -146,12 +146,10 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
         return self.job.models(config)
 
     def prepare(self, config: RepeatedT, path: Path, reporter: Reporter) -> RepeatedT:
-        """Find and check what a training needs."""
         self.job.prepare(config, path, reporter)
         return config
 
     def work(self, run: RunFolder, prepared: RepeatedT, reporter: Reporter) -> RepeatedT:
-        """Run the trainings that are left, and store the files of the best."""
         planned = self.stages(prepared, run.path)
         chains, address = [[name] for name in planned], getattr(prepared, "address", "")
         run_beside(planned, chains, run.path, prepared.trainers, reporter, "trainings", address)
@@ -159,7 +157,6 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
         return prepared
 
     def measure(self, run: RunFolder, result: RepeatedT) -> Summary:
-        """Return the means over trainings, and the figures of each."""
         runs = [RunFolder.load(run.path / name) for name in self.stages(result, run.path)]
         metrics_of_runs = [training.metrics() for training in runs]
         values = {

@@ -73,11 +73,6 @@ class TreebankCharacters(FilePairs):
         return next((folder for folder in folders if folder.is_dir()), folders[0])
 
     def require_files(self, root: Path) -> None:
-        """Raise if NLTK's sample is missing.
-
-        Raises:
-            DataError: the sample is missing; the message says how to get it.
-        """
         if self.missing(root):
             raise DataError(
                 f"the corpus {self.name!r} needs NLTK's sample of the Penn Treebank",
@@ -227,12 +222,6 @@ class PairVocabulary(WordList):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Load a file that `save` wrote.
-
-        Raises:
-            DataError: pieces and merges do not fit together.
-            ValueError: the file is not JSON, such as a truncated file.
-        """
         stored = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(stored, list):
             return cls(tuple(stored))
