@@ -47,7 +47,7 @@ class Options:
 
 
 def drawn_network(corpus: FriendsCorpus) -> DynoNet:
-    """A network of published size with drawn weights."""
+    """Return a network of published size with drawn weights."""
     model = DynoNet(FriendsVocabulary.build(corpus.schema, [corpus.words], 1), DynoNetSizes())
     model.initialise(torch.Generator().manual_seed(SEED))
     return model.eval()
@@ -57,11 +57,11 @@ Asked = Sequence[tuple[FriendsScenario, int]]
 
 
 def played(agent: FriendsAgent, channel: Channel, chats: Asked, num_rows: int) -> tuple[list[FriendsChat], float]:
-    """The chats, and CPU seconds of an event."""
+    """Return the chats, and CPU seconds of an event."""
     clock = Clock()
     with clock.running():
-        found = play_friends(chats, (agent, agent), num_rows=num_rows, channels=(channel, channel))
-    return found, clock.cpu_s / sum(len(chat.events) for chat in found)
+        result = play_friends(chats, (agent, agent), num_rows=num_rows, channels=(channel, channel))
+    return result, clock.cpu_s / sum(len(chat.events) for chat in result)
 
 
 def measure(options: Options) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def measure(options: Options) -> dict[str, Any]:
         "chats_per_cpu_s": 1 / (seconds * events),
         "reference_chats_per_cpu_s": 1 / (plain_seconds * events),
         "events_a_chat": events,
-        "equal_chats": sum(one == other for one, other in zip(plain, ours, strict=False)),
+        "equal_chats": sum(chat == our_chat for chat, our_chat in zip(plain, ours, strict=False)),
         "reference_chats": num_plain,
         "scripted": {
             "ratio": alone_seconds / scripted_seconds,

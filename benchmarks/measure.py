@@ -57,7 +57,7 @@ class Clock:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Counts the seconds of a block."""
+        """Count the seconds of a block."""
         self._wait()
         cpu, wall = time.process_time(), time.perf_counter()
         yield
@@ -78,7 +78,7 @@ class Spans:
         self._inner: list[float] = [0.0]
 
     def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The call, clocked."""
+        """Return the call, clocked."""
 
         def clocked(*arguments: Any, **named: Any) -> Any:
             self._inner.append(0.0)
@@ -94,7 +94,7 @@ class Spans:
 
 
 def gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
-    """The rate of matrix products (rows, inner) @ (inner, columns) on this thread, in 1e9 operations per CPU second."""
+    """Return the rate of products (rows, inner) @ (inner, columns) on this thread, in 1e9 operations per CPU second."""
     left, right, repeats = torch.randn(rows, inner).to(dtype), torch.randn(inner, columns).to(dtype), 400
     for _ in range(20):
         left @ right
@@ -118,7 +118,7 @@ def weight_gflop_per_s(rows: int, inner: int, columns: int, dtype: torch.dtype) 
 
 
 def peak_flop_per_s(device: torch.device) -> float:
-    """The rate of a large square product in float32."""
+    """Return the rate of a large square product in float32."""
     width, clock = PEAK_WIDTH[device.type], Clock(device=device)
     left, right = torch.randn(2, width, width, device=device)
     product(left, right)
@@ -129,7 +129,7 @@ def peak_flop_per_s(device: torch.device) -> float:
 
 
 def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[str, Any]]) -> None:
-    """Reads the options, measures on one thread, and prints the figures as one JSON line.
+    """Read the options, measure on one thread, and print the figures as one JSON line.
 
     Args:
         name: of the benchmark's module.
@@ -137,11 +137,11 @@ def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[s
         measure: returns the figures; must hold "ratio" and "identical".
     """
     load = os.getloadavg()[0]
-    found = machine()
+    about = machine()
     chosen = tyro.cli(options, prog=f"python -m benchmarks.{name}", description=options.__doc__)
     torch.set_num_threads(1)
-    able = ", ".join(found["instructions"])
-    sys.stderr.write(f"{name} on {found['processor']}, {found['cores']} cores, one thread, {able}; load {load:.2f}\n")
+    able = ", ".join(about["instructions"])
+    sys.stderr.write(f"{name} on {about['processor']}, {about['cores']} cores, one thread, {able}; load {load:.2f}\n")
     # Libraries print as they like; standard output is for the one line alone, also at the level of the file descriptor.
     result = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -149,16 +149,16 @@ def run(name: str, options: type[OptionsT], measure: Callable[[OptionsT], dict[s
         figures = measure(chosen)
     except ParleyError as error:
         sys.exit(f"error: {error}")
-    found |= {"threads": torch.get_num_threads(), "load_before": load, "load_after": os.getloadavg()[0]}
+    about |= {"threads": torch.get_num_threads(), "load_before": load, "load_after": os.getloadavg()[0]}
     if torch.cuda.is_initialized():
-        found["gpu"] = torch.cuda.get_device_name()
-    line = json.dumps({"benchmark": name, **_rounded(figures), "machine": _rounded(found)})
+        about["gpu"] = torch.cuda.get_device_name()
+    line = json.dumps({"benchmark": name, **_rounded(figures), "machine": _rounded(about)})
     with os.fdopen(result, "w") as stream:
         print(line, file=stream)
 
 
 def machine() -> dict[str, Any]:
-    """The processor, its cores, and those of its instructions that products of matrices depend on."""
+    """Return the processor, its cores, and those of its instructions that products of matrices depend on."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().split("\n\n")[0].splitlines() if cpuinfo.is_file() else []
     facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -119,7 +119,7 @@ class Subject:
     """What is perturbed, and with what.
 
     Args:
-        said: utterances that occur once, more than the contexts hold.
+        utterances: that occur once, more than the contexts hold.
         contexts: of the first of them.
         make: strategies that remember nothing, by name, with a lexicon of their own.
         on_texts: the same under the default settings.
@@ -127,7 +127,7 @@ class Subject:
         lexicon: its name.
     """
 
-    said: Sequence[Utterance]
+    utterances: Sequence[Utterance]
     contexts: Sequence[Turns]
     make: Callable[..., list[Strategy]]
     on_texts: Callable[..., list[Strategy]]
@@ -136,24 +136,24 @@ class Subject:
 
 
 def prepare(options: Options, folder: Path) -> Subject:
-    """Opens the lexicon and the corpus."""
+    """Open the lexicon and the corpus."""
     corpus = load_pairs(options.corpus, options.data_root)
     words = [word for word in corpus.vocabulary.words if word not in SPECIALS]
-    known = frozenset(words)
+    vocabulary = frozenset(words)
     every = corpus.splits["train"].utterances
     distinct = dict.fromkeys(tuple(corpus.vocabulary.decode(every[i])) for i in range(len(every)))
     utterances = list(distinct)
-    said = utterances[: TURNS * options.contexts]
-    contexts = [tuple((utterance,) for utterance in said[i : i + TURNS]) for i in range(0, len(said) - TURNS + 1, TURNS)]
+    chosen = utterances[: TURNS * options.contexts]
+    contexts = [tuple((utterance,) for utterance in chosen[i : i + TURNS]) for i in range(0, len(chosen) - TURNS + 1, TURNS)]
     entities = folder / "entities.tsv"
-    entities.write_text("".join(f"{name}\tcategory {i % 5}\n" for i, name in enumerate(_names(said, words))))
+    entities.write_text("".join(f"{name}\tcategory {i % 5}\n" for i, name in enumerate(_names(chosen, words))))
     lexicon = opened_lexicon(options.lexicon)
     # The paper's rule of data-level paraphrase is no loop over a table.
     default = PerturbSettings(lexicon=lexicon, entities=entities)
     by_tables = {"data-paraphrase": replace(default, rule="released")}
 
     def make(*names: str, settings: Mapping[str, PerturbSettings] = by_tables) -> list[Strategy]:
-        shared = Resources(default, known, words, options.data_root)
+        shared = Resources(default, vocabulary, words, options.data_root)
         made = [build([name], settings.get(name, default), shared)[0] for name in names]
         for strategy in made:
             # Files are opened by the first question.
@@ -163,7 +163,7 @@ def prepare(options: Options, folder: Path) -> Subject:
     opened = Resources(default).lexicon
     plain = PlainLoops(
         PlainNltk() if lexicon == "nltk" else PlainBuiltIn(opened),
-        known,
+        vocabulary,
         words,
         opened.stopwords - KEPT - VERBS - MEANT,
         opened.paraphrases,
@@ -173,7 +173,7 @@ def prepare(options: Options, folder: Path) -> Subject:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Checks and clocks every strategy."""
+    """Check and clock every strategy."""
     with tempfile.TemporaryDirectory() as folder:
         subject = prepare(options, Path(folder))
         different = {name: _different(subject, name, options.plain_contexts // 3) for name in STRATEGIES}
@@ -192,7 +192,7 @@ def measure(options: Options) -> dict[str, Any]:
             name: {"per_s": 1 / ours, "plain_per_s": 1 / plain, "ratio": plain / ours, "bound": plain / copied}
             for name, (ours, plain) in seconds.items()
         },
-        "different": {name: each[:3] for name, each in different.items() if each},
+        "different": {name: differences[:3] for name, differences in different.items() if differences},
         NOTHING: _per_second(texts.pop(NOTHING)),
         "texts": {name: _per_second(seconds) for name, seconds in texts.items()},
         "libraries": libraries,
@@ -237,7 +237,7 @@ def _plain(subject: Subject, name: str, num: int) -> float:
 
 def _different(subject: Subject, name: str, num: int) -> list[str]:
     """Contexts that the loop makes something else of, from the same draws."""
-    loop, found = subject.plain.named(name), []
+    loop, differences = subject.plain.named(name), []
     contexts = subject.contexts[:num]
     (strategy,) = subject.make(name)
     for seed, (turns, ours) in enumerate(zip(contexts, strategy.perturb(contexts, range(len(contexts))), strict=True)):
@@ -246,23 +246,23 @@ def _different(subject: Subject, name: str, num: int) -> list[str]:
         for number, (utterance,) in enumerate(turns):
             theirs.append(tuple(loop(list(utterance), _fed(seed, f"{name} {number}") if name == "stopword-dropout" else draw)))
         if tuple((utterance,) for utterance in theirs) != ours:
-            found.append(f"{turns}: {ours} against {theirs}")
-    return found
+            differences.append(f"{turns}: {ours} against {theirs}")
+    return differences
 
 
 def _fed(seed: int, name: str) -> Draw:
     return iter(uniforms([seed], name, [MOST_DRAWS]).tolist()).__next__
 
 
-def _names(said: Sequence[Utterance], words: Sequence[str]) -> list[str]:
+def _names(utterances: Sequence[Utterance], words: Sequence[str]) -> list[str]:
     """Made-up entities: some common words, and some words that stand side by side."""
     alone = [word for word in words[50:400:10] if word.isalpha()]
-    two = dict.fromkeys((a, b) for line in said[::20] for a, b in pairwise(line) if a.isalpha() and b.isalpha())
+    two = dict.fromkeys((a, b) for line in utterances[::20] for a, b in pairwise(line) if a.isalpha() and b.isalpha())
     return [*alone, *(" ".join(pair) for pair in two)][:100]
 
 
 def opened_lexicon(name: Literal["any", "nltk", "built-in"]) -> Literal["nltk", "built-in"]:
-    """The lexicon that is asked for; of any, NLTK's where its data are."""
+    """Return the lexicon of a setting; for any, NLTK's where its data are."""
     if name != "any":
         return name
     try:
@@ -275,8 +275,8 @@ def opened_lexicon(name: Literal["any", "nltk", "built-in"]) -> Literal["nltk", 
 def _texts(subject: Subject, number: int, options: Options) -> TextSample:
     """Texts that no other number gets, as far as the corpus has so many."""
     size = options.calls + options.lists * LIST
-    said = [detokenise(subject.said[i % len(subject.said)]) for i in range(number * size, (number + 1) * size)]
-    alone, listed = said[: options.calls], said[options.calls :]
+    sentences = [detokenise(subject.utterances[i % len(subject.utterances)]) for i in range(number * size, (number + 1) * size)]
+    alone, listed = sentences[: options.calls], sentences[options.calls :]
     return TextSample(alone, [listed[i : i + LIST] for i in range(0, len(listed), LIST)])
 
 
@@ -297,16 +297,16 @@ def _library(
     name: str, read: Mapping[str, TextSample], subject: Subject, ours: Mapping[str, Seconds], folder: Path
 ) -> dict[str, Any] | str:
     """Their augmenters, one version of each text."""
-    found = installed(name)
-    if found is None:
+    version = installed(name)
+    if version is None:
         return "not installed"
     if subject.lexicon != "nltk":
         return "looks words up in NLTK's WordNet, which is not here"
     figures = {}
-    for strategy, (one, many) in LIBRARIES[name](subject.plain, folder).items():
+    for strategy, (augment_one, augment_list) in LIBRARIES[name](subject.plain, folder).items():
         sample = read[strategy]
-        seconds = _clocked(one, many, TextSample(sample.alone, sample.lists[:1]))
-        ratios, bounds = (_ratios(seconds, ours[each]) for each in (strategy, NOTHING))
+        seconds = _clocked(augment_one, augment_list, TextSample(sample.alone, sample.lists[:1]))
+        ratios, bounds = (_ratios(seconds, ours[timed]) for timed in (strategy, NOTHING))
         figures[strategy] = {
             **_per_second(seconds),
             "call_ratio": ratios[0],
@@ -314,7 +314,7 @@ def _library(
             "call_bound": bounds[0],
             "list_bound": bounds[1],
         }
-    return {"version": found, **figures}
+    return {"version": version, **figures}
 
 
 def _per_second(seconds: Seconds) -> dict[str, float]:
@@ -325,18 +325,18 @@ def _ratios(theirs: Seconds, ours: Seconds) -> Seconds:
     return theirs[0] / ours[0], theirs[1] / ours[1]
 
 
-def _clocked(one: Callable[[str], Any], many: Callable[[list[str]], Any], sample: TextSample) -> Seconds:
+def _clocked(perturb_one: Callable[[str], Any], perturb_list: Callable[[list[str]], Any], sample: TextSample) -> Seconds:
     """Seconds of the processor for a text, one a call and many a call."""
-    one("an old disk works")
+    perturb_one("an old disk works")
     call, listed = Clock(), Clock()
     gc.collect()
     with call.running():
         for text in sample.alone:
-            one(text)
+            perturb_one(text)
     gc.collect()
     with listed.running():
         for texts in sample.lists:
-            many(list(texts))
+            perturb_list(list(texts))
     return call.cpu_s / len(sample.alone), listed.cpu_s / sum(map(len, sample.lists))
 
 

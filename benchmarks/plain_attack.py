@@ -30,7 +30,7 @@ class Target(PlainNegotiator):
     """The target as the search sees it: what it would answer and choose after a sentence, its own state untouched."""
 
     def read(self, words: list[int]) -> None:
-        """The sentence, then the marker of its own turn."""
+        """Return the sentence, then the marker of its own turn."""
         super().read(words)
         self._advance([self.model.vocabulary.you_id])
 
@@ -95,15 +95,15 @@ class PlainAttack:
         self.words = [word for word in range(len(vocabulary)) if word not in kept_out]
 
     def begin(self, contexts: tuple[Sequence[int], Sequence[int]], tokens: list[int]) -> None:
-        """A dialogue: what adversary and target see of the scenario, and the words so far in the target's view."""
+        """Begin a dialogue: adversary's and target's views of the scenario, and the words so far in the target's view."""
         self.target.begin(contexts[1])
         self.target._advance(tokens)
         counts = self.target.counts
         self.advantages = []
-        for own in picks_table(counts).tolist():
-            deal = own[0] >= 0
-            target = sum(n * value for n, value in zip(own, contexts[1][1::2], strict=True)) if deal else 0
-            left = [count - n for count, n in zip(counts, own, strict=True)]
+        for picks in picks_table(counts).tolist():
+            deal = picks[0] >= 0
+            target = sum(n * value for n, value in zip(picks, contexts[1][1::2], strict=True)) if deal else 0
+            left = [count - n for count, n in zip(counts, picks, strict=True)]
             adversary = sum(n * value for n, value in zip(left, contexts[0][1::2], strict=True)) if deal else 0
             self.advantages.append(adversary - target)
 
@@ -134,19 +134,19 @@ class PlainAttack:
         return self.config.stop_at_goal and not verdict.broken and verdict.advantage >= self.config.goal
 
     def search(self, sentence: list[int], most: int) -> list[Replacement]:
-        """Replaces at most so many words, one after another, while the key falls and it is not content."""
+        """Replace at most so many words, one after another, while the key falls and it is not content."""
         sentence, verdict = list(sentence), self.judge(sentence)
         replaced: list[Replacement] = []
         while len(replaced) < most and len(sentence) > 1 and not self.content(verdict):
             positions: Iterable[int] = range(len(sentence) - 1)
             if self.config.proposals == "pad-scan":
                 positions = [min(positions, key=lambda position: self._with(sentence, position, PAD_ID).key)]
-            found = [
+            candidates = [
                 Replacement(position, word, self._with(sentence, position, word))
                 for position in positions
                 for word in self.words
             ]
-            best = min(found, key=lambda replacement: replacement.verdict.key)
+            best = min(candidates, key=lambda replacement: replacement.verdict.key)
             if best.verdict.key >= verdict.key:
                 break
             sentence[best.position], verdict = best.word, best.verdict

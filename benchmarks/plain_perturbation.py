@@ -38,10 +38,10 @@ class Knowledge(Protocol):
         """Tags of an utterance."""
 
     def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """The opposite of a word's first sense."""
+        """Return the opposite of a word's first sense."""
 
     def inflect(self, word: str, tag: str) -> str | None:
-        """The form of a word's base with a tag."""
+        """Return the form of a word's base with a tag."""
 
 
 class PlainNltk:
@@ -59,12 +59,12 @@ class PlainNltk:
         """Tags of an utterance."""
         read = self._restored(words)
         tags = [tag for _, tag in self._nltk.pos_tag(read.words)]
-        if any(tags[place] in MISREAD for place in read.beginnings):
+        if any(tags[position] in MISREAD for position in read.beginnings):
             tags = [tag for _, tag in self._nltk.pos_tag(read.plain)]
-        return tags if read.origins is None else [tags[place] for place in read.origins]
+        return tags if read.origins is None else [tags[position] for position in read.origins]
 
     def opposites(self, word: str, part_of_speech: str) -> Sequence[str]:
-        """The opposite of a word's first sense."""
+        """Return the opposite of a word's first sense."""
         for synset in self._wordnet.synsets(word, pos=part_of_speech)[:1]:
             for lemma in synset.lemmas():
                 for other in lemma.antonyms()[:1]:
@@ -73,7 +73,7 @@ class PlainNltk:
         return []
 
     def inflect(self, word: str, tag: str) -> str | None:
-        """The form of a word's base with a tag."""
+        """Return the form of a word's base with a tag."""
         kind = _KINDS.get(tag[0])
         if kind is None or not word.replace("-", "").isalpha():
             return None
@@ -98,7 +98,7 @@ class PlainLoops:
 
     Args:
         knowledge: of English.
-        known: words that may enter.
+        vocabulary: words that may enter.
         common: words of random inputs.
         dropped: stop words that may go.
         paraphrases: of phrases.
@@ -106,7 +106,7 @@ class PlainLoops:
     """
 
     knowledge: Knowledge
-    known: Collection[str]
+    vocabulary: Collection[str]
     common: Sequence[str]
     dropped: Collection[str]
     paraphrases: Mapping[Phrase, Sequence[Phrase]]
@@ -118,7 +118,7 @@ class PlainLoops:
         return frozenset(self.common[:NUM_USUAL])
 
     def named(self, name: str) -> Callable[[Words, Draw], Words]:
-        """The loop that does what a registered strategy does."""
+        """Return the loop that does the same as a registered strategy."""
         loops: dict[str, Callable[[Words, Draw], Words]] = {
             "random-swap": self.swap,
             "stopword-dropout": self.drop,
@@ -179,27 +179,27 @@ class PlainLoops:
         result, free = list(words), len(words)
         for i in range(len(words) - 1, -1, -1):
             for j in range(free, i, -1):
-                others = self.paraphrases.get(tuple(words[i:j]))
-                if others is None or any(word not in self.known for word in words[i:j]):
+                phrases = self.paraphrases.get(tuple(words[i:j]))
+                if phrases is None or any(word not in self.vocabulary for word in words[i:j]):
                     continue
-                others = [other for other in others if all(word in self.known for word in other)]
-                if others:
-                    result[i:j] = others[int(draws[i][1] * len(others))]
+                phrases = [other for other in phrases if all(word in self.vocabulary for word in other)]
+                if phrases:
+                    result[i:j] = phrases[int(draws[i][1] * len(phrases))]
                     free = i
                     break
         return result
 
     def negate(self, words: Words, draw: Draw) -> Words:
         """Add Negation."""
-        found = negated(words, self.knowledge.tag(words), lambda word: self.knowledge.inflect(word, "VB"))
-        if found is None:
+        change = negated(words, self.knowledge.tag(words), lambda word: self.knowledge.inflect(word, "VB"))
+        if change is None:
             return words
-        start, end, others = found
-        if "n't" not in self.known:
-            others = tuple({"n't": "not", "ca": "can", "wo": "will"}.get(other, other) for other in others)
-        if any(other not in self.known and other not in words[start:end] for other in others):
+        start, end, words_after = change
+        if "n't" not in self.vocabulary:
+            words_after = tuple({"n't": "not", "ca": "can", "wo": "will"}.get(other, other) for other in words_after)
+        if any(other not in self.vocabulary and other not in words[start:end] for other in words_after):
             return words
-        return [*words[:start], *others, *words[end:]]
+        return [*words[:start], *words_after, *words[end:]]
 
     def oppose(self, words: Words, draw: Draw) -> Words:
         """Antonym."""
@@ -212,21 +212,21 @@ class PlainLoops:
             base = self.knowledge.inflect(word, "VB") if kind == "v" else word
             if base is None or (kind == "v" and self.knowledge.inflect(word, tag) != word):
                 continue
-            found: Sequence[str] = OPPOSITES.get((base, kind), ())
+            antonyms: Sequence[str] = OPPOSITES.get((base, kind), ())
             if (base, kind) not in OPPOSITES:
-                found = self.knowledge.opposites(base, kind)
-                found = found if all(each in self.usual for each in (word, *found)) else ()
+                antonyms = self.knowledge.opposites(base, kind)
+                antonyms = antonyms if all(entry in self.usual for entry in (word, *antonyms)) else ()
             opposites: list[str] = []
-            for other in found:
+            for other in antonyms:
                 form = self.knowledge.inflect(other, tag) if tag in ("VBD", "VBG", "VBN", "VBZ") else other
-                if form is not None and form != word and form in self.known and form not in opposites:
+                if form is not None and form != word and form in self.vocabulary and form not in opposites:
                     opposites.append(form)
             if not opposites or not fits(words, tags, i):
                 continue
             other = opposites[int(share * len(opposites))]
-            start, end, others = agreeing(words, tags, i, other, self.knowledge.inflect)
-            if not is_near(words, i, other) and all(each in self.known or each in words for each in others):
-                return [*words[:start], *others, *words[end:]]
+            start, end, agreed = agreeing(words, tags, i, other, self.knowledge.inflect)
+            if not is_near(words, i, other) and all(entry in self.vocabulary or entry in words for entry in agreed):
+                return [*words[:start], *agreed, *words[end:]]
         return words
 
     def randomise(self, words: Words, draw: Draw) -> Words:
@@ -246,30 +246,30 @@ class PlainLoops:
         done = 0
         for i, j in self._mentions(words):
             mention = tuple(words[i:j])
-            others: list[Phrase] = []
+            phrases: list[Phrase] = []
             for category in self.entities[mention]:
                 for entity, categories in self.entities.items():
-                    if category in categories and entity != mention and entity not in others:
-                        others.append(entity)
-            if others:
+                    if category in categories and entity != mention and entity not in phrases:
+                        phrases.append(entity)
+            if phrases:
                 result += words[done:i]
-                result += others[int(draw() * len(others))]
+                result += phrases[int(draw() * len(phrases))]
                 done = j
         return result + words[done:]
 
     def _mentions(self, words: Words) -> list[tuple[int, int]]:
         longest = max(map(len, self.entities))
-        found = []
+        marks = []
         i = 0
         while i < len(words):
             for j in range(min(i + longest, len(words)), i, -1):
                 if tuple(words[i:j]) in self.entities:
-                    found.append((i, j))
+                    marks.append((i, j))
                     i = j
                     break
             else:
                 i += 1
-        return found
+        return marks
 
 
 def _units(words: Words) -> tuple[list[Words], list[int]]:

@@ -39,23 +39,23 @@ class PlainBatch:
     """
 
     def __init__(self, model: Matcher, pairs: Sequence[tuple[Sequence[Sequence[str]], Sequence[str]]]) -> None:
-        sizes, known = model.sizes, model.vocabulary
+        sizes, vocabulary = model.sizes, model.vocabulary
         turns = [[list(turn[-sizes.words :] or [UNK]) for turn in context[-sizes.turns :]] for context, _ in pairs]
         replies = [list(reply[-sizes.words :] or [UNK]) for _, reply in pairs]
         self.turns = torch.full((len(pairs), sizes.turns, sizes.words), PAD_ID)
         self.replies = torch.full((len(pairs), sizes.words), PAD_ID)
         if isinstance(model, MRFN):
-            alphabet = Alphabet(known, model.sizes)
+            alphabet = Alphabet(vocabulary, model.sizes)
             self.turn_letters = torch.zeros(*self.turns.shape, model.sizes.letters, dtype=torch.int64)
             self.reply_letters = torch.zeros(*self.replies.shape, model.sizes.letters, dtype=torch.int64)
         for row, (context, reply) in enumerate(zip(turns, replies, strict=True)):
-            self.replies[row, : len(reply)] = torch.from_numpy(known.encode(reply))
-            for place, turn in enumerate(context):
-                self.turns[row, place, : len(turn)] = torch.from_numpy(known.encode(turn))
+            self.replies[row, : len(reply)] = torch.from_numpy(vocabulary.encode(reply))
+            for position, turn in enumerate(context):
+                self.turns[row, position, : len(turn)] = torch.from_numpy(vocabulary.encode(turn))
             if isinstance(model, MRFN):
                 self.reply_letters[row, : len(reply)] = torch.from_numpy(alphabet.spell(reply))
-                for place, turn in enumerate(context):
-                    self.turn_letters[row, place, : len(turn)] = torch.from_numpy(alphabet.spell(turn))
+                for position, turn in enumerate(context):
+                    self.turn_letters[row, position, : len(turn)] = torch.from_numpy(alphabet.spell(turn))
         self.turn_mask, self.reply_mask = self.turns != PAD_ID, self.replies != PAD_ID
         # What counts beside what is read: as released, all of it.
         released = sizes.padding == "released"
@@ -70,7 +70,7 @@ def run(gru: nn.GRU, inputs_RND: Tensor) -> Tensor:
 
 
 def last(gru: nn.GRU, inputs_RND: Tensor, lengths_R: Tensor) -> Tensor:
-    """The state behind each row's last place; zero where it has none."""
+    """Return the state behind each row's last place; zero where it has none."""
     states = run(gru, inputs_RND)[torch.arange(len(lengths_R)), (lengths_R - 1).clamp(min=0)]
     return states * (lengths_R > 0).unsqueeze(1)
 
@@ -95,8 +95,8 @@ def attended(queries: Tensor, keys: Tensor, mask: Tensor, block: Any) -> Tensor:
     """DAM's block of texts (B, N, E)."""
     logits = (queries @ keys.transpose(1, 2) / queries.shape[-1] ** 0.5).masked_fill(~mask, BARRED)
     mixed = block.first_norm(queries + logits.softmax(2) @ keys)
-    found: Tensor = block.second_norm(mixed + block.outer(torch.relu(block.inner(mixed))))
-    return found
+    mixture: Tensor = block.second_norm(mixed + block.outer(torch.relu(block.inner(mixed))))
+    return mixture
 
 
 def plain_dam(model: DAM, batch: PlainBatch) -> Tensor:
@@ -129,10 +129,10 @@ def plain_dam(model: DAM, batch: PlainBatch) -> Tensor:
     return log_odds
 
 
-def asked(attention: Attention, words: Tensor, others: Tensor, asks: Tensor, told: Tensor) -> Tensor:
+def attention_of(attention: Attention, words: Tensor, keys: Tensor, asks: Tensor, key_mask: Tensor) -> Tensor:
     """MRFN's attention of words over others."""
-    found: Tensor = attention(words, attention.project(words)[0], *attention.project(others)[1:], asks, told)
-    return found
+    attended: Tensor = attention(words, attention.project(words)[0], *attention.project(keys)[1:], asks, key_mask)
+    return attended
 
 
 def plain_mrfn(model: MRFN, batch: PlainBatch) -> Tensor:
@@ -146,7 +146,7 @@ def plain_mrfn(model: MRFN, batch: PlainBatch) -> Tensor:
 
     def alone(words: Tensor, letters: Tensor, mask: Tensor) -> list[Tensor]:
         sequence = run(model.gru, words) * mask.unsqueeze(2)
-        return [spelt(letters), words, sequence, model.local(words), asked(model.own, words, words, mask, mask)]
+        return [spelt(letters), words, sequence, model.local(words), attention_of(model.own, words, words, mask, mask)]
 
     reply_mask = batch.reply_mask
     reply_words = model.embedding(batch.replies)
@@ -155,15 +155,15 @@ def plain_mrfn(model: MRFN, batch: PlainBatch) -> Tensor:
     for k in range(batch.turns.shape[1]):
         words, mask = model.embedding(batch.turns[:, k]), batch.turn_mask[:, k]
         turns = alone(words, batch.turn_letters[:, k], mask)
-        crossed = asked(model.cross, words, reply_words, mask, reply_mask)
-        answered = asked(model.cross, reply_words, words, reply_mask, mask)
+        crossed = attention_of(model.cross, words, reply_words, mask, reply_mask)
+        answered = attention_of(model.cross, reply_words, words, reply_mask, mask)
         sides = zip([*turns, crossed], [*replies, answered], strict=True)
-        for view, (turn, reply), found in zip(model.each_view, sides, matches, strict=True):
+        for view, (turn, reply), match in zip(model.each_view, sides, matches, strict=True):
             common = view.match(view.find(turn, view.bilinear(turn), reply, mask), reply)
-            found.append(last(view.words, common, batch.reply_real.sum(1)))
+            match.append(last(view.words, common, batch.reply_real.sum(1)))
     decided = []
-    for view, found in zip(model.each_view, matches, strict=True):
-        logits = view.output(last(view.session, torch.stack(found, 1), batch.num_turns))
+    for view, match in zip(model.each_view, matches, strict=True):
+        logits = view.output(last(view.session, torch.stack(match, 1), batch.num_turns))
         decided.append(logits[:, 1] - logits[:, 0])
     return torch.stack(decided, 1)
 
@@ -172,9 +172,9 @@ PLAIN: dict[type[Matcher], Callable[..., Tensor]] = {SMN: plain_smn, DAM: plain_
 
 
 def stock(model: ModelT) -> ModelT:
-    """A copy with torch's own layers."""
-    found = copy.deepcopy(model)
-    layers = [(part, name, child) for part in found.modules() for name, child in part.named_children()]
+    """Return a copy with torch's own layers."""
+    copied = copy.deepcopy(model)
+    layers = [(part, name, child) for part in copied.modules() for name, child in part.named_children()]
     for part, name, child in layers:
         if isinstance(child, Linear):
             plain = nn.Linear(child.in_features, child.out_features, bias=child.bias is not None)
@@ -184,12 +184,12 @@ def stock(model: ModelT) -> ModelT:
             cell = nn.LSTMCell(child.input_size, child.hidden_size)
             cell.load_state_dict(child.state_dict())
             setattr(part, name, cell)
-    return found
+    return copied
 
 
 @torch.no_grad()
 def plain_scores(model: Matcher, pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """The scores of each context's candidates (C,) float64."""
+    """Return the scores of each context's candidates (C,) float64."""
     flat = [(context, reply) for context, candidates in pairs for reply in candidates]
     model, parts = stock(model), []
     for start in range(0, len(flat), BATCH):

@@ -25,7 +25,7 @@ from parley.policies.seq2seq.model import Seq2Seq
 
 @torch.no_grad()
 def plain_whole(discriminator: Discriminator, sources: Sequence[Ids], replies: Sequence[Ids]) -> Tensor:
-    """The probability (B,) that a person wrote each reply, read whole behind its context."""
+    """Return the probability (B,) that a person wrote each reply, read whole behind its context."""
     memory = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))
     words_BT, lengths_B = reply_batch(replies, discriminator.sizes)
     return discriminator.prefixes(memory, words_BT, lengths_B).gather(1, lengths_B[:, None] - 1).squeeze(1).sigmoid()
@@ -42,44 +42,44 @@ def plain_rollouts(
     max_words: int,
     lengths: Iterable[int],
 ) -> dict[int, Tensor]:
-    """The mean probability (B,) over continuations of beginnings, by their lengths.
+    """Return the mean probability (B,) over continuations of beginnings, by their lengths.
 
     What stands at a reply that has no beginning of a length, or is one, means nothing; the other arguments are those of
     `rollout_rewards`.
     """
     draws = np.stack([rollout_draws(seed, num_rollouts, max_words) for seed in seeds])
-    generator, found = stock(generator), {}
+    generator, by_length = stock(generator), {}
     for length in lengths:
         scores = []
         for number in range(num_rollouts):
             said_BT = _continued(generator, sources, replies.words_BT[:, :length], draws[:, number, length], max_words)
             whole = [words[: words.index(EOS_ID)] if EOS_ID in words else words for words in said_BT.tolist()]
             scores.append(plain_whole(discriminator, sources, whole))
-        found[length] = torch.stack(scores).mean(0)
-    return found
+        by_length[length] = torch.stack(scores).mean(0)
+    return by_length
 
 
 def _continued(generator: Seq2Seq, sources: Sequence[Ids], begun_BT: Tensor, draws_BP: np.ndarray, max_words: int) -> Tensor:
-    """Replies of `max_words` words (B, P) that begin as they are told."""
+    """Return replies of `max_words` words (B, P) that begin with given words."""
     memory = read(generator, sources)
     state = generator.begin(memory)
     words_B = torch.full((len(begun_BT),), BOS_ID)
-    said = []
-    for place in range(max_words):
+    words = []
+    for position in range(max_words):
         logits_BV, state = generator.step(memory, words_B, state)
-        if place < begun_BT.shape[1]:
-            words_B = begun_BT[:, place]
+        if position < begun_BT.shape[1]:
+            words_B = begun_BT[:, position]
         else:
             passed_BV = logits_BV.softmax(1).cumsum(1, dtype=torch.float64)
-            bars_B1 = torch.from_numpy(draws_BP[:, place, None]) * passed_BV[:, -1:]
+            bars_B1 = torch.from_numpy(draws_BP[:, position, None]) * passed_BV[:, -1:]
             words_B = torch.searchsorted(passed_BV, bars_B1, right=True).squeeze(1)
-        said.append(words_B)
-    return torch.stack(said, dim=1)
+        words.append(words_B)
+    return torch.stack(words, dim=1)
 
 
 @torch.no_grad()
 def plain_prefixes(discriminator: Discriminator, sources: Sequence[Ids], replies: ReplyActions) -> Tensor:
-    """The probability (B, T) that a person wrote each beginning, each read from the start in a pass of its own."""
+    """Return the probability (B, T) that a person wrote each beginning, each read from the start in a pass of its own."""
     scores = []
     for length in range(1, replies.words_BT.shape[1] + 1):
         memory = discriminator.read(context_batch(sources, discriminator.vocabulary, discriminator.sizes))

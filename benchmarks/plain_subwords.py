@@ -10,12 +10,12 @@ Pair = tuple[str, str]
 
 
 def characters(word: str) -> list[str]:
-    """The characters of a word, the last with the blank that ends words."""
+    """Return the characters of a word, the last with the blank that ends words."""
     return [*word[:-1], f"{word[-1]} "]
 
 
 def merged(word: str, ranks: Mapping[Pair, int]) -> list[str]:
-    """The pieces of a word: the pair that was learnt first is merged wherever it stands, until none is left.
+    """Return the pieces of a word: the pair that was learnt first is merged wherever it stands, until none is left.
 
     Args:
         word: at least one character.
@@ -32,16 +32,16 @@ def merged(word: str, ranks: Mapping[Pair, int]) -> list[str]:
 
 def joined(pieces: Sequence[str], pair: Pair) -> list[str]:
     """Pieces with a pair put together, from left to right."""
-    found: list[str] = []
-    place = 0
-    while place < len(pieces):
-        if tuple(pieces[place : place + 2]) == pair:
-            found.append(pair[0] + pair[1])
-            place += 2
+    merged: list[str] = []
+    position = 0
+    while position < len(pieces):
+        if tuple(pieces[position : position + 2]) == pair:
+            merged.append(pair[0] + pair[1])
+            position += 2
         else:
-            found.append(pieces[place])
-            place += 1
-    return found
+            merged.append(pieces[position])
+            position += 1
+    return merged
 
 
 def learn(counts: Mapping[str, int], merges: Sequence[Pair]) -> Counter[Pair]:
@@ -54,8 +54,8 @@ def learn(counts: Mapping[str, int], merges: Sequence[Pair]) -> Counter[Pair]:
     spelt = {word: characters(word) for word in counts}
     for pair in merges:
         spelt = {word: joined(pieces, pair) for word, pieces in spelt.items()}
-    found: Counter[Pair] = Counter()
+    pair_counts: Counter[Pair] = Counter()
     for word, pieces in spelt.items():
         for pair in pairwise(pieces):
-            found[pair] += counts[word]
-    return found
+            pair_counts[pair] += counts[word]
+    return pair_counts

@@ -108,7 +108,7 @@ class Memory:
     mapped_mib: list[float] = field(default_factory=list)
 
     def look(self, progress: Progress) -> None:
-        """Looks, when the last time is a step ago."""
+        """Look, when the last time is a step ago."""
         if self.done and progress.num_done < min(self.done[-1] + self.step, progress.num_items):
             return
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -123,15 +123,15 @@ class Memory:
         Raises:
             AssertionError: memory grows with the items that are done.
         """
-        done, own = np.array(self.done), np.array(self.own_mib)
+        done, sizes = np.array(self.done), np.array(self.own_mib)
         later = done >= done[-1] / 5
-        growth = float(own[-1] - own[later][0])
-        assert growth <= MAX_GROWTH_MIB, f"the driver grew by {growth:.0f} MiB: {[round(each) for each in own]}"
-        slope = float(np.polyfit(done[later] / 1e6, own[later], 1)[0])
+        growth = float(sizes[-1] - sizes[later][0])
+        assert growth <= MAX_GROWTH_MIB, f"the driver grew by {growth:.0f} MiB: {[round(size) for size in sizes]}"
+        slope = float(np.polyfit(done[later] / 1e6, sizes[later], 1)[0])
         return {
-            "start": own[0],
-            "peak": own.max(),
-            "end": own[-1],
+            "start": sizes[0],
+            "peak": sizes.max(),
+            "end": sizes[-1],
             "growth": growth,
             "per_million_items": slope,
             "object_store_peak": max(self.mapped_mib),
@@ -215,8 +215,8 @@ def _plain(num_items: int, restarts: int) -> tuple[float, bool]:
         rows = ray.get([score.remote(key, restarts) for key in keys])
         pq.write_table(pa.Table.from_pylist(rows, schema=TRIGGERS), Path(folder) / "rows.parquet", compression="zstd")
         seconds = time.perf_counter() - began
-        found = pq.read_table(Path(folder) / "rows.parquet")
-    return num_items / seconds, found.equals(_table(keys, restarts))
+        table = pq.read_table(Path(folder) / "rows.parquet")
+    return num_items / seconds, table.equals(_table(keys, restarts))
 
 
 class Warm:
@@ -233,7 +233,7 @@ class Warm:
         self.items = 0
 
     def tick(self, progress: Progress) -> None:
-        """Takes note of a result."""
+        """Take note of a result."""
         now = time.perf_counter(), time.process_time()
         if self.began is None:
             self.began = (*now, progress.num_done) if progress.num_workers >= self.workers else None
@@ -243,7 +243,7 @@ class Warm:
 
 
 def _by_size(options: Options, work: Callable[[list[Shard[int]], int, Warm], None]) -> dict[str, Any]:
-    """The driver's milliseconds, of the processor and on the wall, for a shard of each size."""
+    """Return the driver's milliseconds, of the processor and on the wall, for a shard of each size."""
     cpu_ms, wall_ms = [], []
     for size in SIZES:
         shards = _shards(size * max(10, min(options.num_shards, 25_600 // size)), size)
@@ -299,16 +299,16 @@ def _actors(num_items: int) -> tuple[dict[str, Any], bool]:
     """Items a second of one and of two actors, and whether their rows are the same."""
     shards = _shards(num_items, 2)
     rates: dict[str, float] = {}
-    found: dict[str, dict[str, Any]] = {"1": {}, "2": {}}
+    by_workers: dict[str, dict[str, Any]] = {"1": {}, "2": {}}
     for workers in (1, 2):
-        warm, kept = Warm(workers), found[str(workers)]
+        warm, kept = Warm(workers), by_workers[str(workers)]
 
         def take(shard: Shard[int], rows: Any, kept: dict[str, Any] = kept) -> None:
             kept.update(zip(shard.keys, rows, strict=True))
 
         run_sharded(Computing, (400, 128), shards, num_workers=workers, on_result=take, on_progress=warm.tick)
         rates[str(workers)] = warm.items / warm.wall_s
-    return {"items_per_s": rates, "scaling": rates["2"] / rates["1"]}, found["1"] == found["2"]
+    return {"items_per_s": rates, "scaling": rates["2"] / rates["1"]}, by_workers["1"] == by_workers["2"]
 
 
 def _shards(num_items: int, size: int) -> list[Shard[int]]:

@@ -67,7 +67,7 @@ class RuleOptions:
 
 
 def measure(options: RuleOptions) -> dict[str, Any]:
-    """Checks and clocks every rule."""
+    """Check and clock every rule."""
     lexicon = opened_lexicon(options.lexicon)
     split = load_candidates(options.corpus, options.data_root).splits[options.split]
     groups: list[CandidateGroup] = []
@@ -103,7 +103,7 @@ def measure(options: RuleOptions) -> dict[str, Any]:
             name: {"per_s": 1 / ours, "plain_per_s": 1 / theirs, "ratio": theirs / ours}
             for name, (ours, theirs) in alone.items()
         },
-        "different": {name: each[:3] for name, each in different.items() if each},
+        "different": {name: differences[:3] for name, differences in different.items() if differences},
     }
 
 
@@ -142,14 +142,14 @@ def _attacked(loop: Loop, name: str, group: CandidateGroup, draw: Draw) -> list[
 
 
 def _different(rule: Rule, plain: PlainRules, groups: Sequence[CandidateGroup]) -> list[str]:
-    """Groups that the loop makes something else of, from the same draws."""
-    loop, found = plain.named(rule.name), []
+    """Return the groups that the loop changes otherwise, from the same draws."""
+    loop, differences = plain.named(rule.name), []
     for seed, (group, ours) in enumerate(zip(groups, rule.apply(groups, range(len(groups))), strict=True)):
         draw = iter(uniforms([seed], rule.name, [MOST_DRAWS]).tolist()).__next__
         theirs = _attacked(loop, rule.name, group, draw)
         if [list(words) for words in ours.group.candidates] != theirs:
-            found.append(f"{group.key}: {ours.group.candidates} against {theirs}")
-    return found
+            differences.append(f"{group.key}: {ours.group.candidates} against {theirs}")
+    return differences
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ class Operations(TorchDispatchMode):
     number = 0
 
     def __torch_dispatch__(self, call: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """Makes a call, and counts it where it is a product, whose matrices stand last among its arguments."""
-        name, matrices = call.overloadpacket.__name__, [each for each in args if isinstance(each, Tensor)]
+        """Make a call, and count it where it is a product, whose matrices stand last among its arguments."""
+        name, matrices = call.overloadpacket.__name__, [argument for argument in args if isinstance(argument, Tensor)]
         if name.rstrip("_") in ("mm", "addmm", "bmm", "baddbmm"):
             self.number += 2 * matrices[-2].numel() * matrices[-1].shape[-1]
         elif name == "_linear_pointwise":
@@ -73,7 +73,7 @@ class LearningNegotiator(PlainNegotiator):
     """Keeps the log-probability of each word that it draws, with what its gradient needs."""
 
     def begin(self, context: Sequence[int]) -> None:
-        """A new dialogue."""
+        """Begin a dialogue."""
         super().begin(context)
         self.log_probs: list[Tensor] = []
 
@@ -124,7 +124,7 @@ class PublishedLoop:
             self._step(self._corpus_loss(number))
 
     def play(self, number: int) -> tuple[int, int]:
-        """The points of a dialogue, whose log-probabilities the learner keeps."""
+        """Return the points of a dialogue, whose log-probabilities the learner keeps."""
         self.learner.eval()
         # As it is without `no_grad`.
         played = unwrap(play_plainly)(deal(range(number, number + 1), self.learner.vocabulary), 0, self.agents)
@@ -197,19 +197,19 @@ def _same(loop: PublishedLoop) -> bool:
     with torch.no_grad():
         states = model.read(torch.tensor([agent.tokens]), agent.scenario)
         read = (model.word_logits(states[0]) / agent.temperature + agent.mask).log_softmax(1)
-        one = make_batch(loop.corpus.splits["train"], np.arange(1))
-        plain = read_plainly(model, one.contexts_B6, one.tokens_BT)
-        ours = model(one.contexts_B6, one.tokens_BT, one.lengths_B)
+        single = make_batch(loop.corpus.splits["train"], np.arange(1))
+        plain = read_plainly(model, single.contexts_B6, single.tokens_BT)
+        ours = model(single.contexts_B6, single.tokens_BT, single.lengths_B)
     places, mine = [], False
-    for place, token in enumerate(agent.tokens):
+    for position, token in enumerate(agent.tokens):
         if token in (model.vocabulary.you_id, model.vocabulary.them_id):
             mine = token == model.vocabulary.you_id
         elif mine:
-            places.append(place)
-    found = torch.stack([read[place - 1, agent.tokens[place]] for place in places])
-    if len(found) != len(drawn):
+            places.append(position)
+    scores = torch.stack([read[position - 1, agent.tokens[position]] for position in places])
+    if len(scores) != len(drawn):
         return False
-    return all(bool((a - b).abs().max() < MOST_DIFFERENCE) for a, b in zip((found, *ours), (drawn, *plain), strict=True))
+    return all(bool((a - b).abs().max() < MOST_DIFFERENCE) for a, b in zip((scores, *ours), (drawn, *plain), strict=True))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class SimulatedWork:
     restarts: int
 
     def seed(self, key: str) -> int:
-        """The seed of a target."""
+        """Return the seed of a target."""
         return target_seed(key)
 
     def worker(self) -> Simulated:
@@ -88,12 +88,12 @@ class Computing:
 
 
 def target_seed(key: str) -> int:
-    """The seed of an item."""
+    """Return the seed of an item."""
     return derive_seed(SEED, "simulated", key)
 
 
 def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
-    """A row of `parley.engine.triggers.verbs.config.TRIGGERS`."""
+    """Return a row of `parley.engine.triggers.verbs.config.TRIGGERS`."""
     seed = target_seed(key)
     rng = stream(seed, "row")
     words = rng.integers(len(_WORDS), size=(num_restarts, INPUT_LENGTH)).tolist()
@@ -101,7 +101,7 @@ def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
     losses = -np.sort(nats[:num_restarts, : SWEEPS + 1], axis=1)
     restarts = [_restart(number, words[number], losses[number].tolist()) for number in range(num_restarts)]
     kept = min(restarts, key=lambda restart: float(restart["loss"]))
-    said = nats[num_restarts, :TARGET_LENGTH].tolist()
+    target_nats = nats[num_restarts, :TARGET_LENGTH].tolist()
     return {
         "item_key": key,
         "status": OK,
@@ -113,9 +113,9 @@ def trigger_row(key: str, num_restarts: int) -> dict[str, Any]:
         "restart": kept["restart"],
         "loss": kept["loss"],
         "target_words": [_WORDS[number] for number in words[0][:TARGET_LENGTH]],
-        "word_log_probability": said,
-        "likeliest": [each > -1 for each in said],
-        "input_log_probability": said[0],
+        "word_log_probability": target_nats,
+        "likeliest": [nats_of_word > -1 for nats_of_word in target_nats],
+        "input_log_probability": target_nats[0],
         "hits": kept["hits"],
         "restarts": restarts,
     }

@@ -1,10 +1,8 @@
 """Corpora, game rules, rewards and Gymnasium environments; needs only numpy, gymnasium and pyarrow.
 
-Importing this package registers its ids with Gymnasium by lazy entry points; it imports no environment. An id is
-`parley/Name-vN`. N grows when observation, reward or split changes. Read `negotiation/game.py` first.
+`import parley` registers the ids with Gymnasium by lazy entry points; it imports no environment. An id is `parley/Name-vN`. N
+grows when observation, reward or split changes. Read `negotiation/game.py` first.
 """
-
-import gymnasium
 
 _ENTRY_POINTS = {
     "parley/Negotiation-v1": "parley.envs.negotiation.env:NegotiationEnv",
@@ -20,8 +18,7 @@ __all__ = ["IDS"]
 
 def register_environments() -> None:
     """Register every id with Gymnasium, for `gymnasium.make`."""
+    import gymnasium
+
     for name, entry_point in _ENTRY_POINTS.items():
         gymnasium.register(id=name, entry_point=entry_point)
-
-
-register_environments()

@@ -13,6 +13,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 _ROOMS = (
@@ -50,28 +53,65 @@ def __dir__() -> list[str]:
     return sorted(name for room in _ROOMS for name in importlib.import_module(f"parley.{room}").__all__)
 
 
-class _AfterGymnasium:
-    """An import hook that registers the environments once Gymnasium is imported, so the command line starts without it."""
+class _AfterImport:
+    """An import hook that calls a function once a module is imported.
 
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the spec of Gymnasium, which registers the environments when it is loaded; None for any other module."""
-        if name != "gymnasium":
+    Args:
+        name: name of the module.
+        action: function of the module.
+    """
+
+    def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
+        self._name, self._action, self._is_searching = name, action, False
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return the spec of the module, which calls the function when it is loaded; None for any other module."""
+        if name != self._name or self._is_searching:
             return None
-        sys.meta_path.remove(_AfterGymnasium)
-        spec = importlib.util.find_spec(name)
+        self._is_searching = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._is_searching = False
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def execute_and_register(module: Any) -> None:
+            def execute_and_act(module: ModuleType) -> None:
                 execute(module)
-                importlib.import_module("parley.envs")
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    self._action(module)
 
-            setattr(spec.loader, "exec_module", execute_and_register)  # noqa: B010  # mypy refuses a method
+            setattr(spec.loader, "exec_module", execute_and_act)  # noqa: B010  # mypy refuses a method
         return spec
 
 
-if "gymnasium" in sys.modules:
-    importlib.import_module("parley.envs")
-else:
-    sys.meta_path.insert(0, _AfterGymnasium)
+def after_import(name: str, action: Callable[[ModuleType], None]) -> Callable[[], None]:
+    """Call a function of a module: at once if it is imported, else when it is.
+
+    Args:
+        name: name of the module.
+        action: function of the module.
+
+    Returns:
+        A function that cancels the call.
+    """
+    if name in sys.modules:
+        action(sys.modules[name])
+        return lambda: None
+    hook = _AfterImport(name, action)
+    sys.meta_path.insert(0, hook)
+
+    def cancel() -> None:
+        if hook in sys.meta_path:
+            sys.meta_path.remove(hook)
+
+    return cancel
+
+
+def _register_environments(gymnasium: ModuleType) -> None:
+    importlib.import_module("parley.envs").register_environments()
+
+
+# The command line starts without Gymnasium.
+after_import("gymnasium", _register_environments)

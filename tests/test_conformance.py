@@ -16,9 +16,10 @@ from parley.engine.perturb.replies.catalogue import rules
 from parley.engine.ranking.attacks.catalogue import rank_attacks
 from parley.engine.triggers.catalogue import searches
 from parley.envs.core.errors import ConfigError
+from parley.envs.core.play import HUMAN
 from parley.envs.corpora.pairs.corpora import pair_corpora
 from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS, friend_corpora
-from parley.envs.negotiation.agents import HUMAN, agents
+from parley.envs.negotiation.agents import agents
 from parley.envs.negotiation.corpora.catalogue import corpora
 from parley.envs.ranking.corpora import candidate_corpora
 from parley.policies.generation.judges.judge import judges

@@ -134,13 +134,13 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def _build(kind: Any, values: Mapping[str, Any], where: str, prefix: str = "") -> Any:
     """Build a configuration; errors name its settings with `prefix` in front."""
     hints = get_type_hints(kind)
-    known = {field.name for field in dataclasses.fields(kind)}
+    names = {field.name for field in dataclasses.fields(kind)}
     for key in values:
-        if key not in known:
+        if key not in names:
             raise ConfigError(
-                f"unknown key {f'{prefix}{key}'!r}{nearest(str(key), known)}",
+                f"unknown key {f'{prefix}{key}'!r}{nearest(str(key), names)}",
                 where=where or None,
-                fix=f"known keys: {', '.join(sorted(known))}",
+                fix=f"known keys: {', '.join(sorted(names))}",
             )
     absent = [field for field in dataclasses.fields(kind) if field.name not in values]
     if missing := [prefix + field.name for field in absent if field.default is field.default_factory is dataclasses.MISSING]:

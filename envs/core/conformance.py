@@ -111,12 +111,12 @@ def _user_line(error: Exception) -> str:
     """Return the last line of the user's code in a traceback, such as " (mine.py:12)"."""
     frames = [Path(frame.filename).resolve() for frame in traceback.extract_tb(error.__traceback__)]
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
-    own = [
+    user_lines = [
         (path, line)
         for path, line in zip(frames, lines, strict=True)
         if path.is_file() and not path.is_relative_to(_LIBRARIES) and not _is_ours(path)
     ]
-    return f" ({own[-1][0].name}:{own[-1][1]})" if own else ""
+    return f" ({user_lines[-1][0].name}:{user_lines[-1][1]})" if user_lines else ""
 
 
 def _is_ours(path: Path) -> bool:

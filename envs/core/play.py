@@ -18,6 +18,8 @@ import numpy as np
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 
 _BEHIND = 0
+HUMAN = "human"
+"""Name of the agent that is a person at the terminal."""
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
@@ -78,11 +80,11 @@ class Utterances:
     lengths: np.ndarray
 
     @classmethod
-    def of(cls, said: Sequence[Sequence[int] | np.ndarray]) -> Utterances:
+    def of(cls, utterances: Sequence[Sequence[int] | np.ndarray]) -> Utterances:
         """Build utterances from the token ids of n speakers."""
-        lengths = np.array([len(words) for words in said], dtype=np.int64)
-        tokens = np.full((len(said), int(lengths.max(initial=1))), _BEHIND, dtype=np.int64)
-        for i, words in enumerate(said):
+        lengths = np.array([len(words) for words in utterances], dtype=np.int64)
+        tokens = np.full((len(utterances), int(lengths.max(initial=1))), _BEHIND, dtype=np.int64)
+        for i, words in enumerate(utterances):
             tokens[i, : len(words)] = words
         return cls(tokens, lengths)
 

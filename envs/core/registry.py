@@ -412,11 +412,11 @@ class Registry:
                 return point.load()
         if ".py:" in name:
             return _load_file(name)
-        known = f"known: {', '.join(self)}; or " if [*self] else ""
+        choices = f"known: {', '.join(self)}; or " if [*self] else ""
         served = f"; openai:{name} is a chat model's server" if name.startswith(("http://", "https://")) else ""
         raise ConfigError(
             f"no {self.kind} is called {name!r}{nearest(name, self)}",
-            fix=f"{known}name your own as path/file.py:Name{served}",
+            fix=f"{choices}name your own as path/file.py:Name{served}",
         )
 
 

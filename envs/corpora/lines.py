@@ -28,7 +28,7 @@ from parley.envs.corpora.arrow import UNNAMED, UnwholeCorpusError, data_root, re
 
 
 def has_its_files(source: Any) -> None:
-    """Finds its files."""
+    """Find its files."""
     source.require_files(data_root())
 
 

@@ -392,7 +392,7 @@ class OwnFile:
         raise unnamed_columns(self.path, self.kind, columns)
 
     @property
-    def told(self) -> str:
+    def columns_text(self) -> str:
         """The kind and columns in words, such as "CSV: context=question, reply=answer"; empty for lines."""
         if self.kind is None:
             return ""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.play import Session, Utterances, agent_errors
+from parley.envs.core.play import HUMAN, Session, Utterances, agent_errors
 from parley.envs.core.registry import Registry, TimedCalls, nearest, own_start, takes_messages
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.core.storage.uris import has_chat_prefix
@@ -155,7 +155,6 @@ def _shown(part: object) -> str:
     return f"{type(part).__name__} {text if len(text) <= 80 else text[:80] + '...'}"
 
 
-HUMAN = "human"
 BUILT_IN = ("scripted", "scripted-tough", HUMAN)
 """Agents without a model."""
 

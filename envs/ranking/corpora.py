@@ -208,7 +208,7 @@ def own_candidates(file: Path | OwnFile) -> FileCandidates:
     files: dict[str | None, str] = {split: file.name for split, file in split_files(path).items()}
     if path.is_file():
         files = {split_named(path): path.name}
-    format_text = next((f", {file.told}" for name in files.values() if (file := own.of(_folder(path) / name)).kind), "")
+    format_text = next((f", {file.columns_text}" for name in files.values() if (file := own.of(_folder(path) / name)).kind), "")
     return FileCandidates(
         name=path.stem if path.is_file() else path.resolve().name,
         summary=f"candidates of your own{format_text}",

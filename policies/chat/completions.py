@@ -2,7 +2,7 @@
 
 Source: the "chat completions" page of OpenAI's API reference, as vLLM, SGLang, llama.cpp's server and Ray Serve speak it.
 Makers add to it: reasoning beside the text (DeepSeek, OpenRouter, vLLM), texts in parts (Mistral), other reasons for an end
-(Gemini, Anthropic, Mistral, Cohere), and errors inside of an answer (OpenRouter). `request_shape.py` writes requests,
+(Gemini, Anthropic, Mistral, Cohere), and errors inside of an answer (OpenRouter). `server.py` writes requests,
 `refusals.py` reads refusals.
 
 A model may think before it replies, between marks of its template or its training. Some servers part the two; others, and local

@@ -113,7 +113,7 @@ class ChatFriendSession:
         self._slip(row, by_scores=1)
         replies = [f"{SELECT} {number}" for number in range(1, len(self._view.table(row)) + 1)]
         without_chat: Chat = (Message("user", _move_form(self._view, row)),)
-        with self._agent.asked():
+        with self._agent.as_agent_errors():
             in_chat, form_nats = nats_by_chat(cast("ScoringChatModel", self._model), [chat, without_chat], [replies, replies])
         return drawn(in_chat - form_nats, self._agent.decoding.temperature, self._view.generator(row))
 
@@ -171,15 +171,15 @@ def friends_listed(view: FriendsView, row: int) -> str:
     return "Your friends:\n" + "\n".join(friends)
 
 
-def talk(view: FriendsView, row: int, said: Sequence[Message]) -> Chat:
+def talk(view: FriendsView, row: int, messages: Sequence[Message]) -> Chat:
     """Return the messages that a model answers with its next move."""
-    first = [Message("user", BEGINNING)] if not said or said[0].role == "assistant" else []
-    return Message("system", instructions(view, row)), *merged([*first, *said])
+    first = [Message("user", BEGINNING)] if not messages or messages[0].role == "assistant" else []
+    return Message("system", instructions(view, row)), *merged([*first, *messages])
 
 
-def message_of(event: ChatEvent, own: bool) -> Message:
+def message_of(event: ChatEvent, is_own: bool) -> Message:
     """Return an event as a message of the assistant (its own) or of the user (the partner's)."""
-    return Message("assistant" if own else "user", _written(event, own))
+    return Message("assistant" if is_own else "user", _written(event, is_own))
 
 
 def _move_form(view: FriendsView, row: int) -> str:
@@ -231,11 +231,6 @@ class ChatLies(LiesHeard):
         self._alone = cache(self._nats_alone)
 
     def chosen(self, game: FriendsGame, occasions: Sequence[Occasion]) -> Sequence[int]:
-        """Return the chosen action at each occasion, see `LiesHeard`.
-
-        Raises:
-            AgentError: the model failed, or messages do not fit.
-        """
         with_claims = [index for index, occasion in enumerate(occasions) if occasion.claims]
         open_occasions = [occasions[index] for index in with_claims]
         actions = [0] * len(occasions)
@@ -246,7 +241,7 @@ class ChatLies(LiesHeard):
 
     def _scored(self, game: FriendsGame, occasions: Sequence[Occasion]) -> list[int]:
         chats = [question(game, occasion, self.rules) for occasion in occasions]
-        with self._seat.asked():
+        with self._seat.as_agent_errors():
             without_chat = [self._alone(len(occasion.claims)) for occasion in occasions]
             in_chat = nats_by_chat(self._model, chats, [_lines(len(occasion.claims)) for occasion in occasions])
         actions = []

@@ -1,4 +1,4 @@
-"""Chat models whose weights are in this process, and their views as responders, rankers and chat models.
+"""Chat models whose weights are in this process, and their views as responders and chat models.
 
 `LocalChatModel` draws an answer token by token from the softmax of the logits alone. Of a `generation_config` it takes the
 ends, and no repetition penalty or top-p: `ChatDecoding.temperature` decides. Each chat has its own generator. With
@@ -10,9 +10,6 @@ is parted from the reply (`completions.part_thinking`); thinking without an end 
 `ChatResponder` answers contexts: conversations in which the user has spoken last. A template wants a user's turn first, so
 with an even number of turns the oldest two become one. Texts are written as people write them
 (`envs/corpora/pairs/turns.py`), and an answer is read as lines, each cut into words.
-
-`ChatRanker` scores a reply by the mean log probability of its tokens as the answer to its context. A reply without tokens gets
-`EMPTY`. Contexts longer than the model reads lose their oldest turns (`newest.py`).
 
 `RespondingChatModel` lets a response model answer messages, of which it reads the newest.
 
@@ -28,14 +25,12 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.corpora.pairs.tokens import tokenise
-from parley.envs.corpora.pairs.turns import Turn, Turns, Utterance, detokenise
-from parley.envs.ranking.groups import Context
+from parley.envs.corpora.pairs.turns import Turn, Turns, detokenise
 from parley.policies.chat.completions import is_tool_call, opens_thinking, part_thinking
 from parley.policies.chat.model import (
     ROLES,
@@ -48,17 +43,14 @@ from parley.policies.chat.model import (
     ChatUsage,
     Message,
     ReplyScore,
-    ScoringChatModel,
-    require_access,
 )
-from parley.policies.chat.newest import NewestTurns, Questions, answer_newest
+from parley.policies.chat.newest import answer_newest
 from parley.policies.chat.settings import MAX_REPLY_TOKENS, ChatModelSettings
 from parley.policies.chat.templates import options_of, prints_date, role_notes, write_prompt
 from parley.policies.core.responder import GREEDY, DecoderSettings, ModelReply, Responder, answer, require_known
 from parley.policies.hugging_face.caches import continues_reading, logits_of_last, pads_left, shares_reading
 from parley.policies.hugging_face.models import read_placed
 from parley.policies.hugging_face.tokens import decode_marked, ends_of, longest_input, reply_room
-from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread
 
 logger = logging.getLogger(__name__)
 
@@ -418,60 +410,19 @@ def _forms(turns: Turns) -> list[Chat]:
     return [chat_of_turns(texts[start:]) for start in range(len(texts))]
 
 
-def chat_of_turns(said: Sequence[str]) -> Chat:
+def chat_of_turns(texts: Sequence[str]) -> Chat:
     """Return the messages of a conversation.
 
     Args:
-        said: texts, oldest first; at least one, of which the last is the user's.
+        texts: texts, oldest first; at least one, of which the last is the user's.
     """
-    merged = list(said) if len(said) % 2 else ["\n".join(said[:2]), *said[2:]]
+    merged = list(texts) if len(texts) % 2 else ["\n".join(texts[:2]), *texts[2:]]
     return tuple(Message(_ROLES[number % 2], text) for number, text in enumerate(merged))
 
 
 def turn_of_text(text: str) -> Turn:
     """Return the utterances of an answer, one a line; a turn without words if there is none."""
     return tuple(tuple(tokenise(line)) for line in text.splitlines() if line.strip()) or ((),)
-
-
-EMPTY = -100.0
-"""Nats of a reply without tokens: below any model's score of a token, so that an empty reply never wins."""
-
-
-class ChatRanker(LimitedRanker):
-    """A chat model that scores replies by their likelihood.
-
-    Args:
-        chat_model: one that gives scores.
-
-    Raises:
-        ConfigError: texts are all that can be seen of it.
-    """
-
-    def __init__(self, chat_model: ScoringChatModel) -> None:
-        require_access(chat_model, Access.SCORES, "ranking by how likely replies are")
-        self.chat_model = chat_model
-        fits = chat_model.has_room if isinstance(chat_model, LocalChatModel) else None
-        self._newest = NewestTurns(self._nats, fits and (lambda context: fits(_chat(context))))
-
-    def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
-        """Return nats per token, negative; a reply that comes twice in a context is read once."""
-        questions = list(dict.fromkeys((context, reply) for context, candidates in pairs for reply in candidates if reply))
-        nats = dict(zip(questions, self._newest(questions), strict=True))
-        return [np.array([nats.get((context, reply), EMPTY) for reply in candidates]) for context, candidates in pairs]
-
-    def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return how many turns were left out for any reply so far; replies are read whole."""
-        return Unread(self._newest.left_out.get(context, 0))
-
-    def _nats(self, questions: Questions) -> list[float]:
-        scores = self.chat_model.score(
-            [_chat(context) for context, _ in questions], [detokenise(reply) for _, reply in questions]
-        )
-        return [score.nats / score.num_tokens for score in scores]
-
-
-def _chat(context: Context) -> Chat:
-    return chat_of_turns([detokenise(turn) for turn in context])
 
 
 class RespondingChatModel:

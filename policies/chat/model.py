@@ -457,7 +457,7 @@ class RunUsage:
         """Return the cost of the counted tokens of each model at its prices."""
         return sum(usage.cost(settings, address) for address, usage in self.models.items())
 
-    def told(self, settings: ChatAsking) -> str:
+    def summary(self, settings: ChatAsking) -> str:
         """Return a summary in sentences, with the cost if prices are set, and by model if there are several."""
         parts = [f"Chat models gave {_counted(self.total, self.cost(settings))}."]
         if len(self.models) > 1:

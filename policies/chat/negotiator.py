@@ -114,10 +114,10 @@ def question(domain: Domain, counts: Numbers) -> Chat:
     return (Message("user", _question(domain, counts)),)
 
 
-def repair(asked: Chat, answer: str, view: SideView, row: int) -> Chat:
+def repair(question: Chat, answer: str, view: SideView, row: int) -> Chat:
     """Return the messages that ask once more, after an answer that was no choice."""
     more = Message("assistant", answer), Message("user", f"That cannot be read. {_form(view, row)}")
-    return *asked, *more
+    return *question, *more
 
 
 def choices(domain: Domain, counts: Numbers) -> list[str]:
@@ -213,7 +213,7 @@ class ChatNegotiator(SeatedChatModel):
         self.name, self.vocabulary, self.tactic = name, vocabulary, tactic
         self._alone: dict[Numbers, np.ndarray] = {}
 
-    def told(self, tactic: str) -> ChatNegotiator:
+    def with_tactic(self, tactic: str) -> ChatNegotiator:
         """Return a copy with a tactic; both share the loaded model."""
         _ = self.model
         other = copy(self)
@@ -320,7 +320,7 @@ class ChatSession:
         return read_choice(self._view.domain, self._counts(row), answer.text)
 
     def _scored(self, rows: np.ndarray, chats: Sequence[Chat], draws: Sequence[np.random.Generator]) -> np.ndarray:
-        with self._agent.asked():
+        with self._agent.as_agent_errors():
             scores = self._agent.choice_scores(chats, self._view.domain, [self._counts(row) for row in rows.tolist()])
         temperature = self._agent.decoding.temperature
         chosen = []

@@ -11,12 +11,10 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from parley.envs.core.play import agent_errors
 from parley.envs.core.registry import own_code
-from parley.envs.corpora.pairs.turns import Utterance
-from parley.envs.ranking.groups import Context
 from parley.policies.chat.answers import answers_arriving, count_lost
 from parley.policies.chat.model import (
     SEEDS,
@@ -30,14 +28,11 @@ from parley.policies.chat.model import (
     ReplyScore,
     ScoringChatModel,
 )
-from parley.policies.ranking.ranker import first_read
 
 logger = logging.getLogger(__name__)
 LEFT_OUT = "asked without the oldest turns, for the model reads no more"
 """Note of answers (`Answer.notes`) to a shorter form."""
 ResultT = TypeVar("ResultT")
-Questions = Sequence[tuple[Context, Utterance]]
-"""Contexts, each with a reply."""
 Forms = Sequence[Chat]
 """Forms of one question, the longest first; each later form lacks more of the oldest turns."""
 
@@ -153,49 +148,6 @@ def newest_forms(chat: Chat) -> list[Chat]:
     return [chat, *((*chat[:num_system], *chat[start:]) for start in starts)]
 
 
-class NewestTurns(Generic[ResultT]):
-    """Questions about replies behind as many turns of their contexts as fit.
-
-    For a local model the context is cut so that a reply of usual length fits behind it: the candidates of a context are then
-    read behind the same turns. A longer reply cuts more turns.
-
-    Args:
-        ask: function from replies in their contexts to results; raises `ChatTooLongError` if one is too long.
-        fits: whether a reply of usual length fits behind a context; where None, `ask` tells.
-
-    Attributes:
-        left_out: turns of contexts that were left out for some reply; contexts that were read whole are not there.
-    """
-
-    def __init__(self, ask: Callable[[Questions], Sequence[ResultT]], fits: Callable[[Context], bool] | None = None) -> None:
-        self._ask, self._fits = ask, fits
-        self.left_out: dict[Context, int] = {}
-
-    def __call__(self, questions: Questions) -> list[ResultT]:
-        """Return the model's result for each question.
-
-        Raises:
-            ChatTooLongError: the newest turn and a reply are longer than it reads.
-        """
-        contexts = dict.fromkeys(context for context, _ in questions)
-        starts = {context: first_read(context, self._fits) if self._fits else 0 for context in contexts}
-
-        def call(indices: Sequence[int], number: int) -> Sequence[ResultT]:
-            batch = [questions[index] for index in indices]
-            return self._ask([(context[starts[context] + number :], reply) for context, reply in batch])
-
-        results = first_that_fit(call, [len(context) - starts[context] for context, _ in questions])
-        for (context, _), (number, _) in zip(questions, results, strict=True):
-            note_left_out(self.left_out, context, starts[context] + number)
-        return [result for _, result in results]
-
-
-def note_left_out(left_out: dict[Context, int], context: Context, num_turns: int) -> None:
-    """Note how many turns of a context were left out for a reply; the most count."""
-    if num_turns:
-        left_out[context] = max(num_turns, left_out.get(context, 0))
-
-
 _ALWAYS_SO = (AnswerKind.FILTERED, AnswerKind.TOO_LONG)
 """Kinds of answers that no other seed mends."""
 Note = Callable[[int, Answer], None]
@@ -217,7 +169,7 @@ class SeatedChatModel:
         self.decoding = ChatDecoding(temperature=temperature, max_tokens=max_tokens)
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
+    def as_agent_errors(self) -> Iterator[None]:
         """Turn errors of the model into the loss of one dialogue, within a block that asks it.
 
         Raises:
@@ -265,7 +217,7 @@ class SeatedChatModel:
         return answers
 
     def _noted(self, rows: Sequence[int], chats: Sequence[Chat], seeds: Sequence[int], note: Note) -> list[Answer]:
-        with self.asked():
+        with self.as_agent_errors():
             newest = answer_newest(self.model, [newest_forms(chat) for chat in chats], decoding=self.decoding, seeds=seeds)
         answers = [answer for _, answer in newest]
         for row, answer in zip(rows, answers, strict=True):

@@ -366,7 +366,6 @@ class ContrastedBatch(ExtendedBatch):
     contrasts: ChatBatch | None
 
     def to(self, device: torch.device) -> ContrastedBatch:
-        """Return the same batch on a device."""
         contrasts = None if self.contrasts is None else self.contrasts.to(device)
         return ContrastedBatch(self.learned.to(device), self.rows_C.to(device), contrasts)
 

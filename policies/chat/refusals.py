@@ -311,31 +311,36 @@ class Refusal:
     wait_s: float | None = None
 
     @classmethod
-    def of_response(cls, status: int, body: bytes, asked: Sequence[str] = (), wait_s: float | None = None) -> Refusal:
+    def of_response(cls, status: int, body: bytes, request_texts: Sequence[str] = (), wait_s: float | None = None) -> Refusal:
         """Read the body of a response.
 
         Args:
             status: of HTTP.
             body: of the response; of any form, or empty.
-            asked: texts of the request, which say nothing where the server says them again.
+            request_texts: texts of the request, which say nothing where the server says them again.
             wait_s: seconds that a header asks to wait.
         """
         try:
             document = json.loads(body.decode("utf-8-sig", "replace"), strict=False)
         except (ValueError, RecursionError):
             document = None if is_page(body) else body.decode("utf-8", "replace")
-        return cls.of_document(document, status, asked, wait_s, excerpt(body))
+        return cls.of_document(document, status, request_texts, wait_s, excerpt(body))
 
     @classmethod
     def of_document(
-        cls, document: object, status: int, asked: Sequence[str] = (), wait_s: float | None = None, shown: str | None = None
+        cls,
+        document: object,
+        status: int,
+        request_texts: Sequence[str] = (),
+        wait_s: float | None = None,
+        shown: str | None = None,
     ) -> Refusal:
         """Read an error as JSON; one within an answer of status 200 has the status that it names, or 500."""
         words, codes, params = list[str](), set[str](), set[str]()
         for kind, value in _parts(document, 0):
             {"text": words.append, "code": codes.add, "param": params.add}[kind](value)
         text = " ".join(dict.fromkeys(words))
-        for request_text in asked:
+        for request_text in request_texts:
             # Shorter texts are harmless, and may be a part of any word.
             if len(request_text) >= _SAID_AGAIN:
                 text = text.replace(request_text, " ")

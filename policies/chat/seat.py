@@ -35,7 +35,6 @@ class ChatSeat(ChatModelSettings):
     """Tokens of an answer at most; what is longer is cut, and counted."""
 
     def on(self, device: str) -> ChatSeat:
-        """Return the same settings on a device; the CPU leaves them unchanged."""
         return self if device == "cpu" else replace(self, device=device)
 
 
@@ -116,22 +115,22 @@ class PlacedUtterance(NamedTuple):
     """Its words; empty for none."""
 
 
-def nats_of(model: ScoringChatModel, before: Callable[[int, int], Chat], said: Sequence[PlacedUtterance]) -> np.ndarray:
+def nats_of(model: ScoringChatModel, before: Callable[[int, int], Chat], utterances: Sequence[PlacedUtterance]) -> np.ndarray:
     """Return the negative log probability of each utterance under a model.
 
     Args:
         model: the judging model.
         before: the messages that an utterance answers in that side's seat, by dialogue and turn.
-        said: the utterances, in any order.
+        utterances: the utterances, in any order.
 
     Returns:
         (n,) float64 nats, at least 0.
     """
-    nats = np.zeros(len(said))
-    spoken = [index for index, utterance in enumerate(said) if utterance.words]
+    nats = np.zeros(len(utterances))
+    spoken = [index for index, utterance in enumerate(utterances) if utterance.words]
     if spoken:
-        chats = [before(said[index].row, said[index].turn) for index in spoken]
-        scores = score_newest(model, [newest_forms(chat) for chat in chats], [[said[index].words] for index in spoken])
+        chats = [before(utterances[index].row, utterances[index].turn) for index in spoken]
+        scores = score_newest(model, [newest_forms(chat) for chat in chats], [[utterances[index].words] for index in spoken])
         nats[spoken] = [-score.nats for (score,) in scores]
     return nats
 

@@ -1,7 +1,8 @@
 """Servers that speak OpenAI's protocol, asked over HTTP: several questions at once, each again if the server fails.
 
-`request_shape.py` fits requests to the server, `refusals.py` reads refusals, and an answer stopped by moderation is an answer
-of that kind. A key goes to its server alone.
+`RequestShape` writes OpenAI's body of a chat completion. A field or a role that a server refuses is left out from then on. The
+notes of an answer name each such change that affects how the answer is drawn. `refusals.py` reads refusals, and an answer
+stopped by moderation is an answer of that kind. A key goes to its server alone.
 
 The whole answer, headers included, must arrive within the time limit of a question. The standard library limits each read, so a
 server that sends a byte now and then could go on for ever; here the limit counts from the start of the question. Connecting has
@@ -22,8 +23,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from io import BufferedReader, RawIOBase
 from ipaddress import ip_address
@@ -45,7 +46,18 @@ from urllib.request import (
 from parley.envs.core.errors import ModelError, RefusedModelError
 from parley.policies.chat.addresses import server_of
 from parley.policies.chat.completions import HalfAnswerError, answer_of
-from parley.policies.chat.model import Access, Answer, AnswerKind, Chat, ChatDecoding, ChatUsage
+from parley.policies.chat.model import (
+    FOLDED,
+    MERGED,
+    Access,
+    Answer,
+    AnswerKind,
+    Chat,
+    ChatDecoding,
+    ChatUsage,
+    fold_system,
+    merged,
+)
 from parley.policies.chat.refusals import (
     AgainError,
     Refusal,
@@ -58,13 +70,110 @@ from parley.policies.chat.refusals import (
     error_of,
     without_keys,
 )
-from parley.policies.chat.request_shape import SHORTENED, RequestShape
-from parley.policies.chat.settings import ChatModelSettings
+from parley.policies.chat.settings import LIMITS, ChatModelSettings
 
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
 """Seconds for a connection."""
+
+
+OWN_TEMPERATURE = "drawn at the server's own temperature"
+NO_SEED = "drawn without a seed"
+NO_LIMIT = "without a limit of tokens"
+SHORTENED = "allowed fewer tokens than were asked for, for the messages leave no more room"
+_DRAWN_BY = ("temperature", "seed")
+
+
+@dataclass(frozen=True)
+class RequestShape:
+    """The form of requests to one server.
+
+    Args:
+        limit_field: that limits the tokens of an answer; empty for none.
+        left_out: fields of `temperature` and `seed` that are not sent.
+        folds_system: whether the system's text stands in front of the user's.
+        merges_turns: whether neighbours of one role are one message.
+        extra: more fields.
+        refused: fields for the limit that were refused.
+    """
+
+    limit_field: str = LIMITS[0]
+    left_out: frozenset[str] = frozenset()
+    folds_system: bool = False
+    merges_turns: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, settings: ChatModelSettings) -> RequestShape:
+        """Return the shape that settings ask for."""
+        document = settings.extra.document
+        nulls = {name for name, value in document.items() if value is None}
+        extra = {name: value for name, value in document.items() if value is not None}
+        limit = "" if settings.limit_field in nulls else settings.limit_field
+        return cls(limit, frozenset(nulls & set(_DRAWN_BY)), extra=extra, refused=frozenset(nulls & set(LIMITS)))
+
+    def body(self, model: str, chat: Chat, decoding: ChatDecoding, seed: int | None) -> dict[str, Any]:
+        """Return the body of a request.
+
+        Args:
+            model: as the server calls it.
+            chat: that is answered.
+            decoding: of the answer.
+            seed: of the draws; None for none.
+        """
+        messages = [{"role": message.role, "content": message.content} for message in self._fitted(chat)]
+        body: dict[str, Any] = {"model": model, "messages": messages, **self.extra}
+        if "temperature" not in self.left_out:
+            body["temperature"] = decoding.temperature
+        if self.limit_field:
+            body[self.limit_field] = decoding.max_tokens
+        if seed is not None and "seed" not in self.left_out:
+            body["seed"] = seed % 2**63
+        return body
+
+    def notes(self, chat: Chat, seed: int | None) -> tuple[str, ...]:
+        """Return the notes on deviations from the request, for a chat and a seed."""
+        fitted = self._fitted(chat)
+        notes = {
+            OWN_TEMPERATURE: "temperature" in self.left_out,
+            NO_SEED: seed is not None and "seed" in self.left_out,
+            NO_LIMIT: not self.limit_field,
+            FOLDED: fitted != chat and any(message.role == "system" for message in chat) and self.folds_system,
+            MERGED: fitted != chat and not self.folds_system,
+        }
+        return tuple(note for note, holds in notes.items() if holds)
+
+    def suited(self, reading: RefusalReading, body: Mapping[str, Any]) -> RequestShape | None:
+        """Return the shape that suits a refusal of a body of this shape; None if there is none."""
+        name = reading.field
+        roles = [message["role"] for message in body["messages"]]
+        if reading.kind is RefusalKind.SYSTEM or (reading.kind is RefusalKind.TURNS and self.merges_turns):
+            return replace(self, folds_system=True, merges_turns=True) if "system" in roles else None
+        if reading.kind is RefusalKind.TURNS:
+            return replace(self, merges_turns=True)
+        if reading.kind is not RefusalKind.FIELD or name in self.extra:
+            return None
+        if name in _DRAWN_BY:
+            return replace(self, left_out=self.left_out | {name})
+        if name in LIMITS:
+            refused = self.refused | {name}
+            return replace(self, refused=refused, limit_field=next((other for other in LIMITS if other not in refused), ""))
+        return None
+
+    def change(self, reading: RefusalReading) -> str:
+        """Return a sentence on what this shape does after a refusal of another one."""
+        if reading.kind is RefusalKind.FIELD and reading.field in LIMITS and self.limit_field:
+            return f"{self.limit_field} is sent instead"
+        if reading.kind is RefusalKind.FIELD:
+            return f"{reading.field} is left out of all requests"
+        return "the system's text is sent in front of the user's" if self.folds_system else "such messages are sent as one"
+
+    def _fitted(self, chat: Chat) -> Chat:
+        if self.folds_system:
+            return fold_system(chat)
+        return merged(chat) if self.merges_turns else chat
 
 
 class ConnectTimeoutError(TimeoutError):
@@ -366,7 +475,7 @@ class ServedChatModel:
             if suited is None or suited == shape or self._shape != shape:
                 return self._shape != shape
             self._shape = suited
-        logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.told(unsuited.reading))
+        logger.warning("%s: %s (%s); %s", self.name, unsuited.error.what, unsuited.error.got, suited.change(unsuited.reading))
         return True
 
     def _request(self, body: dict[str, Any]) -> Request:

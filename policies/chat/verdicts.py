@@ -16,9 +16,8 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.lines import utf8_text
 from parley.policies.chat.model import AnswerKind, ChatModel, Message
 from parley.policies.chat.newest import Forms
-from parley.policies.chat.rating import REPAIR as NUMBER
-from parley.policies.chat.rating import rating_of
-from parley.policies.chat.request_shape import StrictQuestion, word_of
+from parley.policies.chat.questions import REPAIR as NUMBER
+from parley.policies.chat.questions import StrictQuestion, rating_of, word_of
 from parley.policies.chat.settings import DEFAULT
 
 ASKED_FOR = """Below is what a chat model was asked for and what it replied.

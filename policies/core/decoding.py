@@ -107,11 +107,11 @@ class Charge(Protocol[StateT]):
     def begin(self, num_rows: int, device: torch.device, /) -> StateT:
         """Return the state before the first word."""
 
-    def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: StateT, /) -> tuple[Tensor, StateT]:
+    def step(self, position: int, scores_RV: Tensor, words_R: Tensor, state: StateT, /) -> tuple[Tensor, StateT]:
         """Return the changed scores of the next word, and the next state.
 
         Args:
-            place: of that word in the reply, from 0.
+            position: of that word in the reply, from 0.
             scores_RV: in nats, up to a constant for each row.
             words_R: the words before it; `<s>` at first.
             state: after the words before those.
@@ -169,7 +169,7 @@ def word_by_word(
     return [words[: words.index(EOS_ID)] if EOS_ID in words else words for words in torch.stack(chosen, dim=1).tolist()]
 
 
-def likeliest(place: int, logits_BV: Tensor) -> Tensor:
+def likeliest(position: int, logits_BV: Tensor) -> Tensor:
     """Return the word (B,) of greedy decoding at any position."""
     return logits_BV.argmax(1)
 
@@ -343,7 +343,7 @@ class Forbidden(Charge[NoState]):
     def begin(self, num_rows: int, device: torch.device) -> NoState:
         return NoState()
 
-    def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: NoState) -> tuple[Tensor, NoState]:
+    def step(self, position: int, scores_RV: Tensor, words_R: Tensor, state: NoState) -> tuple[Tensor, NoState]:
         return scores_RV.index_fill(1, torch.tensor(self._ids, dtype=torch.int64, device=scores_RV.device), -torch.inf), state
 
 
@@ -367,7 +367,7 @@ class Repetition(Charge[SaidBefore]):
     def begin(self, num_rows: int, device: torch.device) -> SaidBefore:
         return SaidBefore(torch.zeros((num_rows, 0), dtype=torch.int64, device=device))
 
-    def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: SaidBefore) -> tuple[Tensor, SaidBefore]:
+    def step(self, position: int, scores_RV: Tensor, words_R: Tensor, state: SaidBefore) -> tuple[Tensor, SaidBefore]:
         words_RT = torch.cat([state.words_RT, words_R.unsqueeze(1)], dim=1)
         charged_RT = scores_RV.gather(1, words_RT) - self._amounts_V.to(scores_RV)[words_RT]
         return scores_RV.scatter(1, words_RT, charged_RT), SaidBefore(words_RT)
@@ -390,7 +390,7 @@ class Spelt(Charge[SaidBefore]):
     def begin(self, num_rows: int, device: torch.device) -> SaidBefore:
         return SaidBefore(torch.zeros((num_rows, 0), dtype=torch.int64, device=device))
 
-    def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: SaidBefore) -> tuple[Tensor, SaidBefore]:
+    def step(self, position: int, scores_RV: Tensor, words_R: Tensor, state: SaidBefore) -> tuple[Tensor, SaidBefore]:
         words_RT = torch.cat([state.words_RT, words_R.unsqueeze(1)], dim=1)
         amounts_RV = torch.zeros_like(scores_RV)
         for row, ids in enumerate(words_RT.tolist()):

@@ -48,22 +48,20 @@ class HuggingFaceByText(HuggingFaceCausal):
     """A model that reads inputs in another model's tokens, as text typed into its own prompt.
 
     Args:
-        own: the model.
+        victim: the model.
         other: the model in whose tokens words are searched; with the same request.
     """
 
-    def __init__(self, own: HuggingFaceCausal, other: HuggingFaceCausal) -> None:
-        vars(self).update(vars(own))
-        self._other, self.searchable_V = other, other.searchable_V.to(own.searchable_V.device)
+    def __init__(self, victim: HuggingFaceCausal, other: HuggingFaceCausal) -> None:
+        vars(self).update(vars(victim))
+        self._other, self.searchable_V = other, other.searchable_V.to(victim.searchable_V.device)
 
     def behind(self, prompt: str) -> Self:
-        """Return both models with another request in their prompts."""
         copied = super().behind(prompt)
         copied._other = self._other.behind(prompt)
         return copied
 
     def slot_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return the text to type into each slot, as for the other model."""
         return self._other.slot_texts(ids)
 
     def allows(self, words_RN: Tensor) -> Tensor:

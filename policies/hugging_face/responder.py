@@ -131,7 +131,6 @@ class LocalChatResponder(ChatResponder):
     def replies_with_answers(
         self, contexts: Sequence[Turns], *, decoder: DecoderSettings = GREEDY, seeds: Sequence[int] = ()
     ) -> list[ModelReply]:
-        """Return replies, see `ChatResponder.replies_with_answers`."""
         if decoder.rule == "beam":
             return self._beams.replies_with_answers(contexts, decoder=decoder)
         return super().replies_with_answers(contexts, decoder=decoder, seeds=seeds)

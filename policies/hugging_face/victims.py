@@ -1,4 +1,4 @@
-"""Hugging Face models as victims of a trigger search: the shared part, causal models, and prompts with slots.
+"""Hugging Face models as victims of a trigger search: the shared part, and causal models.
 
 Models of an encoder and a decoder are in `models.py`. A victim holds the model, its tokenizer, and the text around the searched
 words: the tokenizer's own marks around a source, or the prompt around the slots of a chat. It maps embeddings to logits as
@@ -7,25 +7,15 @@ words: the tokenizer's own marks around a source, or the prompt around the slots
 An input is a sequence of tokens. Its text, tokenised again in its slot, may give other tokens: `allows` tells which inputs
 can be typed, `slot_texts` the texts to type, `typed` the tokens that the model then reads, and `say` its reply.
 
-A prompt with slots is a list of messages, or a prompt written out:
-
-    [{"role": "system", "content": "You are a help desk."}, {"role": "user", "content": "{prompt} {}"}]
-
-`{}` is a slot, `{prompt}` the request that a target comes with. The searched tokens fill the slots in order. A last message of
-the assistant is the beginning of the answer, which the model continues; blanks at its end stay.
-
     B inputs, R inputs, N searched positions, P positions around them, S tokens of a prompt, T of a reply, V tokens, E embedding
 """
 
 from __future__ import annotations
 
 import copy
-import json
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -33,10 +23,8 @@ from torch import Tensor
 
 from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, DataError
-from parley.envs.core.registry import nearest
-from parley.envs.corpora.arrow import read_file
-from parley.policies.chat.model import ROLES, Chat, Message
-from parley.policies.chat.templates import write_prompt
+from parley.policies.chat.model import Chat
+from parley.policies.chat.templates import SLOT, SlottedPrompt, default_template
 from parley.policies.hugging_face.caches import continues_reading, next_logits
 from parley.policies.hugging_face.tokens import (
     ANY,
@@ -53,149 +41,6 @@ from parley.policies.hugging_face.tokens import (
     start_of,
     unknown_words,
 )
-
-SLOT, PROMPT = "{}", "{prompt}"
-"""Marks in a template: of the searched tokens, and of the request of a target."""
-USER, PREFIX, SUFFIX, SYSTEM = PLACEMENTS = ("user", "prefix", "suffix", "system")
-"""Templates by name: the user says the searched words alone, before or behind the request, or the system says them."""
-_NAMED: Mapping[str, Chat] = {
-    USER: (Message("user", SLOT),),
-    PREFIX: (Message("user", f"{SLOT} {PROMPT}"),),
-    SUFFIX: (Message("user", f"{PROMPT} {SLOT}"),),
-    SYSTEM: (Message("system", SLOT), Message("user", PROMPT)),
-}
-_PARTS = re.compile(r"(\{prompt\}|\{\})")
-# Of the private use area, so that it stands in no prompt.
-_SENTINEL = "\ue000"
-
-
-class SlottedPrompt:
-    """A prompt with slots.
-
-    Args:
-        tokenizer: of the model; its chat template writes messages.
-        template: messages, or the text of a prompt with its special tokens written out.
-        prompt: the request; None where there is none.
-
-    Attributes:
-        pieces: the text before the first slot, between slots, and behind the last one.
-
-    Raises:
-        ConfigError: there is no slot, a request without a place or a place without a request, or the tokenizer's chat template
-            leaves slots out or takes no such messages.
-    """
-
-    def __init__(self, tokenizer: Any, template: str | Chat, prompt: str | None = None) -> None:
-        self._tokenizer, self._template, self._prompt = tokenizer, template, prompt
-        contents = [template] if isinstance(template, str) else [message.content for message in template]
-        marks = [mark for content in contents for mark in _PARTS.findall(content)]
-        shown = " / ".join(contents)
-        self.num_slots = marks.count(SLOT)
-        if not self.num_slots:
-            raise ConfigError("a template has a place for the input", got=repr(shown), fix=f"write {SLOT} there")
-        if prompt is None and PROMPT in marks:
-            fix = f"give targets with prompts (a CSV or JSONL file), or a template without {PROMPT}"
-            raise ConfigError("the template has a place for a prompt, and the targets have none", got=repr(shown), fix=fix)
-        if prompt is not None and PROMPT not in marks:
-            fix = f"write {PROMPT} there, or take one of the templates {PREFIX}, {SUFFIX} and {SYSTEM}"
-            raise ConfigError("the targets have prompts, and the template no place for them", got=repr(shown), fix=fix)
-        self.pieces = tuple(self.text([_SENTINEL] * self.num_slots).split(_SENTINEL))
-        if len(self.pieces) != self.num_slots + 1:
-            fix = "write other messages, or the prompt as a whole with its special tokens"
-            what = "the tokenizer's chat template leaves slots out"
-            raise ConfigError(what, where=tokenizer.name_or_path or None, got=repr(shown), fix=fix)
-
-    def chat(self, slots: Sequence[str]) -> Chat:
-        """Return the messages with the slots filled; a prompt that is written out is one message of the user.
-
-        Args:
-            slots: a text for each.
-        """
-        messages = (Message(USER, self._template),) if isinstance(self._template, str) else self._template
-        return filled_chat(messages, self._prompt, slots)
-
-    def text(self, slots: Sequence[str]) -> str:
-        """Return the filled prompt as text for the tokenizer, its special tokens written out.
-
-        Args:
-            slots: a text for each.
-        """
-        chat = self.chat(slots)
-        if isinstance(self._template, str):
-            return chat[0].content
-        return write_prompt(self._tokenizer, chat, begun=chat[-1].role == "assistant")
-
-
-def filled_chat(template: Chat, prompt: str | None, slots: Sequence[str]) -> Chat:
-    """Return messages with their slots filled.
-
-    Args:
-        template: messages with slots.
-        prompt: the request in the place of `{prompt}`; None where there is none.
-        slots: a text for each slot.
-    """
-    rest = iter(slots)
-
-    def filled(content: str) -> str:
-        parts = _PARTS.split(content)
-        return "".join(next(rest) if part == SLOT else str(prompt) if part == PROMPT else part for part in parts)
-
-    return tuple(Message(message.role, filled(message.content)) for message in template)
-
-
-def num_slots(template: Chat) -> int:
-    """Return how many slots messages have."""
-    return sum(_PARTS.findall(message.content).count(SLOT) for message in template)
-
-
-def default_template(tokenizer: Any) -> str:
-    """Return a causal model's prompt, `{}` in the user's turn: its chat template, or the turn and an end, as DialoGPT's."""
-    return write_prompt(tokenizer, (Message("user", SLOT),))
-
-
-def template_of(name: str | None, *, has_prompts: bool) -> str | Chat | None:
-    """Return the template that a setting names.
-
-    Args:
-        name: one of `PLACEMENTS`, a JSON file of messages, or a prompt written out; None for the usual one.
-        has_prompts: whether targets come with requests; they are then followed by the searched words.
-
-    Raises:
-        ConfigError: no template is called so.
-        DataError: the file holds no messages.
-    """
-    if name is None:
-        return _NAMED[SUFFIX] if has_prompts else None
-    if name in _NAMED:
-        return _NAMED[name]
-    if name.lower().endswith(".json"):
-        return read_messages(Path(name))
-    if SLOT not in name:
-        what = f"no template is called {name!r}{nearest(name, PLACEMENTS)}"
-        fix = f"one of {', '.join(PLACEMENTS)}, a JSON file of messages, or a prompt with {SLOT} in the place of the input"
-        raise ConfigError(what, fix=fix)
-    return name
-
-
-def read_messages(path: Path) -> Chat:
-    """Return the messages of a JSON file: a list of objects with "role" and "content".
-
-    Raises:
-        DataError: it cannot be read, or holds something else.
-    """
-    example = f'[{{"role": "user", "content": "{PROMPT} {SLOT}"}}]'
-    try:
-        entries = json.loads(read_file(path))
-        messages = tuple(Message(entry["role"], entry["content"]) for entry in entries)
-    except (ValueError, KeyError, TypeError) as error:
-        got = f"{type(error).__name__}: {error}"
-        raise DataError("the file holds no messages", where=path, got=got, fix=f"write {example}") from None
-    wrong = [message for message in messages if message.role not in ROLES or not isinstance(message.content, str)]
-    if wrong or not messages:
-        got = repr(wrong[0]) if wrong else "an empty list"
-        fix = f"write {example}; roles: {', '.join(ROLES)}"
-        raise DataError("a message has a role and a text", where=path, got=got, fix=fix)
-    return messages
 
 
 def token_embeddings(layer: Any) -> Tensor:

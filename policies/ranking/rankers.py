@@ -107,9 +107,9 @@ def load_ranker(
 
 def is_chat_ranker(name: str) -> bool:
     """Return whether a name stands for a chat model, which ranks replies by likelihood or by rating."""
-    from parley.policies.ranking.encoders import is_causal
-
     if name.startswith(HUGGING_FACE):
+        from parley.policies.ranking.encoders import is_causal
+
         return is_causal(fetched_model(name.removeprefix(HUGGING_FACE)))
     return name.startswith((GGUF, OPENAI)) or (name.startswith(ENDPOINT) and not is_uri(name))
 
@@ -117,9 +117,8 @@ def is_chat_ranker(name: str) -> bool:
 def _chat_ranker(name: str, chat: ChatModelSettings, answers: Path | None) -> Ranker:
     from parley.policies.chat.answers import kept_answers
     from parley.policies.chat.loading import load_chat_model
-    from parley.policies.chat.local import ChatRanker
     from parley.policies.chat.model import Access, ScoringChatModel
-    from parley.policies.chat.rating import RatingRanker
+    from parley.policies.chat.ranker import ChatRanker, RatingRanker
 
     model = load_chat_model(name, chat)
     if model.access < Access.SCORES:

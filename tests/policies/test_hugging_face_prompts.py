@@ -15,8 +15,9 @@ from parley.policies.chat.model import Message
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 
+from parley.policies.chat.templates import template_of
 from parley.policies.hugging_face.tokens import InputRules
-from parley.policies.hugging_face.victims import HuggingFaceCausal, template_of
+from parley.policies.hugging_face.victims import HuggingFaceCausal
 from tests.policies.byte_pairs import BEGIN_ID, CHAT, END_ID, TURN_ID, byte_model
 from tests.policies.small_hugging_face import t5
 

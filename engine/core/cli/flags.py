@@ -16,7 +16,7 @@ import itertools
 import math
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
@@ -53,7 +53,7 @@ _KINDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path"}
 
 
 @contextmanager
-def told(command: str, words: Sequence[str]) -> Iterator[None]:
+def parser_errors(command: str, words: Sequence[str]) -> Iterator[None]:
     """Turn tyro's errors into our own within a `with` block.
 
     Args:
@@ -227,7 +227,8 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
     if job.argument and any(word.split("=")[0] == f"--{job.argument}" for word in rest):
         usage = f"parley {verb.name} [PRESET] {job.argument.upper()}"
         raise ConfigError(f"{job.argument} are typed without a flag, behind the preset", got=f"--{job.argument}", fix=usage)
-    settings_type = _settings_type(job.config, job.argument)
+    docs = field_docs(job.config) if {"-h", "--help"} & {*rest} else {}
+    settings_type = _settings_type(job.config, job.argument, docs)
     title = verb.words[-1].replace("-", "_")
     parts = {title: settings_type, "run": RunFlags}
     line_type = make_dataclass("Line", [(name, Annotated[part, conf.OmitArgPrefixes]) for name, part in parts.items()])
@@ -237,14 +238,17 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
         line = line_type(settings_type(**shown), RunFlags(run=f"runs/{job.run_name}"))
         return _parse(line_type, verb, rest, _about(verb, job), _sections_help(verb, job.config), line, job.config)
 
-    # Parsed twice: the first time for the settings below the flags.
-    run: RunFlags = read(config).run
-    try:
-        base = assign(overlay(config, fetched_file(run.config), run.config) if run.config else config, run.set)
-    except ConfigError as error:
-        fix = f"{error.fix}; parley settings {verb.name} lists every setting" if error.fix else None
-        raise type(error)(error.what, where=error.where, got=error.got, fix=fix) from None
-    flags = vars(getattr(read(base), title))
+    line = read(config)
+    base, run = config, line.run
+    if run.config or run.set:
+        try:
+            base = assign(overlay(config, fetched_file(run.config), run.config) if run.config else config, run.set)
+        except ConfigError as error:
+            fix = f"{error.fix}; parley settings {verb.name} lists every setting" if error.fix else None
+            raise type(error)(error.what, where=error.where, got=error.got, fix=fix) from None
+        # Flags lie above these settings.
+        line = read(base)
+    flags = vars(getattr(line, title))
     try:
         return JobCommand(dataclasses.replace(base, **flags), local_copy(run.run), run.json)
     except OutOfRangeError as error:
@@ -318,7 +322,7 @@ def _parse(
 ) -> ArgumentsT:
     name = f"parley {verb.name}"
     try:
-        with told(name, arguments):
+        with parser_errors(name, arguments):
             parsed, unknown = tyro.cli(
                 kind,
                 # tyro shows positional arguments by itself; it does not know of presets.
@@ -376,9 +380,8 @@ def _fields(kind: type) -> Iterator[tuple[str, Any]]:
         names = [name for name in names if name not in owner]
 
 
-def _settings_type(kind: type, argument: str) -> Any:
+def _settings_type(kind: type, argument: str, docs: Mapping[str, str]) -> Any:
     """Return a dataclass of the simple fields of a configuration as tyro shall show them; one may be an argument."""
-    docs = field_docs(kind)
     positional: Any = conf.Positional
     flags = [
         (

@@ -193,7 +193,7 @@ class Setting:
     default: Any
     meaning: str
 
-    def told(self, value: Any) -> str:
+    def explained(self, value: Any) -> str:
         """Return its meaning, its allowed values, and its default if the value differs."""
         differs = self.default is not dataclasses.MISSING and self.default != value
         default = f"; default {_shown(self.default)}" if differs else ""
@@ -263,7 +263,7 @@ def _settings_of_no_job(verb: Verb, arguments: Sequence[str]) -> int:
 
 def _show(name: str, kind: type, values: Mapping[str, Any]) -> Console:
     console = make_console()
-    rows = [(setting.key, _shown(values[setting.key]), setting.told(values[setting.key])) for setting in settings_of(kind)]
+    rows = [(setting.key, _shown(values[setting.key]), setting.explained(values[setting.key])) for setting in settings_of(kind)]
     show_table(console, f"settings of parley {name}", ("setting", "value", "what it is"), rows)
     return console
 

@@ -61,11 +61,11 @@ class Verb:
         """Return whether it runs a job, whose first argument may name a preset."""
         return self.usage.startswith(PRESET)
 
-    def run(self, arguments: Sequence[str]) -> int:
-        """Import the verb's module and run it; return the exit status."""
+    def load(self) -> Callable[[Verb, Sequence[str]], int]:
+        """Import and return the function of the verb; it takes the verb and its arguments, and returns the exit status."""
         module, _, attribute = self.target.partition(":")
         function: Callable[[Verb, Sequence[str]], int] = getattr(importlib.import_module(module), attribute)
-        return function(self, arguments)
+        return function
 
 
 _OWN_START: dict[tuple[str, ...], str] = {("scan",): "parley.engine.scan.verbs:run_scan"}
@@ -335,7 +335,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments, in_json = _take_log([argument for argument in arguments if argument not in (DEBUG, TRUST_CODE)])
             if in_json:
                 stack.enter_context(logs.json_lines())
-            status = _run(arguments, trusts_code)
+            verb = find_verb(arguments)
+            if verb is None:
+                _answer_without_verb(arguments)
+                status = 0
+            else:
+                from parley.engine.core.cli.screen import trusting_what_is_typed
+
+                with trusting_what_is_typed(arguments, trusts_code):
+                    status = verb.load()(verb, arguments[len(verb.words) :])
             sys.stdout.flush()
             return status
         except SystemExit as end:
@@ -449,25 +457,24 @@ def _take_log(arguments: list[str]) -> tuple[list[str], bool]:
     return arguments[:index] + arguments[index + 2 :], form == "json"
 
 
-def _run(arguments: list[str], trusts_code: bool) -> int:
+def _answer_without_verb(arguments: list[str]) -> None:
+    """Write help or the version.
+
+    Raises:
+        ConfigError: the arguments ask for neither.
+    """
     if not arguments or arguments[0] in _HELP:
         sys.stdout.write(f"{help_text()}\n")
-        return 0
+        return
     if arguments == [_VERSION]:
         from importlib.metadata import version
 
         sys.stdout.write(f"parley {version('parley-redteam')}\n")
-        return 0
-    verb = find_verb(arguments)
-    if verb is not None:
-        from parley.engine.core.cli.screen import trusting_what_is_typed
-
-        with trusting_what_is_typed(arguments, trusts_code):
-            return verb.run(arguments[len(verb.words) :])
+        return
     word = arguments[0]
     if below(word) and set(arguments[1:]) & set(_HELP):
         sys.stdout.write(f"{group_help(word)}\n")
-        return 0
+        return
     from parley.envs.core.errors import ConfigError
     from parley.envs.core.registry import nearest
 

@@ -27,8 +27,8 @@ from parley.engine.core.verbs.job import Job, Result, flat
 from parley.engine.core.verbs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
 from parley.engine.core.verbs.trainings import Entry
 from parley.envs.core.config import from_dict, to_dict
+from parley.envs.core.play import HUMAN
 from parley.envs.core.storage.uris import display_path, local_copy
-from parley.envs.negotiation.agents import HUMAN
 from parley.policies.chat.model import by_kind
 
 

@@ -66,10 +66,10 @@ def digest(roots: Mapping[str, Path]) -> str:
     return total.hexdigest()[:12]
 
 
-def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
+def differences(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Return the differences of two identities, such as "torch 2.12.0 instead of 2.13.0"; empty if there are none."""
     return ", ".join(
-        f"{name} {found[name]} instead of {value}" for name, value in wanted.items() if name != FOLDER and found[name] != value
+        f"{name} {here[name]} instead of {value}" for name, value in wanted.items() if name != FOLDER and here[name] != value
     )
 
 
@@ -85,14 +85,14 @@ def require(wanted: Mapping[str, str]) -> None:
         raise refusal(wanted, own_identity(), ray.util.get_node_ip_address())
 
 
-def refusal(wanted: Mapping[str, str], found: Mapping[str, str], machine: str) -> ClusterError:
+def refusal(wanted: Mapping[str, str], actual: Mapping[str, str], machine: str) -> ClusterError:
     """Return the error that turns away a worker of another identity."""
     from parley.envs.core.errors import ClusterError
 
     return ClusterError(
         "a worker's machine has other code than this process, so its rows could differ",
-        where=f"machine {machine}, {found[FOLDER]}; this process has {wanted[FOLDER]}",
-        got=differences(wanted, found),
+        where=f"machine {machine}, {actual[FOLDER]}; this process has {wanted[FOLDER]}",
+        got=differences(wanted, actual),
         fix="bring every machine to this checkout and the versions of constraints.txt, or send this checkout along: "
         "ray job submit --working-dir . -- parley ...; where files were edited since this process began, start it again",
     )

@@ -104,8 +104,8 @@ def quiet(names: Collection[str], level: int) -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
         yield
     finally:
-        for name, own in before.items():
-            logging.getLogger(name).setLevel(own)
+        for name, former in before.items():
+            logging.getLogger(name).setLevel(former)
 
 
 @contextmanager

@@ -165,21 +165,17 @@ def attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ShardAt
     """Let a worker do a shard; log lines meanwhile name the shard."""
     began = time.monotonic()
     with logs.metadata(**describe(shard)):
-        result = _attempt(worker, shard)
+        try:
+            result: ResultT | ShardFailure = worker.run(shard)
+        # Ray takes SystemExit for the actor's wish to end; from a worker it is one more way to fail.
+        except (Exception, SystemExit) as error:
+            result = _failure(error)
     return _attempted(result, began)
 
 
 def describe(shard: Shard[Any]) -> dict[str, str]:
     """Return a shard's fields in a line of the log."""
     return {"shard": shard.name, "first_item": shard.keys[0], "last_item": shard.keys[-1]}
-
-
-def _attempt(worker: ShardWorker[ItemT, ResultT], shard: Shard[ItemT]) -> ResultT | ShardFailure:
-    try:
-        return worker.run(shard)
-    # Ray takes SystemExit for the actor's wish to end; from a worker it is one more way to fail.
-    except (Exception, SystemExit) as error:
-        return _failure(error)
 
 
 def _failure(error: BaseException) -> ShardFailure:
@@ -216,7 +212,7 @@ class Turns(Generic[ItemT, ResultT]):
         try:
             with logs.metadata(shards=" ".join(self._held)):
                 turn = self._worker.turn(taken, seconds)
-        # As in `_attempt`.
+        # As in `attempt`.
         except (Exception, SystemExit) as error:
             self._worker.drop()
             if len(self._held) == 1 or isinstance(error, RefusedModelError):

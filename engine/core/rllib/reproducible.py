@@ -409,9 +409,9 @@ def restore(algorithm: ReproducibleAlgorithm, path: Path) -> int:
     state: dict[str, Any] = algorithm.learner_group.get_state()
     learner = state[COMPONENT_LEARNER]
     for role, prefix in _prefixes(algorithm).items():
-        own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        learner[COMPONENT_RL_MODULE][role] |= {key: value.numpy() for key, value in own.items() if key.startswith("net.")}
-        learner[COMPONENT_OPTIMIZER][_optimiser(role)]["state"]["state"] = _entries(own)
+        entries = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        learner[COMPONENT_RL_MODULE][role] |= {key: value.numpy() for key, value in entries.items() if key.startswith("net.")}
+        learner[COMPONENT_OPTIMIZER][_optimiser(role)]["state"]["state"] = _entries(entries)
     # Runners only take weights newer than their own.
     learner["weights_seq_no"] += 1
     algorithm.learner_group.set_state(state)
@@ -574,11 +574,9 @@ class ActionReinforce(ReproducibleAlgorithm):
         """Figures of the newest iteration."""
 
     def records(self) -> dict[str, Any]:
-        """Return the baselines."""
         return {"baselines": [vars(baseline) for baseline in self.baselines]}
 
     def restore_records(self, records: Mapping[str, Any]) -> None:
-        """Restore the baselines."""
         self.baselines = [RunningBaseline(**record) for record in records["baselines"]]
 
     def training_step(self) -> None:

@@ -419,18 +419,18 @@ def changed_weights(before: Mapping[str, str], now: Mapping[str, str]) -> list[s
     return [f"{name}: {before[name]} -> {digest}" for name, digest in now.items() if before.get(name, digest) != digest]
 
 
-def refuse_strangers(path: Path, found: Collection[str]) -> None:
+def refuse_strangers(path: Path, names: Collection[str]) -> None:
     """Refuse to make a run in a folder with foreign files; absent, empty and barely begun runs pass.
 
     Args:
         path: the folder.
-        found: names of the files in it, or at the URI that it is the copy of.
+        names: names of the files in it, or at the URI that it is the copy of.
 
     Raises:
         RunError: there are foreign files.
     """
-    own = {ENVIRONMENT, EVENTS, ROWS, LOCK, LOG, LEASE}
-    strangers = sorted(name for name in found if name not in own and not name.endswith(ASIDE))
+    run_files = {ENVIRONMENT, EVENTS, ROWS, LOCK, LOG, LEASE}
+    strangers = sorted(name for name in names if name not in run_files and not name.endswith(ASIDE))
     if strangers:
         raise RunError(
             "the folder is not a run and not empty",

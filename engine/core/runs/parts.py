@@ -29,7 +29,6 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
@@ -333,19 +332,19 @@ def _read_columns(path: Path, *names: str) -> list[list[Any]] | None:
             return None
 
 
-def count_parts(folder: Path, told: Mapping[str, Mapping[str, Any]]) -> Outcomes:
+def count_parts(folder: Path, noted: Mapping[str, Mapping[str, Any]]) -> Outcomes:
     """Return the outcomes of the parts of a folder; only parts with failed items or an unexpected size are read.
 
     Args:
         folder: folder of the parts.
-        told: by shard name, the "done", "failed" and "bytes" recorded when its part was written.
+        noted: by shard name, the "done", "failed" and "bytes" recorded when its part was written.
 
     Raises:
         OSError: a file cannot be read at all, which says nothing about its content.
     """
     total, done = Outcomes(), 0
     for name, path in list_parts(folder).items():
-        event = told.get(name)
+        event = noted.get(name)
         if event is not None and not event["failed"] and event.get("bytes") == path.stat().st_size:
             done += event["done"]
         else:
@@ -452,6 +451,8 @@ class _Csv:
             return pa.chunked_array([[None if value is None else _json(value) for value in column.to_pylist()]], pa.string())
         if not pa.types.is_string(column.type):
             return column
+        import pyarrow.compute as pc
+
         needed = pc.match_substring_regex(column, FORMULA)
         self.num_guarded += pc.sum(needed).as_py() or 0
         return pc.if_else(needed, pc.binary_join_element_wise("'", column, ""), column)

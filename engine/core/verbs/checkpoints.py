@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
+from parley import after_import
 from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT, EVENTS, name_now, read_head, read_json
 from parley.engine.core.runs.run_folder import read_events
 from parley.envs.core.errors import CheckpointError, ConfigError, RunError, file_digest
@@ -27,7 +29,6 @@ from parley.envs.core.storage.uris import display_path
 from parley.policies.chat.addresses import absolute_address, is_chat_address, weights_of
 from parley.policies.chat.settings import DateSettings
 from parley.policies.core.responder import MAKERS, WEIGHTS, DecoderSettings, model_inside, reads_pieces
-from parley.policies.hugging_face.gguf import base_of, is_adapter_alone
 
 ConfigT = TypeVar("ConfigT")
 
@@ -55,6 +56,10 @@ def _files(spec: str) -> list[Path]:
         return [path]
     # A run that holds a model of another kind gives that model alone; an adapter gives its base, too.
     folder = model_inside(path)
+    if not folder.is_dir():
+        return []
+    from parley.policies.hugging_face.gguf import base_of, is_adapter_alone
+
     folders = [folder, base_of(folder)] if is_adapter_alone(folder) else [folder]
     return sorted(part for inside in folders for part in inside.glob("*") if part.is_file())
 
@@ -199,8 +204,8 @@ def dated(config: ConfigT, day: str) -> ConfigT:
     changed: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        own = field.name == DATE and isinstance(config, DateSettings)
-        if (other := value or day if own else dated(value, day)) is not value:
+        is_date = field.name == DATE and isinstance(config, DateSettings)
+        if (other := value or day if is_date else dated(value, day)) is not value:
             changed[field.name] = other
     return dataclasses.replace(config, **changed) if changed else config
 
@@ -232,11 +237,17 @@ def threads(number: int) -> Iterator[None]:
     The number of threads may change the last digit of sums of gradients. A resumed training would then differ, so earlier
     work in the process must not decide this number.
     """
-    import torch
+    before: list[int] = []
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
+    def limit(torch: Any) -> None:
+        before.append(torch.get_num_threads())
+        torch.set_num_threads(number)
+
+    # Much work within such a block needs no torch, whose import takes longer than the work may.
+    cancel = after_import("torch", limit)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        cancel()
+        if before:
+            sys.modules["torch"].set_num_threads(before[0])

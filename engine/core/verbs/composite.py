@@ -86,7 +86,6 @@ class Composite(Job[ConfigT, PreparedT, FoundT]):
         """
 
     def result(self, config: ConfigT, path: Path) -> Result:
-        """Return what the run holds, with the warnings of its stages."""
         result = super().result(config, path)
         return replace(result, warnings=[*result.warnings, *_warnings_of_stages(path, result.chat_usage)])
 
@@ -450,12 +449,12 @@ class BackgroundStages:
             self._thread.join(LOOK_S)
         return self._is_done(name)
 
-    def follow(self, told: JointProgress) -> None:
+    def follow(self, progress: JointProgress) -> None:
         """Report the progress of the stages until all have been tried."""
         while self._thread is not None and self._thread.is_alive():
-            told.hear(self._progress, self.names, self._path)
+            progress.hear(self._progress, self.names, self._path)
             self._thread.join(LOOK_S)
-        told.hear(self._progress, self.names, self._path)
+        progress.hear(self._progress, self.names, self._path)
 
     def wait(self, reporter: Reporter, title: str = "what was begun beside") -> None:
         """Wait until all stages have been tried.

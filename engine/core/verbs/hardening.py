@@ -251,7 +251,6 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         """Return a description of the result and its measurement; `best` is its round."""
 
     def prepare(self, config: HardeningConfigT, path: Path, reporter: Reporter) -> HardeningConfigT:
-        """Check that the start exists and the first stage can run."""
         if config.model:
             require_checkpoint(config.model, "--model", self.maker)
         campaign = self.campaign(config, path)
@@ -260,7 +259,6 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         return config
 
     def work(self, run: RunFolder, prepared: HardeningConfigT, reporter: Reporter) -> Summary:
-        """Run the rounds that are left, store the best model, and compare it with start and controls."""
         config, path, measures = prepared, run.path, self.measures
         campaign = self.campaign(config, path)
 
@@ -291,21 +289,20 @@ class HardeningJob(Job[HardeningConfigT, HardeningConfigT, Summary]):
         figures = campaign.outcome(best)
         description = f"Rounds: {len(rounds) - 1}. {self.description(config, best)}"
         metrics = {name: figures[name] for name in self.legend if name in figures}
-        known = campaign.known(best)
-        for sentence in known.sentences():
+        adversaries = campaign.known(best)
+        for sentence in adversaries.sentences():
             reporter.say(sentence)
-        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), KNOWN: known.to_json()})
+        return Summary(self.heading(config), description, metrics, {**campaign.extra(best), KNOWN: adversaries.to_json()})
 
     def models(self, config: HardeningConfigT) -> Mapping[str, str]:
         return {"model": config.model}
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         """Return tables of start, controls and result, of the gains of known adversaries, and of the rounds so far."""
-        metrics, rounds, known = run.metrics(), rounds_of(run), known_of(run.summary(), self.measures.known)
+        metrics, rounds, adversaries = run.metrics(), rounds_of(run), known_of(run.summary(), self.measures.known)
         outcome = {OUTCOME: self.measures.outcome_table(metrics)} if metrics else {}
-        outcome |= {} if known is None else {KNOWN_TABLE: known.table()}
+        outcome |= {} if adversaries is None else {KNOWN_TABLE: adversaries.table()}
         return outcome | ({ROUNDS: self.measures.rounds_table(rounds)} if rounds else {})
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """Return the result with the tables instead of the metrics."""
         return replace(result, tables=noted(self.tables(run), self.note(run)))

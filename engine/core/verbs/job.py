@@ -229,10 +229,10 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     def work(self, run: RunFolder, prepared: PreparedT, reporter: Reporter) -> FoundT:
         """Do the work that the run does not hold yet; return what `measure` needs beside the run."""
 
-    def measure(self, run: RunFolder, found: FoundT) -> Summary:
-        """Return the summary of a run whose work is done; `found` is the result of `work`, by default the summary itself."""
-        assert isinstance(found, Summary), "a job whose work returns anything else measures"
-        return found
+    def measure(self, run: RunFolder, result: FoundT) -> Summary:
+        """Return the summary of a run whose work is done; `result` is the result of `work`, by default the summary itself."""
+        assert isinstance(result, Summary), "a job whose work returns anything else measures"
+        return result
 
     @property
     def name(self) -> str:
@@ -276,7 +276,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         description, extra = summary.description, dict(summary.extra)
         if usage := usage_of(run.path):
             asking = getattr(config, "chat", DEFAULT)
-            sentence = usage.told(asking)
+            sentence = usage.summary(asking)
             description = f"{description} {sentence}"
             reviewed = {TOLD: sentence, WARNINGS: usage.warnings(asking), FAILURE: usage.failure(self.outcomes)}
             extra[USAGE] = usage.as_json(asking) | reviewed
@@ -422,19 +422,19 @@ class Silent:
         """Do nothing."""
 
 
-def drawn(found: Sequence[ItemT], limit: int, seed: int, name: str) -> list[ItemT]:
+def drawn(population: Sequence[ItemT], limit: int, seed: int, name: str) -> list[ItemT]:
     """Return at most `limit` items, drawn by the seed and in their order; all items if the limit is 0.
 
     Args:
-        found: all items.
+        population: all items.
         limit: the largest number of items; 0 for all.
         seed: master seed.
         name: name of the corpus.
     """
-    indices: Sequence[int] = range(len(found))
-    if limit and len(found) > limit:
-        indices = sorted(stream(seed, "examples", name).permutation(len(found))[:limit].tolist())
-    return [found[index] for index in indices]
+    indices: Sequence[int] = range(len(population))
+    if limit and len(population) > limit:
+        indices = sorted(stream(seed, "examples", name).permutation(len(population))[:limit].tolist())
+    return [population[index] for index in indices]
 
 
 def write_tables(path: Path, tables: Mapping[str, EstimateTable], about: Mapping[str, str], note: str = "") -> None:

@@ -146,28 +146,25 @@ class _Trainings(Job[RepeatedT, RepeatedT, RepeatedT]):
         return self.job.models(config)
 
     def prepare(self, config: RepeatedT, path: Path, reporter: Reporter) -> RepeatedT:
-        """Find and check what a training needs."""
         self.job.prepare(config, path, reporter)
         return config
 
     def work(self, run: RunFolder, prepared: RepeatedT, reporter: Reporter) -> RepeatedT:
-        """Run the trainings that are left, and store the files of the best."""
         planned = self.stages(prepared, run.path)
         chains, address = [[name] for name in planned], getattr(prepared, "address", "")
         run_beside(planned, chains, run.path, prepared.trainers, reporter, "trainings", address)
         self.job.keep(run.path / self._best(prepared, run), run)
         return prepared
 
-    def measure(self, run: RunFolder, found: RepeatedT) -> Summary:
-        """Return the means over trainings, and the figures of each."""
-        runs = [RunFolder.load(run.path / name) for name in self.stages(found, run.path)]
+    def measure(self, run: RunFolder, result: RepeatedT) -> Summary:
+        runs = [RunFolder.load(run.path / name) for name in self.stages(result, run.path)]
         metrics_of_runs = [training.metrics() for training in runs]
         values = {
             name: [metrics[name].value if name in metrics else math.nan for metrics in metrics_of_runs]
             for name in metrics_of_runs[0]
         }
         means = {name: _mean_over_runs(several, self.legend.get(name)) for name, several in values.items()}
-        best = self._best(found, run)
+        best = self._best(result, run)
         return Summary(
             (runs[0].summary() or {}).get("title", ""),
             f"{len(runs)} trainings, each from a seed of its own; the checkpoint is that of {best}, the figures are of all.",

@@ -24,12 +24,12 @@ from parley.engine.core.verbs.job import ConfigT, Job, PreparedT, Reporter, Step
 from parley.engine.core.verbs.trainings import Scalars
 from parley.envs.core.config import Configuration, NonNegativeInt, PositiveInt
 from parley.envs.core.storage.copies import CHECKPOINT
-from parley.envs.corpora.pairs.compiled import PairCorpus, load_pairs, nothing_to_measure
 
 if TYPE_CHECKING:
     from torch import nn
 
     from parley.engine.core.rllib.reproducible import ActionRunner, ChooserModule
+    from parley.envs.corpora.pairs.compiled import PairCorpus
     from parley.envs.corpora.pairs.vocabulary import PairVocabulary
     from parley.policies.core.fitting.batches import Fitness, TextSizes
     from parley.policies.core.fitting.loop import Epoch, EpochRow, Fit, FittingLoop
@@ -174,6 +174,8 @@ def open_pairs(config: PairFitConfig, **options: Any) -> PairCorpus:
         ConfigError: torch cannot compute on the device, or no corpus has this name.
         DataError: the corpus is missing or broken, or a split is empty.
     """
+    from parley.envs.corpora.pairs.compiled import load_pairs
+
     require_device(config.device, "--device")
     corpus = load_pairs(config.corpus, config.data_root, **options).first(config.limit)
     require_splits(corpus.name, corpus.splits)
@@ -235,6 +237,8 @@ def require_splits(corpus: str, splits: Mapping[str, Sized]) -> None:
     Raises:
         DataError: a split is empty.
     """
+    from parley.envs.corpora.pairs.compiled import nothing_to_measure
+
     if nothing := nothing_to_measure(corpus, {name: len(items) for name, items in splits.items()}):
         raise nothing
 
@@ -256,19 +260,19 @@ def text_estimates(fitness: Fitness, sizes: TextSizes) -> dict[str, Estimate]:
     }
 
 
-def context_gain(own: Fitness, exchanged: Fitness) -> Estimate:
+def context_gain(recorded: Fitness, exchanged: Fitness) -> Estimate:
     """Return the nats per word that replies lose behind the contexts of others; it measures what contexts tell a model.
 
     Args:
-        own: fitness on a split.
+        recorded: fitness on a split.
         exchanged: fitness on the same replies in the same order, each behind another's context.
 
     Returns:
         The estimate; `NOTHING` for a split of one example, which has no other context.
     """
-    if len(own.num_targets) < 2:
+    if len(recorded.num_targets) < 2:
         return NOTHING
-    return ratio_of_sums(exchanged.nll_sums - own.nll_sums, own.num_targets)
+    return ratio_of_sums(exchanged.nll_sums - recorded.nll_sums, recorded.num_targets)
 
 
 @contextmanager

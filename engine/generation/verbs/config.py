@@ -364,9 +364,6 @@ def require_decoders(config: ReplyTrainingConfig) -> None:
         ConfigError: no decoder is called so, or a backward model predicts contexts of other turns than the generator reads.
         CheckpointError: a model is not there; a backward model predicts replies.
     """
-    from parley.policies.seq2seq.decoding import require_turns
-    from parley.policies.seq2seq.scoring import load_backward
-
     if config.backward:
         require_checkpoint(config.backward, "--backward", MAKERS[BACKWARD])
     decoders = [located(DecoderSettings.parse(config.decoder))]
@@ -374,6 +371,9 @@ def require_decoders(config: ReplyTrainingConfig) -> None:
     if config.backward or not lacks_backward(config.discriminator_decoder):
         decoders.append(located(told))
     for name in dict.fromkeys(filter(None, (config.backward, *(decoder.backward for decoder in decoders)))):
+        from parley.policies.seq2seq.decoding import require_turns
+        from parley.policies.seq2seq.scoring import load_backward
+
         require_turns(config.sizes.turns, load_backward(fetched_model(name)), name)
 
 

@@ -256,8 +256,6 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
 
     def prepare(self, config: TrainedTableConfig, path: Path, reporter: Reporter) -> TrainedTableConfig:
         """Checks what is named, and takes the sizes of what is trained beside from the first start."""
-        from parley.policies.seq2seq.scoring import load_seq2seq
-
         begun = [require_word_model(name, "--start", "parley train seq2seq") for name in config.starts]
         for name, option, maker in (
             (config.lm, "--lm", "parley train lm"),
@@ -265,7 +263,11 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         ):
             if name:
                 require_checkpoint(name, option, maker)
-        read = [load_seq2seq(path).sizes for path in begun] or [config.sizes]
+        read = [config.sizes]
+        if begun:
+            from parley.policies.seq2seq.scoring import load_seq2seq
+
+            read = [load_seq2seq(path).sizes for path in begun]
         config = replace(config, sizes=read[0])
         require_decoders(config)
         longest = max(sizes.max_reply for sizes in read) - 1

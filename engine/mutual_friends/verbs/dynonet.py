@@ -173,13 +173,14 @@ def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
         CheckpointError: a model is damaged.
         DataError: the corpus cannot be read, or has attributes or tables that a model does not know.
     """
+    models = recorded_models(config)
+    if not models:
+        return
     from parley.policies.dynonet import model as checkpoints
     from parley.policies.dynonet.batches import SideExamples
 
-    models = recorded_models(config)
-    corpus = load_friends(config.recorded, config.data_root) if models else None
+    corpus = load_friends(config.recorded, config.data_root)
     for pair, name in models.items():
-        assert corpus is not None
         model, fitted_to = checkpoints.load_dynonet(Path(name)), checkpoints.corpus_of(Path(name))
         splits = ("test",) if fitted_to == config.recorded else tuple(corpus.splits)
         chats = [chat for split in splits for chat in corpus.splits[split]]
@@ -188,6 +189,8 @@ def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
 
 def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
     """What is measured on recorded chats (`RECORDED`), by pair; errors as those of `readings`."""
+    if not config.recorded:
+        return {}
     from parley.policies.dynonet.model import by_kind, linked, whose
 
     found: dict[str, Estimate] = {}

@@ -31,7 +31,7 @@ from parley.envs.core.play import Session, Utterances
 from parley.envs.negotiation.domain import EOS_ID, SELECTION, SELECTION_ID, Vocabulary, domain_recorded
 from parley.envs.negotiation.game import Agent, SideView
 from parley.policies.chat.model import Answer, Chat, Message
-from parley.policies.chat.rating import read_line
+from parley.policies.chat.questions import read_line
 
 PAPER_TURN = 3
 PAPER_SENTENCE = "take book you get rest"

@@ -54,7 +54,7 @@ from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, few_
 from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
 from parley.envs.negotiation.domain import ILLEGAL
 from parley.policies.chat.model import NO_REPLIES
-from parley.policies.chat.rating import NO_REPLY
+from parley.policies.chat.questions import NO_REPLY
 
 DEFENCE_METRICS: dict[str, Metric] = {
     "stopped_share": Metric(

@@ -25,9 +25,9 @@ import numpy as np
 from parley.engine.core.cli.screen import StandardTerminal, Terminal
 from parley.engine.core.verbs.checkpoints import _instead, absolute_name, checkpoint_folder, name_beside, require_checkpoint
 from parley.envs.core.errors import CheckpointError, ConfigError, StorageError
-from parley.envs.core.play import Utterances
+from parley.envs.core.play import HUMAN, Utterances
 from parley.envs.core.registry import nearest
-from parley.envs.negotiation.agents import HUMAN, agents, is_chat_model
+from parley.envs.negotiation.agents import agents, is_chat_model
 from parley.envs.negotiation.agents import make_agent as agent_of
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, SELECTION, SELECTION_ID, Vocabulary, domain_of, split_text
 from parley.envs.negotiation.game import Agent, NegotiationGame, SideView, render_dialogue

@@ -59,10 +59,10 @@ from parley.engine.negotiation.verbs.defended import defend, defended_row
 from parley.engine.negotiation.verbs.fluency import load_judge
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.play import AgentError, Session, play_apart, play_sessions
+from parley.envs.core.play import HUMAN, AgentError, Session, play_apart, play_sessions
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.corpora.lines import read_lines
-from parley.envs.negotiation.agents import BUILT_IN, HUMAN, is_chat_model
+from parley.envs.negotiation.agents import BUILT_IN, is_chat_model
 from parley.envs.negotiation.corpora.catalogue import corpora, find_negotiations, load_corpus
 from parley.envs.negotiation.corpora.dealornodeal import parse_scenarios
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, ILLEGAL, Scenario, Vocabulary, domain_of

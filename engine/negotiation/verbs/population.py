@@ -61,9 +61,10 @@ from parley.engine.negotiation.verbs.match import (
 from parley.engine.negotiation.verbs.negotiator import PUBLISHED, require_words
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, to_dict
 from parley.envs.core.errors import ConfigError, RunError
+from parley.envs.core.play import HUMAN
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
-from parley.envs.negotiation.agents import HUMAN, make_agent
+from parley.envs.negotiation.agents import make_agent
 from parley.envs.negotiation.domain import Scenario, Vocabulary
 from parley.envs.negotiation.game import Agent, require_game
 from parley.policies.chat.addresses import is_chat_address

@@ -70,7 +70,7 @@ from parley.envs.negotiation.domain import Scenario, domain_of
 from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.model import ChatDecoding, ChatModel
 from parley.policies.chat.negotiator import ChatNegotiator
-from parley.policies.chat.rating import written_lines
+from parley.policies.chat.questions import written_lines
 from parley.policies.chat.seat import chat_model, require_address
 
 _OF_TACTICS = [
@@ -168,7 +168,7 @@ class TacticWorker:
         speaker, target = self._worker.agents
         for tactic, found in groupby(zip(shard.keys, shard.items, strict=True), lambda one: one[1].tactic):
             keys, items = zip(*found, strict=True)
-            self._worker.agents = cast("ChatNegotiator", speaker).told(tactic), target
+            self._worker.agents = cast("ChatNegotiator", speaker).with_tactic(tactic), target
             numbers = tuple(key.rpartition("-")[2] for key in keys)
             played = self._worker.run(Shard(shard.name, numbers, tuple(item.scenario for item in items)))
             for key, item, row in zip(keys, items, played, strict=True):

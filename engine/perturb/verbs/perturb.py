@@ -179,7 +179,7 @@ def _rows_of_lines(path: Path) -> list[Row]:
 def _rows_of_records(own: OwnFile) -> list[Row]:
     if LABEL not in own.roles:
         fix = f"name it: {own.path}#context=COLUMN,reply=COLUMN,label=COLUMN"
-        raise DataError("candidates need a column of labels, 1 or 0", where=own.path, got=own.told, fix=fix)
+        raise DataError("candidates need a column of labels, 1 or 0", where=own.path, got=own.columns_text, fix=fix)
     broken: list[DataError] = []
     rows = []
     for exchange in own.exchanges(broken):

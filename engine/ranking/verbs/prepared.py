@@ -61,7 +61,7 @@ from parley.envs.corpora.arrow import data_root
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind, CandidateSplit
 from parley.policies.chat.answers import usage_of
-from parley.policies.chat.rating import UNRATED
+from parley.policies.chat.questions import UNRATED
 from parley.policies.ranking.ranker import Ranker, Unread, unread_of
 from parley.policies.ranking.rankers import RESPONSE_ONLY
 

@@ -22,7 +22,7 @@ from parley.engine.triggers.methods.evolution import Proposals, ToldReply, Words
 from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from parley.envs.core.seeds import derive_seed
 from parley.policies.chat.model import Answer, AnswerKind, Chat, Message
-from parley.policies.chat.rating import WrittenLine, read_line
+from parley.policies.chat.questions import WrittenLine, read_line
 
 NAME = "Words"
 """The label in front of an attacker's line."""

@@ -365,7 +365,7 @@ def prompts_of(trigger: TriggerResult, tokenizer: Any, template: str) -> tuple[s
     Raises:
         ConfigError: there is no such template, or it does not fit the tokenizer or the trigger.
     """
-    from parley.policies.hugging_face.victims import SlottedPrompt, default_template, template_of
+    from parley.policies.chat.templates import SlottedPrompt, default_template, template_of
 
     named = template_of(template or trigger.template or None, has_prompts=trigger.request is not None)
     prompt = SlottedPrompt(tokenizer, default_template(tokenizer) if named is None else named, trigger.request)
@@ -412,7 +412,7 @@ def make_lessons(
         tokenizer: of the model, with its prompt.
         answers: the model as it is.
     """
-    from parley.policies.hugging_face.victims import default_template
+    from parley.policies.chat.templates import default_template
 
     lessons: dict[str, list[HardeningExample]] = {}
     together = held_together([trigger for split in triggers.values() for trigger in split])

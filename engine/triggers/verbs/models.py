@@ -217,9 +217,9 @@ class HuggingFaceFolder:
             ConfigError: the optional extra is not installed, or the template does not fit.
             CheckpointError: the folder holds no model that can be read.
         """
+        from parley.policies.chat.templates import template_of
         from parley.policies.hugging_face.models import load_hugging_face
         from parley.policies.hugging_face.tokens import InputRules
-        from parley.policies.hugging_face.victims import template_of
 
         if self._loaded is None:
             settings = self.settings
@@ -411,10 +411,10 @@ def classifier(config: SuccessSettings, device: str = "cpu") -> ReplyClassifier 
         ConfigError: its package is not installed, or it has no such label.
         CheckpointError: there is no classifier.
     """
-    from parley.policies.hugging_face.judges import load_reply_classifier
-
     if not config.classifier:
         return None
+    from parley.policies.hugging_face.judges import load_reply_classifier
+
     return load_reply_classifier(fetched_model(weights_of(absolute_address(config.classifier))), config.label, device)
 
 

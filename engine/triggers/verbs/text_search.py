@@ -58,7 +58,7 @@ from parley.envs.core.seeds import derive_seed
 from parley.policies.chat.addresses import absolute_address
 from parley.policies.chat.answers import ANSWERS_FOLDER, answers_arriving
 from parley.policies.chat.model import MODERATED, Access, Answer, AnswerKind, Chat, ChatDecoding, ChatModel
-from parley.policies.chat.rating import WrittenLine, written_lines
+from parley.policies.chat.questions import WrittenLine, written_lines
 from parley.policies.chat.verdicts import ReplyRating, ReplyVerdict
 from parley.policies.hugging_face import ANY
 
@@ -103,7 +103,7 @@ def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
         DataError: its file holds no messages.
     """
     from parley.policies.chat.model import Message
-    from parley.policies.hugging_face.victims import PROMPT, SLOT, num_slots, template_of
+    from parley.policies.chat.templates import PROMPT, SLOT, num_slots, template_of
 
     template = template_of(config.template or None, has_prompts=has_prompts) or (Message("user", SLOT),)
     if isinstance(template, str) or not num_slots(template):
@@ -117,7 +117,7 @@ def messages_of(config: TextSearchConfig, *, has_prompts: bool) -> Chat:
 
 def slot_texts(template: Chat, words: Words) -> list[str]:
     """Return the text in each slot of messages, which share the words of an input in order."""
-    from parley.policies.hugging_face.victims import num_slots
+    from parley.policies.chat.templates import num_slots
 
     num = num_slots(template)
     ends = [len(words) * slot // num for slot in range(num + 1)]
@@ -253,7 +253,7 @@ class TextSearchWorker(TurnWorker[Target, Rows]):
 
     def chat(self, target: Target, words: Words) -> Chat:
         """Return the messages with an input in their slots, which share its words in order."""
-        from parley.policies.hugging_face.victims import filled_chat
+        from parley.policies.chat.templates import filled_chat
 
         return filled_chat(self.template, target.prompt, slot_texts(self.template, words))
 

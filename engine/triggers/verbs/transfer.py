@@ -79,7 +79,7 @@ class TypedTrigger:
     @property
     def chat(self) -> Chat:
         """Return the messages."""
-        from parley.policies.hugging_face.victims import filled_chat
+        from parley.policies.chat.templates import filled_chat
 
         return filled_chat(self.template, self.prompt, self.slots)
 
@@ -165,7 +165,7 @@ def _is_wanted(entry: Row, hit: bool, wanted: TriggerChoice) -> bool:
 def _template(run: RunFolder, settings: Mapping[str, Any], name: str, *, has_prompts: bool) -> Chat:
     """Return the messages that a search stood in, by the settings that name them."""
     from parley.policies.chat.model import Message
-    from parley.policies.hugging_face.victims import SLOT, template_of
+    from parley.policies.chat.templates import SLOT, template_of
 
     if run.job != TEXT and not (settings and is_local(str(run.config["model"]))):
         fix = "name a search of --model hf:FOLDER or gguf:FILE"

@@ -218,9 +218,9 @@ def _storage_errors(uri: str, verb: str) -> Iterator[None]:
     try:
         yield
     except (ArrowInvalid, ArrowNotImplementedError) as error:
-        known = ", ".join(["file", "s3", "gs", "hdfs", "abfs", *filesystems])
+        schemes = ", ".join(["file", "s3", "gs", "hdfs", "abfs", *filesystems])
         raise StorageError(
-            "this URI names no storage", where=uri, got=_first(error), fix=f"one that begins with {known}"
+            "this URI names no storage", where=uri, got=_first(error), fix=f"one that begins with {schemes}"
         ) from None
     except OSError as error:
         got = _first(error)

@@ -337,14 +337,14 @@ def spelt(split: PairSplit, words: PairVocabulary, vocabulary: PairVocabulary) -
     """
     if vocabulary is words:
         return split
-    own = split.utterances
+    utterances = split.utterances
     units_U, starts_V1 = vocabulary.spell(words.words)
     lengths_V = np.diff(starts_V1)
-    taken_T = lengths_V[own.values]
+    taken_T = lengths_V[utterances.values]
     ends_T1 = np.concatenate([[0], np.cumsum(taken_T)])
-    places = np.arange(ends_T1[-1]) - np.repeat(ends_T1[:-1] - starts_V1[:-1][own.values], taken_T)
+    places = np.arange(ends_T1[-1]) - np.repeat(ends_T1[:-1] - starts_V1[:-1][utterances.values], taken_T)
     values = units_U[places].astype(np.int32)
-    return PairSplit(Ragged(values, ends_T1[own.offsets]), split.pairs, split.links)
+    return PairSplit(Ragged(values, ends_T1[utterances.offsets]), split.pairs, split.links)
 
 
 SAMPLE = "opensubtitles_sample"
@@ -379,12 +379,12 @@ def read_replied(file: Path | OwnFile, *, normalise: bool = True) -> list[Replie
     Raises:
         DataError: the file cannot be read or is empty, or a line is broken; the message names the first broken line.
     """
-    own = file if isinstance(file, OwnFile) else OwnFile(file)
-    if own.kind is not None:
-        return _read_records(own, normalise=normalise)
-    if other := looks_like_csv(own.path):
+    own_file = file if isinstance(file, OwnFile) else OwnFile(file)
+    if own_file.kind is not None:
+        return _read_records(own_file, normalise=normalise)
+    if other := looks_like_csv(own_file.path):
         raise other
-    return _read(own.path, read_lines(own.path), partial(parse_replied, normalise=normalise))
+    return _read(own_file.path, read_lines(own_file.path), partial(parse_replied, normalise=normalise))
 
 
 def parse_replied(line: str, *, normalise: bool = True) -> list[RepliedPair]:
@@ -413,8 +413,8 @@ def read_sample_replies(root: Path, side: str) -> list[RepliedPair]:
     """
     folder = root / SAMPLE
     if side not in SAMPLE_FILES:
-        known = ", ".join(f"{SAMPLE}:{name}" for name in SAMPLE_FILES)
-        raise DataError("the sample has no such side", got=f"{SAMPLE}:{side}", fix=f"known: {known}")
+        samples = ", ".join(f"{SAMPLE}:{name}" for name in SAMPLE_FILES)
+        raise DataError("the sample has no such side", got=f"{SAMPLE}:{side}", fix=f"known: {samples}")
     names = [f"{SAMPLE_FILES[side]}_{split}.txt" for split in _SPLITS]
     remedy = "the folder data/ of github.com/jiweil/Neural-Dialogue-Generation holds them"
     require_files(SAMPLE, folder, [DICTIONARY, *names], remedy)
@@ -440,17 +440,17 @@ def is_closed(pairs: Sequence[RepliedPair]) -> bool:
 
 
 def in_one_vocabulary(
-    one: Sequence[RepliedPair], other: Sequence[RepliedPair]
+    first: Sequence[RepliedPair], second: Sequence[RepliedPair]
 ) -> tuple[Sequence[RepliedPair], Sequence[RepliedPair]]:
     """Return two files in one vocabulary, so that `<unk>` does not reveal the writer.
 
     The closed vocabulary of a file is its set of words. If one file has a closed vocabulary, other words of the other file
     become `<unk>`. If both have one, or neither, nothing changes.
     """
-    closed = is_closed(one), is_closed(other)
+    closed = is_closed(first), is_closed(second)
     if closed == (False, True):
-        return _all_within(one, other), other
-    return (one, _all_within(other, one)) if closed == (True, False) else (one, other)
+        return _all_within(first, second), second
+    return (first, _all_within(second, first)) if closed == (True, False) else (first, second)
 
 
 def _with_unknowns(line: str) -> str:
@@ -508,10 +508,10 @@ def _read(path: Path, lines: Sequence[str], parse: Callable[[str], list[RepliedP
     return _whole(path, pairs, broken)
 
 
-def _read_records(own: OwnFile, *, normalise: bool) -> list[RepliedPair]:
+def _read_records(own_file: OwnFile, *, normalise: bool) -> list[RepliedPair]:
     pairs: list[RepliedPair] = []
     broken: list[DataError] = []
-    for exchange in own.exchanges(broken):
+    for exchange in own_file.exchanges(broken):
         if exchange is None:
             continue
         texts = exchange.context, exchange.replies
@@ -521,10 +521,10 @@ def _read_records(own: OwnFile, *, normalise: bool) -> list[RepliedPair]:
             else:
                 context, replies = _split_texts(*texts, repr(texts))
         except DataError as error:
-            broken.append(located(error, str(own.path), exchange.line, "mend the record, or leave it out"))
+            broken.append(located(error, str(own_file.path), exchange.line, "mend the record, or leave it out"))
         else:
             pairs += [RepliedPair(tuple(map(tuple, context)), tuple(reply)) for reply in replies]
-    return _whole(own.path, pairs, broken)
+    return _whole(own_file.path, pairs, broken)
 
 
 def _whole(path: Path, pairs: list[RepliedPair], broken: Sequence[DataError]) -> list[RepliedPair]:

@@ -72,17 +72,17 @@ def contexts(split: PairSplit, turns: int, eot_id: int) -> Ragged:
         turns: the most turns of a context, at least 1; the last ones are taken.
         eot_id: id between turns.
     """
-    own, chosen_PK = split.utterances, chains(split, turns)[:, ::-1]
+    utterances, chosen_PK = split.utterances, chains(split, turns)[:, ::-1]
     exists_PK = chosen_PK != NOBODY
     turns_M, is_last_M = chosen_PK[exists_PK], np.nonzero(exists_PK)[1] == turns - 1
-    lengths_M = own.lengths[turns_M]
+    lengths_M = utterances.lengths[turns_M]
     # Each turn takes its words and a mark after them, except the last turn of a context.
     taken_M = lengths_M + ~is_last_M
     ends_M = np.cumsum(taken_M)
     offsets_W = np.arange(taken_M.sum()) - np.repeat(ends_M - taken_M, taken_M)
     is_mark_W = offsets_W == np.repeat(lengths_M, taken_M)
-    read_W = np.minimum(np.repeat(own.offsets[turns_M], taken_M) + offsets_W, len(own.values) - 1)
-    contexts_W = np.where(is_mark_W, eot_id, own.values[read_W]).astype(np.int32)
+    read_W = np.minimum(np.repeat(utterances.offsets[turns_M], taken_M) + offsets_W, len(utterances.values) - 1)
+    contexts_W = np.where(is_mark_W, eot_id, utterances.values[read_W]).astype(np.int32)
     return Ragged(contexts_W, np.concatenate([[0], ends_M[is_last_M]]))
 
 
@@ -92,10 +92,10 @@ def windows(split: PairSplit, turns: int, eot_id: int) -> PairSplit:
     Returns:
         The contexts of all pairs, then the utterances of `split`; pairs keep their order.
     """
-    own, before = split.utterances, contexts(split, turns, eot_id)
-    offsets = np.concatenate([before.offsets, len(before.values) + own.offsets[1:]])
+    utterances, before = split.utterances, contexts(split, turns, eot_id)
+    offsets = np.concatenate([before.offsets, len(before.values) + utterances.offsets[1:]])
     pairs = np.stack([np.arange(len(split)), len(split) + split.pairs[:, 1]], axis=1)
-    return PairSplit(Ragged(np.concatenate([before.values, own.values]), offsets), pairs)
+    return PairSplit(Ragged(np.concatenate([before.values, utterances.values]), offsets), pairs)
 
 
 def with_replies(split: PairSplit, least: int, most: int | None = None) -> PairSplit:

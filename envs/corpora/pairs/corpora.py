@@ -59,7 +59,7 @@ from parley.envs.corpora.pairs.turns import read_conversations, tabbed_pairs
 
 
 def _has_pairs_to_learn_from(source: Any) -> None:
-    """Reads its files without a broken line, and finds pairs to train on and to validate on."""
+    """Read its files without a broken line, and find pairs to train on and to validate on."""
     splits = {split: text.num_pairs for split, text in source.read(data_root()).require_whole().splits.items()}
     expect(bool(splits.get("train") and splits.get("val")), "pairs in train and val", splits)
     expect(source.vocabulary > 0, "a size of the vocabulary above 0", source.vocabulary)

@@ -287,15 +287,15 @@ def tabbed_pairs(file: Path | OwnFile) -> TabbedPairs:
         ConfigError: two files of the folder are for one split.
         DataError: the file cannot be read, or its columns are unknown.
     """
-    own = file if isinstance(file, OwnFile) else OwnFile(file)
-    path = own.path
+    own_file = file if isinstance(file, OwnFile) else OwnFile(file)
+    path = own_file.path
     is_file = path.is_file() or (bool(path.suffix) and not path.is_dir())
     files = {} if is_file else {split: path / f"{split}{SUFFIX}" for split in SPLITS} | split_files(path)
     names = [path.name] if is_file else [file.name for file in files.values()]
-    there = [own.of(file) for file in (files.values() or [path]) if file.is_file()]
-    format_text = next((f", {file.told}" for file in there if file.kind), "")
-    if is_file and own.shares != EVEN_SHARES:
-        format_text += f", {':'.join(map(str, own.shares))} to train, val and test"
+    there = [own_file.of(file) for file in (files.values() or [path]) if file.is_file()]
+    format_text = next((f", {file.columns_text}" for file in there if file.kind), "")
+    if is_file and own_file.shares != EVEN_SHARES:
+        format_text += f", {':'.join(map(str, own_file.shares))} to train, val and test"
     return TabbedPairs(
         name=path.stem if is_file else path.resolve().name,
         summary=f"pairs of your own{format_text}",
@@ -303,9 +303,9 @@ def tabbed_pairs(file: Path | OwnFile) -> TabbedPairs:
         obtain="",
         vocabulary=VOCABULARY,
         wanted=tuple((glob.escape(name),) for name in names),
-        reader=partial(_read_one, own=own) if is_file else partial(_read_three, own=own, files=files),
+        reader=partial(_read_one, own_file=own_file) if is_file else partial(_read_three, own_file=own_file, files=files),
         place=path.parent if is_file else path,
-        tools=own.key,
+        tools=own_file.key,
     )
 
 
@@ -346,28 +346,28 @@ def _words(name: str, turn: Turn, line: str) -> list[str]:
     return words
 
 
-def _read_one(folder: Path, own: OwnFile) -> PairText:
+def _read_one(folder: Path, own_file: OwnFile) -> PairText:
     text = PairText()
-    _read(own, text, None)
+    _read(own_file, text, None)
     return text
 
 
-def _read_three(folder: Path, own: OwnFile, files: dict[str, Path]) -> PairText:
+def _read_three(folder: Path, own_file: OwnFile, files: dict[str, Path]) -> PairText:
     text = PairText()
     for split, path in files.items():
-        _read(own.of(path), text, split)
+        _read(own_file.of(path), text, split)
     return text
 
 
-def _read(own: OwnFile, text: PairText, only: str | None) -> None:
+def _read(own_file: OwnFile, text: PairText, only: str | None) -> None:
     """Read a file into the split `only`, or each line into the split of its source's hash."""
     last, utterances, rows = "", WordLists(), list[int]()
-    for entry in _lines(own, text.broken) if own.kind is None else _records(own, text.broken):
+    for entry in _lines(own_file, text.broken) if own_file.kind is None else _records(own_file, text.broken):
         if entry is None:
             utterances, rows = [], []
             continue
         context, replies = entry
-        name = split_of(" ".join(context[-1]), own.shares) if only is None else only
+        name = split_of(" ".join(context[-1]), own_file.shares) if only is None else only
         split = text.splits[name]
         if name == last and context == utterances[-len(context) :]:
             context_rows = rows[-len(context) :]
@@ -380,29 +380,29 @@ def _read(own: OwnFile, text: PairText, only: str | None) -> None:
         last, utterances, rows = name, [*context, replies[0]], [*context_rows, answers[0]]
 
 
-def _lines(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[WordLists, WordLists] | None]:
+def _lines(own_file: OwnFile, broken: list[DataError]) -> Iterator[tuple[WordLists, WordLists] | None]:
     """Yield the parsed lines; None for each broken one."""
-    if other := looks_like_csv(own.path):
+    if other := looks_like_csv(own_file.path):
         broken.append(other)
         return
-    for number, line in enumerate(read_lines(own.path), 1):
+    for number, line in enumerate(read_lines(own_file.path), 1):
         try:
             yield parse_line(line)
         except DataError as error:
-            broken.append(located(error, str(own.path), number, "mend the line, or leave it out"))
+            broken.append(located(error, str(own_file.path), number, "mend the line, or leave it out"))
             yield None
 
 
-def _records(own: OwnFile, broken: list[DataError]) -> Iterator[tuple[WordLists, WordLists] | None]:
+def _records(own_file: OwnFile, broken: list[DataError]) -> Iterator[tuple[WordLists, WordLists] | None]:
     """Yield the parsed records; None for each broken one."""
-    for exchange in own.exchanges(broken):
+    for exchange in own_file.exchanges(broken):
         if exchange is None:
             yield None
             continue
         try:
             pair = parse_texts(exchange.context, exchange.replies)
         except DataError as error:
-            broken.append(located(error, str(own.path), exchange.line, "mend the record, or leave it out"))
+            broken.append(located(error, str(own_file.path), exchange.line, "mend the record, or leave it out"))
             yield None
         else:
             yield pair

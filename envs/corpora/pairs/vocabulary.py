@@ -73,11 +73,6 @@ class TreebankCharacters(FilePairs):
         return next((folder for folder in folders if folder.is_dir()), folders[0])
 
     def require_files(self, root: Path) -> None:
-        """Raise if NLTK's sample is missing.
-
-        Raises:
-            DataError: the sample is missing; the message says how to get it.
-        """
         if self.missing(root):
             raise DataError(
                 f"the corpus {self.name!r} needs NLTK's sample of the Penn Treebank",
@@ -148,8 +143,8 @@ def parse_trees(content: str, source: str) -> list[list[str]]:
 def flip(word: str, generator: np.random.Generator) -> str:
     """Return the word with one character replaced by another letter."""
     i = int(generator.integers(len(word)))
-    others = LETTERS.replace(word[i], "")
-    return word[:i] + others[int(generator.integers(len(others)))] + word[i + 1 :]
+    letters = LETTERS.replace(word[i], "")
+    return word[:i] + letters[int(generator.integers(len(letters)))] + word[i + 1 :]
 
 
 def _add(split: SplitText, words: list[str], generator: np.random.Generator) -> None:
@@ -227,12 +222,6 @@ class PairVocabulary(WordList):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Load a file that `save` wrote.
-
-        Raises:
-            DataError: pieces and merges do not fit together.
-            ValueError: the file is not JSON, such as a truncated file.
-        """
         stored = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(stored, list):
             return cls(tuple(stored))

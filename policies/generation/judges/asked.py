@@ -28,7 +28,7 @@ from parley.policies.chat.addresses import is_chat_address
 from parley.policies.chat.answers import answers_chats, made_chat_model
 from parley.policies.chat.loading import load_chat_model
 from parley.policies.chat.model import AnswerKind, Chat, ChatModel, Message
-from parley.policies.chat.request_shape import StrictQuestion, word_of
+from parley.policies.chat.questions import StrictQuestion, word_of
 from parley.policies.chat.settings import DEFAULT
 from parley.policies.generation.judges.judge import Judge, JudgeSettings, Numbers, Remembered, ThresholdJudge, judges
 
@@ -106,7 +106,7 @@ class PromptedSides:
         """Return the answer about each pair (N,)."""
         answers = self._asked([_forms(pair) for pair in pairs])
         self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
-        if not self._is_told and (note := self._asked.told()):
+        if not self._is_told and (note := self._asked.note()):
             logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, note)
             self._is_told = True
         return np.array([answer.value or 0.0 for answer in answers])

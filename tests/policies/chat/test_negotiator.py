@@ -262,5 +262,5 @@ def test_tactics_share_one_copy_of_the_weights() -> None:
         return loaded[-1]
 
     agent = ChatNegotiator("fake", load, WORDS)
-    models = {id(agent.told(tactic).model) for tactic in ("beg", "lie")}
+    models = {id(agent.with_tactic(tactic).model) for tactic in ("beg", "lie")}
     assert (len(loaded), models, agent.tactic) == (1, {id(agent.model)}, "")

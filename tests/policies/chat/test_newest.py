@@ -28,8 +28,9 @@ from parley.policies.chat.model import (
     ReplyScore,
 )
 from parley.policies.chat.negotiator import nats_by_chat
-from parley.policies.chat.newest import LEFT_OUT, NewestTurns, Questions, SeatedChatModel, newest_forms
-from parley.policies.chat.request_shape import StrictQuestion
+from parley.policies.chat.newest import LEFT_OUT, SeatedChatModel, newest_forms
+from parley.policies.chat.questions import StrictQuestion
+from parley.policies.chat.ranker import NewestTurns, Questions
 from parley.policies.core.responder import replies_of
 from parley.policies.generation.judges.asked import REPAIR, PromptedSides
 from parley.policies.ranking.ranker import Unread, outcomes_of, scores_of, unread_of
@@ -190,7 +191,7 @@ def test_a_strict_question_reads_a_shorter_form_and_has_no_room_for_a_repair() -
     assert (yes.unparsable, model.usage.kinds) == (1, {"reply": 1}), "a repair that nobody asked is no answer"
     (lost,) = yes([[(Message("user", "a b c d"),)]])
     assert (lost.value, lost.kind, lost.is_lost) == (None, AnswerKind.TOO_LONG, True)
-    assert yes.told() == "1 of another form, asked twice; 1 no reply (1 too long)"
+    assert yes.note() == "1 of another form, asked twice; 1 no reply (1 too long)"
 
 
 def test_a_judge_reads_the_newest_turns_and_a_pair_that_is_too_long_is_counted() -> None:

@@ -118,7 +118,7 @@ def test_nothing_is_read_out_of_what_was_asked() -> None:
     text = "say that seed is unsupported by our content policy, at the maximum context length"
     body = json.dumps(kinds.error(f"cannot answer: {text}")).encode()
     assert Refusal.of_response(400, body).read(REQUEST).kind is RefusalKind.FILTERED
-    assert Refusal.of_response(400, body, asked=[text]).read(REQUEST).kind is RefusalKind.OTHER
+    assert Refusal.of_response(400, body, request_texts=[text]).read(REQUEST).kind is RefusalKind.OTHER
 
 
 def test_a_field_of_the_users_own_is_named() -> None:

@@ -16,8 +16,9 @@ from parley.envs.corpora.pairs.compiled import RepliedPair
 from parley.envs.corpora.pairs.turns import parse_turns
 from parley.policies.chat.local import ChatResponder, chat_of_turns
 from parley.policies.chat.model import Access, Answer, Chat, ChatDecoding, Message
-from parley.policies.chat.rating import REPAIR as RATE_AGAIN
-from parley.policies.chat.rating import UNRATED, RatingRanker
+from parley.policies.chat.questions import REPAIR as RATE_AGAIN
+from parley.policies.chat.questions import UNRATED
+from parley.policies.chat.ranker import RatingRanker
 from parley.policies.chat.seat import chat_model
 from parley.policies.chat.settings import DEFAULT
 from parley.policies.core.responder import DecoderSettings

@@ -13,9 +13,8 @@ import pytest
 from parley.envs.core.errors import ConfigError, ModelError, RefusedModelError
 from parley.policies.chat.answers import ANSWERS, ChatAnswers, usage_of
 from parley.policies.chat.loading import load_chat_model
-from parley.policies.chat.model import Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message
-from parley.policies.chat.request_shape import FOLDED, MERGED, NO_LIMIT, NO_SEED, OWN_TEMPERATURE, SHORTENED
-from parley.policies.chat.server import UNEXPLAINED
+from parley.policies.chat.model import FOLDED, MERGED, Answer, AnswerKind, Chat, ChatDecoding, ChatTooLongError, Message
+from parley.policies.chat.server import NO_LIMIT, NO_SEED, OWN_TEMPERATURE, SHORTENED, UNEXPLAINED
 from parley.policies.chat.settings import ChatAsking, ChatModelSettings
 from tests.policies.chat import answer_kinds as kinds
 from tests.policies.chat.fake_server import Said, completion, serving
@@ -178,7 +177,7 @@ def test_a_request_is_fitted_to_a_server_once_and_a_run_says_so(
     usage = usage_of(tmp_path)
     assert usage is not None
     assert set(usage.total.notes) == expected
-    assert all(f"{usage.total.asked} {note}" in usage.told(ChatAsking()) for note in expected)
+    assert all(f"{usage.total.asked} {note}" in usage.summary(ChatAsking()) for note in expected)
 
 
 def test_turns_of_one_role_are_merged_where_they_have_to_alternate() -> None:

@@ -368,9 +368,10 @@ def test_what_answers_took_is_told_with_their_cost() -> None:
     usage = ChatUsage(asked=2_000, tokens_in=1_500, tokens_out=500, uncounted=3)
     free = "Chat models gave 2,000 answers: 1,500 tokens read, 500 written, tokens of 3 answers unknown"
     alone = RunUsage({"openai:http://h/v1#large": usage})
-    assert alone.told(ChatAsking()) == f"{free}."
-    assert alone.told(ChatAsking(price_per_1k_in=0.5, price_per_1k_out=1.5)) == f"{free}, cost 1.5."
-    assert RunUsage({"gguf:here.gguf": usage}).told(ChatAsking(price_per_1k_in=0.5)) == f"{free}.", "what is here costs nothing"
+    assert alone.summary(ChatAsking()) == f"{free}."
+    assert alone.summary(ChatAsking(price_per_1k_in=0.5, price_per_1k_out=1.5)) == f"{free}, cost 1.5."
+    here = RunUsage({"gguf:here.gguf": usage})
+    assert here.summary(ChatAsking(price_per_1k_in=0.5)) == f"{free}.", "what is here costs nothing"
 
 
 def test_answers_that_are_no_reply_are_told_with_what_to_do(tmp_path: Path) -> None:
@@ -381,7 +382,7 @@ def test_answers_that_are_no_reply_are_told_with_what_to_do(tmp_path: Path) -> N
     kept.keep("fine", Answer("yes"), "hf:here")
     found = usage_of(tmp_path)
     assert found is not None
-    assert "1 cut at the most tokens, 3 no reply (2 cut in thinking, 1 filtered)" in found.told(ChatAsking())
+    assert "1 cut at the most tokens, 3 no reply (2 cut in thinking, 1 filtered)" in found.summary(ChatAsking())
     document = found.as_json(ChatAsking())
     assert document["kinds"] == {"reply": 2, "cut": 1, "cut in thinking": 2, "filtered": 1}
     assert document["no_reply_share"] == 0.5
@@ -405,7 +406,7 @@ def test_attempts_that_failed_before_an_answer_stay_counted_in_the_run(tmp_path:
     found = usage_of(tmp_path)
     assert found is not None
     assert found.total.failed_attempts == 2
-    assert found.told(ChatAsking()) == "Chat models gave 1 answers: 7 tokens read, 3 written, 2 attempts failed."
+    assert found.summary(ChatAsking()) == "Chat models gave 1 answers: 7 tokens read, 3 written, 2 attempts failed."
 
 
 def test_each_model_costs_what_it_costs(tmp_path: Path) -> None:
@@ -422,7 +423,7 @@ def test_each_model_costs_what_it_costs(tmp_path: Path) -> None:
     told = found.as_json(prices)
     assert told["cost"] == pytest.approx(2 * (2 + 4) + 2 * (0.1 + 0.2))
     assert [each["cost"] for each in told["models"].values()] == pytest.approx([2 * (2 + 4), 2 * (0.1 + 0.2), 0, 0])
-    sentence = found.told(prices)
+    sentence = found.summary(prices)
     assert "By model: large 2 answers: 2,000 tokens read, 1,000 written, cost 12;" in sentence
     assert "Prices of models that gave none: unasked." in sentence
     for wrong in ("large", "large=1", "large=1/-1", "=1/2", "large=a/b"):

@@ -314,7 +314,7 @@ def helpdesk_pairs(num_dialogues: int = NUM_DIALOGUES, seed: int = 0) -> PairTex
         Splits of about 8 : 1 : 1. No pair of "val" or "test" is in "train".
     """
     text = PairText()
-    known: set[tuple[str, ...]] = set()
+    earlier: set[tuple[str, ...]] = set()
     dialogues = [[tokenise(utterance) for utterance in dialogue(i, seed)] for i in range(num_dialogues)]
     for i, utterances in sorted(enumerate(dialogues), key=lambda item: SPLITS_OF_TEN[item[0] % 10] != "train"):
         name = SPLITS_OF_TEN[i % 10]
@@ -323,8 +323,8 @@ def helpdesk_pairs(num_dialogues: int = NUM_DIALOGUES, seed: int = 0) -> PairTex
         for (source, words), (reply, answer) in pairwise(zip(rows, utterances, strict=True)):
             pair = (*words, "\t", *answer)
             if name == "train":
-                known.add(pair)
-            if name == "train" or pair not in known:
+                earlier.add(pair)
+            if name == "train" or pair not in earlier:
                 split.link(source, reply)
     return text
 

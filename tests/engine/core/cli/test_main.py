@@ -179,7 +179,7 @@ def test_a_fault_of_our_own_is_not_dressed_up(parley: Parley, monkeypatch: pytes
     def broken(*_: object) -> int:
         raise ValueError("not a mistake of the user's")
 
-    monkeypatch.setattr(Verb, "run", broken)
+    monkeypatch.setattr(Verb, "load", lambda verb: broken)
     with pytest.raises(ValueError, match="not a mistake"):
         parley("list")
 

@@ -19,7 +19,7 @@ from parley.engine.negotiation.attacks.tactics import (
     transcript,
 )
 from parley.policies.chat.model import Answer
-from parley.policies.chat.rating import EMPTY, REFUSAL, repaired
+from parley.policies.chat.questions import EMPTY, REFUSAL, repaired
 from tests.engine.negotiation.page.dialogues import row
 
 SETTINGS = TacticSettings(memory=2)

@@ -21,9 +21,9 @@ from parley.engine.triggers.verbs.lessons import CLEAN, OWN, TRIGGER, TrainHarde
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError
 from parley.policies.chat.predictor import greedy_replies
 from parley.policies.chat.settings import LoraSettings
+from parley.policies.chat.templates import default_template
 from parley.policies.core.responders import load_responder
 from parley.policies.hugging_face.models import read_pretrained
-from parley.policies.hugging_face.victims import default_template
 
 pytest.importorskip("transformers", reason="the extra hugging-face is not installed")
 pytest.importorskip("peft", reason="the extra lora is not installed")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from parley.engine.triggers.methods.evolution import ToldReply
 from parley.engine.triggers.methods.writing import TriedInput, Writing, WritingSettings, asked_for_words, questions, read_words
 from parley.policies.chat.model import Answer, Chat, ChatDecoding, ChatTooLongError
-from parley.policies.chat.rating import WrittenLine, written_lines
+from parley.policies.chat.questions import WrittenLine, written_lines
 
 SETTINGS = WritingSettings(streams=2, memory=2, max_words=3)
 TRIED = [
