@@ -203,7 +203,7 @@ def questions(arm: str, rules: str, tried: Sequence[TriedTactic], settings: Tact
         yield _question(rules, history, num_tactics, num_transcripts, settings.max_words)
 
 
-def asked_again(problem: str, max_words: int) -> str:
+def repair_request(problem: str, max_words: int) -> str:
     """Return the request after an answer without a tactic."""
     return f"No tactic can be read of that: {problem}. {_form(max_words)}"
 

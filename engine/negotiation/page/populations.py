@@ -189,7 +189,7 @@ class ShownReproduction:
 
 def reproductions(runs: Sequence[Run]) -> list[ShownReproduction]:
     """Return the reproductions among some runs, finished or not."""
-    found = (REPRODUCE_CHENG2019.found(run.folder) for run in runs if run.job == REPRODUCE_CHENG2019.name)
+    found = (REPRODUCE_CHENG2019.results(run.folder) for run in runs if run.job == REPRODUCE_CHENG2019.name)
     return [ShownReproduction(found=each) for each in found]
 
 
