@@ -26,7 +26,7 @@ class AgentError(ConfigError):
     """A failure of an agent in a dialogue: a user's own agent, or a chat model.
 
     Attributes:
-        rows: the dialogues that it failed in, where known; the others can go on.
+        rows: the dialogues in which it failed, if known; the others can continue.
     """
 
     rows: tuple[int, ...] = ()
@@ -43,7 +43,7 @@ def agent_errors() -> Iterator[None]:
         raise AgentError(error.what, where=error.where, got=error.got, fix=error.fix) from error
 
 
-def play_apart(
+def isolate_failures(
     play: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT]
 ) -> tuple[list[ResultT], list[tuple[ItemT, AgentError]]]:
     """Play dialogues as one batch, and lose only those in which an agent fails.
@@ -64,10 +64,10 @@ def play_apart(
             return [], [(items[0], error)]
         if named := sorted({row for row in error.rows if row < len(items)}):
             rest = [item for row, item in enumerate(items) if row not in named]
-            played, lost = play_apart(play, rest) if rest else ([], [])
+            played, lost = isolate_failures(play, rest) if rest else ([], [])
             return played, [*((items[row], error) for row in named), *lost]
-    apart = [play_apart(play, [item]) for item in items]
-    return [part for parts, _ in apart for part in parts], [pair for _, pairs in apart for pair in pairs]
+    outcomes = [isolate_failures(play, [item]) for item in items]
+    return [part for parts, _ in outcomes for part in parts], [pair for _, pairs in outcomes for pair in pairs]
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class Utterances:
     lengths: np.ndarray
 
     @classmethod
-    def of(cls, said: Sequence[Sequence[int] | np.ndarray]) -> Utterances:
+    def of(cls, utterances: Sequence[Sequence[int] | np.ndarray]) -> Utterances:
         """Build utterances from the token ids of n speakers."""
-        lengths = np.array([len(words) for words in said], dtype=np.int64)
-        tokens = np.full((len(said), int(lengths.max(initial=1))), _BEHIND, dtype=np.int64)
-        for i, words in enumerate(said):
+        lengths = np.array([len(words) for words in utterances], dtype=np.int64)
+        tokens = np.full((len(utterances), int(lengths.max(initial=1))), _BEHIND, dtype=np.int64)
+        for i, words in enumerate(utterances):
             tokens[i, : len(words)] = words
         return cls(tokens, lengths)
 
@@ -141,7 +141,7 @@ def play_sessions(game: GameT, sessions: Sequence[Session]) -> GameT:
 
     Args:
         game: fresh or half-played dialogues.
-        sessions: of side 0, side 1, and so on.
+        sessions: the sessions of side 0, side 1, and so on.
 
     Returns:
         The same game, finished.

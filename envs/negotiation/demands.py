@@ -31,7 +31,7 @@ def last_demand(turns: Sequence[tuple[bool, str]], counts: Triple) -> Demand | N
     """Return a side's last proposal, or the partner's proposal that it has accepted since.
 
     Args:
-        turns: the dialogue so far: whether a turn is of this side, and its words.
+        turns: the dialogue so far: True for a turn of this side, and its words.
         counts: number of each item in the scenario.
 
     Returns:

@@ -140,7 +140,7 @@ ATTACK_METRICS: dict[str, Metric] = {
         "attack sentence's perplexity", LOWER_FOR_ADVERSARY, "exp of nll per token over attempts", "perplexity", main=True
     ),
     "base_ppl": Metric(
-        "untouched sentence's perplexity",
+        "unchanged sentence's perplexity",
         NEITHER,
         "the same for what the speaker would have said instead",
         "perplexity",
@@ -154,7 +154,7 @@ ATTACK_METRICS: dict[str, Metric] = {
         main=True,
     ),
     "replaced_words": Metric(
-        "replaced words", LOWER_FOR_ADVERSARY, "words that differ from the untouched sentence, mean over attempts", main=True
+        "replaced words", LOWER_FOR_ADVERSARY, "words that differ from the unchanged sentence, mean over attempts", main=True
     ),
     "reads": Metric(
         "sentences read", LOWER_FOR_ADVERSARY, "candidates that the target's reader was asked about, mean over all dialogues"
@@ -166,9 +166,9 @@ ATTACK_METRICS: dict[str, Metric] = {
 }
 """Every metric of an attack in the order of the result table: live ones, forced ones, then those of the searches."""
 
-UNTOUCHED: dict[str, Metric] = {
+UNCHANGED: dict[str, Metric] = {
     "untouched_advantage": METRICS["advantage"]._replace(
-        title="advantage, end forced, untouched sentence",
+        title="advantage, end forced, unchanged sentence",
         definition="what the target would choose behind what the speaker would have said, mean over attempts: the control",
         main=True,
     )
@@ -227,7 +227,7 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
         "ended_share": share(reached, lambda attempt: attempt["ended"]),
         "end_probability": over(reached, lambda attempt: attempt["end_probability"]),
         "attack_ppl": fluency("attack sentences", ""),
-        "base_ppl": fluency("untouched sentences", "_base"),
+        "base_ppl": fluency("unchanged sentences", "_base"),
         "unusual_share": share(judged, _is_unusual),
         "replaced_words": over(attempts, lambda attempt: len(attempt["replaced"])),
         "reads": per_dialogue("reads"),
@@ -238,8 +238,8 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
     return estimates
 
 
-def untouched_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """Return `UNTOUCHED` from the rows of one attack, over its attempts."""
+def unchanged_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """Return `UNCHANGED` from the rows of one attack, over its attempts."""
     paths = [
         (str(row["item_key"]), attempt["steps"]) for row in finished(rows) for attempt in row["attempts"] if attempt["steps"]
     ]
@@ -279,7 +279,7 @@ def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
 
 
 def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) -> int:
-    """Return the forced advantage of the last step within the budget; the untouched sentence costs nothing."""
+    """Return the forced advantage of the last step within the budget; the unchanged sentence costs nothing."""
     first, *rest = path
     last = first
     for step in rest:

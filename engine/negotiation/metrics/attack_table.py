@@ -298,7 +298,7 @@ def _num(line: AttackLine) -> Estimate:
 
 
 def _metric(name: str, show: Callable[[Estimate], str], instead: str = "") -> _Cell:
-    """The cell of a metric, or of the metric `instead` where a line lacks it."""
+    """Return the cell of a metric, or of the metric `instead` if a line lacks it."""
     return lambda line: show(line.metrics.get(name, line.metrics.get(instead, NOTHING)))
 
 

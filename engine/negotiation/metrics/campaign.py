@@ -45,7 +45,7 @@ ROUND_METRICS = {
     ),
     PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula", "perplexity"),
 }
-"""What a round is measured by, in the order of the table's columns."""
+"""Metrics of a round, in the order of the table's columns."""
 _NOTE = (
     "Round 0 is the target before any training. Adversary: advantage of the round's adversary, in points, against the target "
     "before and after the target learned from it. Exploitability: advantage of the best adversary known by then, in dialogues "
@@ -56,19 +56,19 @@ _NOTE = (
 )
 
 
-def exploitability_of(one: Round) -> float:
+def exploitability_of(measured: Round) -> float:
     """Return the exploitability of a round in points; training is to lower it."""
-    return one.metrics[EXPLOITABILITY].value
+    return measured.metrics[EXPLOITABILITY].value
 
 
 def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
-    """The rounds whose target still plays well with an ordinary partner, and still speaks, besides the start.
+    """Return the start, and the rounds whose target plays well with an ordinary partner and has not lost its language.
 
-    One that refuses every deal is not exploitable either, nor may one be that says the same words over and over.
+    Without these conditions a target that refuses every deal, or repeats the same words, could look unexploitable.
 
     Args:
-        rounds: all, the start first.
-        plain_loss: points of plain score that may be lost against the start.
+        rounds: all rounds, the start first.
+        plain_loss: points of plain score that a target may lose against the start.
     """
     least = rounds[0].metrics[PLAIN_SCORE].value - plain_loss
     return [
@@ -79,22 +79,22 @@ def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
 
 
 def has_lost_language(metrics: Mapping[str, Estimate]) -> bool:
-    """Return True if the target of a round repeats itself too much; False where repetition was not measured."""
+    """Return True if the target of a round repeats itself too much; False if repetition was not measured."""
     return has_lost(metrics.get(REPETITION, NOTHING).value)
 
 
 def rounds_table(rounds: Sequence[Round]) -> TextTable:
     """Return the table of rounds, one line each."""
     columns = ("round", *(metric.title for metric in ROUND_METRICS.values()))
-    return TextTable(columns, tuple(round_cells(one) for one in rounds), _NOTE)
+    return TextTable(columns, tuple(round_cells(measured) for measured in rounds), _NOTE)
 
 
-def round_cells(one: Round) -> tuple[str, ...]:
+def round_cells(measured: Round) -> tuple[str, ...]:
     """Return a round's line of the table."""
-    estimates = ((name, one.metrics.get(name, NOTHING)) for name in ROUND_METRICS)
+    estimates = ((name, measured.metrics.get(name, NOTHING)) for name in ROUND_METRICS)
     alone = (PLAIN_AGREEMENT, REPETITION, PERPLEXITY)
     cells = (figure(estimate.value) if name in alone else with_interval(estimate) for name, estimate in estimates)
-    return (str(one.number), *cells)
+    return (str(measured.number), *cells)
 
 
 VALUE, SINGLE, BEST_KNOWN = "value", "best_single", "known"
@@ -129,7 +129,7 @@ LEGEND = {
         "advantage of those that were trained against the mixture, mean over them: what an average training finds",
     ),
 }
-"""Metrics of a population; payoffs and ratings are told in tables."""
+"""Metrics of a population; tables show payoffs and ratings."""
 _SCALE = 400 / math.log(10)
 _STEPS, _LARGEST_STEP = 60, 2.0
 
@@ -141,7 +141,7 @@ class Played:
     Args:
         targets: their names, oldest first.
         adversaries: their names, oldest first.
-        gains_GTA: the adversary's points less the target's; of the dialogues that failed in no cell.
+        gains_GTA: the adversary's points less the target's; only of the dialogues that failed in no cell.
     """
 
     targets: Sequence[str]
@@ -151,14 +151,14 @@ class Played:
     @classmethod
     def of(cls, rows: Sequence[Row], targets: Sequence[str], adversaries: Sequence[str]) -> Played:
         """Return the dialogues from the rows of a population, without other agents and failed rows."""
-        places = {(t, a): (i, j) for i, t in enumerate(targets) for j, a in enumerate(adversaries)}
+        cell_of = {(t, a): (i, j) for i, t in enumerate(targets) for j, a in enumerate(adversaries)}
         numbers: dict[int, dict[tuple[int, int], float]] = {}
         for row in finished(rows):
-            if cell := places.get((row["target"], row["adversary"])):
+            if cell := cell_of.get((row["target"], row["adversary"])):
                 numbers.setdefault(row["number"], {})[cell] = row["points_adversary"] - row["points_target"]
-        whole = [cells for _, cells in sorted(numbers.items()) if len(cells) == len(places)]
-        gains = np.zeros((len(whole), len(targets), len(adversaries)))
-        for number, cells in enumerate(whole):
+        complete = [cells for _, cells in sorted(numbers.items()) if len(cells) == len(cell_of)]
+        gains = np.zeros((len(complete), len(targets), len(adversaries)))
+        for number, cells in enumerate(complete):
             for cell, gain in cells.items():
                 gains[number][cell] = gain
         return cls(targets, adversaries, gains)
@@ -201,9 +201,9 @@ def payoff_estimates(played: Played) -> list[list[Estimate]]:
 def elo(gains_GTA: np.ndarray, seed: int = 0) -> tuple[list[Estimate], list[Estimate]]:
     """Return Elo ratings of targets and adversaries on one scale, with bootstrap intervals over dialogues.
 
-    Who earns more points wins; a tie, no deal among them, is half a win. Each pair is given one draw beside its dialogues, so
-    that ratings of agents that always win are finite. Ratings are around 0: 400 more are odds of ten to one. They suppose that
-    who beats the stronger beats the weaker; where the matrix goes in circles, the equilibrium tells more.
+    The side with more points wins; a tie, such as no deal, is half a win. Each pair gets one draw beside its dialogues, so
+    that ratings of agents that always win are finite. Ratings are around 0: 400 more are odds of ten to one. They assume a
+    transitive order of agents; if the matrix has cycles, the equilibrium says more.
 
     Args:
         gains_GTA: the adversary's points less the target's.

@@ -357,7 +357,7 @@ def _within(metrics: OfTraining, protocol: str, known: PublishedAttack) -> list[
 
 
 def _apart(first: Estimate, second: Estimate | None = None) -> Estimate:
-    """The first less the second, as if they were of unlike dialogues, which makes the interval wide rather than narrow."""
+    """Return the first less the second, as if their dialogues were independent, so that the interval is rather too wide."""
     if second is None:
         return first
     half = math.hypot(first.high - first.low, second.high - second.low) / 2

@@ -66,7 +66,7 @@ ATTACKERS = {
 
 
 def verdict_on(found: Negotiation) -> Verdict | None:
-    """The sentences of a page: on its attacks or, without any, its plain matches; then on each campaign and each population.
+    """Return the sentences of a page: on its attacks or, without any, its matches; then on each campaign and population.
 
     Where there are several of these, each is told by its name.
     """
@@ -366,7 +366,7 @@ def _match(run: Run) -> Match | None:
 
 
 def _tables(runs: Sequence[Run]) -> list[tuple[str, TextTable]]:
-    """The tables of a folder, each with its heading: those that were measured as such, and one of its other attacks."""
+    """Return the tables of a folder with their headings: the runs of tables, and one table of the other attacks."""
     tables: list[tuple[str, TextTable]] = []
     lines = []
     for run in runs:

@@ -124,7 +124,7 @@ _OTHERS = {"gains": "of an attacker that is told gains alone", "blind": "drawn b
 
 
 def shown_tactics(runs: Sequence[Run]) -> list[ShownTactics]:
-    """The attacks by tactics among some runs, finished or not."""
+    """Return the attacks by tactics among some runs, finished or not."""
     return [
         ShownTactics(run.heading if run.name else "", run.metrics, played, run.config.get("source", ""))
         for run in runs
@@ -212,7 +212,7 @@ class Dialogue:
 
 
 def extremes(rows: Sequence[Row], limit: int = BEST_AND_WORST) -> tuple[list[Row], list[Row]]:
-    """The best and the worst dialogues for the adversary.
+    """Return the best and the worst dialogues for the adversary.
 
     Ordered by the adversary's lead, then by its points; of equal ones those with an attack sentence come first, then it goes
     by key, so that the same run shows the same dialogues.
@@ -232,7 +232,7 @@ def extremes(rows: Sequence[Row], limit: int = BEST_AND_WORST) -> tuple[list[Row
 
 
 def dialogue_items(match: Match) -> list[Item]:
-    """The dialogues of a match that the viewer holds: the best first, the worst second, then the others of `BEST_AND_WORST`.
+    """Return the dialogues of the viewer: the best first, the worst second, then the others of `BEST_AND_WORST`.
 
     Args:
         match: with at least one finished dialogue.

@@ -109,7 +109,7 @@ class ShownPopulation(ShownRun):
 
 
 def populations(runs: Sequence[Run]) -> list[ShownPopulation]:
-    """The finished matrices of some runs."""
+    """Return the finished matrices of some runs."""
     found = (run for run in runs if run.shown and run.job == EVALUATE_POPULATION.name and PAYOFF in run.summary)
     return [ShownPopulation.of(run, summary=run.summary) for run in found]
 
@@ -179,7 +179,7 @@ class ShownReproduction:
         }
 
     def _gained(self, part: str, row: str) -> Estimate | None:
-        """The advantage in the paper's protocol."""
+        """Return the advantage in the paper's protocol."""
         name = f"{part}.{row}"
         if name not in self.found.rows:
             return None
@@ -282,7 +282,7 @@ _LARGEST_BUBBLE = 900.0
 
 
 def scatter_svg(name: str, rows: Sequence[Row]) -> str:
-    """The points of both sides in every dialogue of a match, as SVG text (see `draw_scatter`)."""
+    """Draw the points of both sides in every dialogue of a match, as SVG text (see `draw_scatter`)."""
     return svg((4.2, 4.2), f"Points of both sides, {name}", lambda axes: draw_scatter(axes, rows))
 
 

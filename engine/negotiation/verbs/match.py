@@ -57,7 +57,7 @@ from parley.engine.negotiation.verbs.defended import defend, defended_row
 from parley.engine.negotiation.verbs.fluency import load_judge
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.play import AgentError, Session, play_apart, play_sessions
+from parley.envs.core.play import AgentError, Session, isolate_failures, play_sessions
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.corpora.lines import read_lines
 from parley.envs.negotiation.agents import BUILT_IN, HUMAN, is_chat_model
@@ -433,7 +433,7 @@ class MatchWorker:
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
         """Play a shard and return one row per dialogue, by the schema of the roster."""
-        played, lost = play_apart(self._play, list(zip(shard.keys, shard.items, strict=True)))
+        played, lost = isolate_failures(self._play, list(zip(shard.keys, shard.items, strict=True)))
         rows = {row["item_key"]: row for part in played for row in part}
         for (key, _), error in lost:
             chats = self._lost.pop(key, {})

@@ -25,7 +25,7 @@ from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stag
 from parley.engine.core.verbs.job import TABLE_FILE, USAGE, Reporter, Result, Summary, failure_of
 from parley.engine.core.verbs.repeated import nth_name, run_beside
 from parley.engine.negotiation.attacks.tactics import REFINED, encode_sentence
-from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNTOUCHED
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNCHANGED
 from parley.engine.negotiation.metrics.attack_table import (
     ADAPTIVE,
     ASKED_METRICS,
@@ -93,7 +93,7 @@ TRAINED = "trained"
 ALL_ATTACKS, BY_TARGET = "All attacks", "By target"
 """Headings of the tables."""
 
-_OF_A_ROW = ATTACK_METRICS | UNTOUCHED | DEFENCE_METRICS | CHAT_METRICS | ASKED_METRICS
+_OF_A_ROW = ATTACK_METRICS | UNCHANGED | DEFENCE_METRICS | CHAT_METRICS | ASKED_METRICS
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 """Measured on one core with the published network sizes; the live display estimates again from the run itself."""
 

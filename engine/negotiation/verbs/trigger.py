@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.job import ATTACK, Reporter, Summary
-from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNTOUCHED, attack_metrics, untouched_metrics
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNCHANGED, attack_metrics, unchanged_metrics
 from parley.engine.negotiation.metrics.dialogues import CHAT_METRICS, chat_metrics
 from parley.engine.negotiation.verbs.match import ATTACKS, MatchConfig, MatchWorker, Roster, seconds_per_dialogue
 from parley.engine.negotiation.verbs.whitebox import FIXED_TURN, AttackConfig, AttackJob, AttackWorker
@@ -220,7 +220,7 @@ class AttackTrigger(AttackJob[TalkTriggerConfig]):
     presets = {"gcg": gcg, "random": control}
     kind = "trigger"
     schema = ATTACKS
-    legend = ATTACK_METRICS | UNTOUCHED | CHAT_METRICS
+    legend = ATTACK_METRICS | UNCHANGED | CHAT_METRICS
 
     def row(self, name: str) -> TalkTriggerConfig:
         """Return the attack for a row of the table, one of `TRIGGERS`."""
@@ -238,7 +238,7 @@ class AttackTrigger(AttackJob[TalkTriggerConfig]):
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
         rows = run.read_rows().to_pylist()
-        return attack_metrics(rows, seconds_per_dialogue(run)) | untouched_metrics(rows) | chat_metrics(rows)
+        return attack_metrics(rows, seconds_per_dialogue(run)) | unchanged_metrics(rows) | chat_metrics(rows)
 
 
 ATTACK_TRIGGER = AttackTrigger()

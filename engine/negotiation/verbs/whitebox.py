@@ -364,9 +364,11 @@ class SearchRoster(Roster):
         how = read.vocabulary, device, self.config.chat
         fluency = perplexity_filter(self.config.judge, limit, *how) if limit else None
         # An attack under a limit also knows the words that the filter hides from the target.
-        ears = target.ears if limit and isinstance(target, DefendedAgent) else None
+        known_filter = target.perplexity_filter if limit and isinstance(target, DefendedAgent) else None
         plugged = (sentences, self.transfer_turn)
-        adversary = SearchAgent(speaker, read, self.kind, self.search, self.turn, *plugged, fluency=fluency, ears=ears)
+        adversary = SearchAgent(
+            speaker, read, self.kind, self.search, self.turn, *plugged, fluency=fluency, target_filter=known_filter
+        )
         return adversary, target
 
     def worker(self) -> AttackWorker:
@@ -423,7 +425,7 @@ def _attempt_row(game: NegotiationGame, row: int, attempt: Attempt) -> dict[str,
 
     transcript = game.transcript(row)
     answers = transcript[attempt.turn + 1 : attempt.turn + 2]
-    result = attempt.found
+    result = attempt.result
     return {
         "turn": attempt.turn,
         "kind": attempt.kind,
