@@ -423,7 +423,7 @@ def render_dialogue(game: NegotiationGame, row: int, perspective: int | None = N
         names[1 - perspective] = "partner"
     are_values_visible = [perspective in (None, side) or bool(over) for side in (0, 1)]
     lines = [_table(game, row, sides, names, are_values_visible), ""]
-    lines += [f"{names[side]}: {words}" for side, words in _turns(game, row)]
+    lines += [f"{names[side]}: {' '.join(words) or '(says nothing)'}" for side, words in game.transcript(row)]
     if game.forced[row]:
         lines[-1] += " (forced by a limit of the game)"
     counts = game.scenarios[row].counts
@@ -448,7 +448,3 @@ def _table(game: NegotiationGame, row: int, sides: tuple[int, int], names: list[
         "  ".join([first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))])
         for first, *rest in cells
     )
-
-
-def _turns(game: NegotiationGame, row: int) -> list[tuple[int, str]]:
-    return [(side, " ".join(words) or "(says nothing)") for side, words in game.transcript(row)]

@@ -378,12 +378,12 @@ def sentence_nll(
     dialogues = game.tokens_in(model.vocabulary, 0)
     for i, (row, start, end) in enumerate(zip(rows.tolist(), starts.tolist(), lengths.tolist(), strict=True)):
         tokens[i, :start] = dialogues[row, :start]
-        tokens[i, start:end] = _encoded(sentences[i], game, model.vocabulary)
+        tokens[i, start:end] = _in_vocabulary(sentences[i], game, model.vocabulary)
     nats = token_nll(model, game.contexts[0, rows], tokens, lengths)
     return [nats[i, start:end] for i, (start, end) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True))]
 
 
-def _encoded(sentence: np.ndarray, game: NegotiationGame, vocabulary: Vocabulary) -> np.ndarray:
+def _in_vocabulary(sentence: np.ndarray, game: NegotiationGame, vocabulary: Vocabulary) -> np.ndarray:
     """Return a sentence of side 0 in ids of a vocabulary, which may lack some of its words."""
     game_vocabulary = game.vocabularies[0]
     if vocabulary.digest == game_vocabulary.digest:

@@ -236,7 +236,7 @@ class NegotiatorAgent:
         active, states, gates = torch.arange(count, device=device), states_nH, context_gates_n3H
         going_on: Tensor | None = None
         for position, (draws_n1, tokens_n) in enumerate(zip(draws_Ln1, tokens_Ln, strict=True), start=1):
-            words = self._words(states, draws_n1.index_select(0, active))
+            words = self._draw_words(states, draws_n1.index_select(0, active))
             if going_on is not None:
                 words = words.masked_fill(~going_on, EOS_ID)
             tokens_n.index_copy_(0, active, words)
@@ -262,7 +262,7 @@ class NegotiatorAgent:
         """Return logits (n, V) of the next word over the temperature, minus infinity for words that are never said."""
         return torch.addmm(self.word_bias_V, states_nH, self.word_weight_HV)
 
-    def _words(self, states_nH: Tensor, draws_n1: Tensor) -> Tensor:
+    def _draw_words(self, states_nH: Tensor, draws_n1: Tensor) -> Tensor:
         logits_nV = self.logits(states_nH)
         if self.temperature == 0:
             return logits_nV.argmax(1)

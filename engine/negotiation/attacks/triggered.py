@@ -138,7 +138,10 @@ class TriggerSession:
         slot = [(False, f"{base}{{}}")]
         prompts = [
             (bargaining.talk(self._opponent, row, agent.target.tactic, slot), SELECTION),
-            (bargaining.choice(self._opponent, row, agent.target.tactic, [*slot, (True, SELECTION)]), self._legal(row)[wanted]),
+            (
+                bargaining.choice(self._opponent, row, agent.target.tactic, [*slot, (True, SELECTION)]),
+                bargaining.choices(view.domain, self._counts(row))[wanted],
+            ),
         ]
         seed = int(view.generator(row).integers(2**31))
         words_result = agent.search(SearchedTalk(base, view.vocabulary, prompts, seed))
@@ -146,7 +149,7 @@ class TriggerSession:
         sentence, after = view.encode(text), self._reply(row, text)
         points = [int(table[row, after.argmax()]) for table in (self._values.adversary, self._values.target)]
         reached = bool(points[0] - points[1] >= agent.goal)
-        ends = self._ends(row, text)
+        ends = self._end_probability(row, text)
         log = self.logs[row]
         log.reads, log.decisions = words_result.candidates, len(before) + len(after)
         start = ReplacementStep(-1, -1, False, float(-before[wanted]), self._points(row, before), 0, len(before))
@@ -156,9 +159,6 @@ class TriggerSession:
         log.attempts.append(Attempt(turn, KIND, np.array(view.encode(base)), np.array(sentence), position, result))
         return sentence
 
-    def _legal(self, row: int) -> list[str]:
-        return bargaining.choices(self._view.domain, self._counts(row))
-
     def _counts(self, row: int) -> tuple[int, ...]:
         return tuple(self._opponent.contexts[row, ::2].tolist())
 
@@ -167,7 +167,7 @@ class TriggerSession:
         chat = bargaining.choice(self._opponent, row, self._agent.target.tactic, then)
         return self._agent.target.choice_scores([chat], self._view.domain, [self._counts(row)])[0]
 
-    def _ends(self, row: int, text: str) -> float:
+    def _end_probability(self, row: int, text: str) -> float:
         chat = bargaining.talk(self._opponent, row, self._agent.target.tactic, [(False, text)])
         return float(np.exp(nats_by_chat(self._model, [chat], [[SELECTION]])[0][0]))
 

@@ -38,7 +38,7 @@ class PublishedAttack:
     """The published figures of one attack.
 
     Args:
-        points: the adversary's and the target's, 0 to 10.
+        points: points of the adversary and of the target, 0 to 10.
         par: share of dialogues with a positive advantage, ties counted.
         agreement: share of dialogues that end in an agreement.
     """
@@ -169,21 +169,21 @@ ATTACK_METRICS: dict[str, Metric] = {
 UNCHANGED: dict[str, Metric] = {
     "untouched_advantage": METRICS["advantage"]._replace(
         title="advantage, end forced, unchanged sentence",
-        definition="what the target would choose behind what the speaker would have said, mean over attempts: the control",
+        definition="advantage of the target's choice after the speaker's own sentence, mean over attempts: the control",
         main=True,
     )
 }
-"""What an attack is compared with whose sentences always count: the same ones without what was searched."""
+"""Control of an attack whose sentences always count: the same sentences without the searched words."""
 
 Step = Mapping[str, Any]
 """One entry of the column `steps` of an attempt."""
 
 _COSTS: Mapping[str, Callable[[Step], int]] = {
     "replaced": lambda step: step["replaced"],
-    # A black box answers both by being asked: whether a sentence ends the talk, and what the target then chooses.
+    # A black box answers both by queries: whether a sentence ends the talk, and the target's choice then.
     "queries": lambda step: step["reads"] + step["decisions"],
 }
-"""What a search has spent by one of its steps, by the name of the budget."""
+"""Cost of a search up to one of its steps, by the name of the budget."""
 
 
 def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate]:
@@ -194,12 +194,13 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
         seconds: worker seconds per dialogue, which rows do not hold because they are the same for any number of workers.
 
     Returns:
-        One estimate per name in `ATTACK_METRICS`, in its order; the value is NaN where nothing qualifies (no attempt, no
+        One estimate per name in `ATTACK_METRICS`, in its order; the value is NaN if nothing qualifies (no attempt, no
         judge).
     """
     live = negotiation_metrics(rows)
     dialogues = finished(rows)
-    forced = outcome_metrics([_with_forced_end(row) for row in dialogues])
+    scored = ("points_adversary", "points_target", "agreed")
+    forced = outcome_metrics([{name: row[f"forced_{name}"] for name in scored} for row in dialogues])
     attempts = [(str(row["item_key"]), attempt) for row in dialogues for attempt in row["attempts"]]
     reached = [(key, attempt) for key, attempt in attempts if attempt["accepted"] and attempt["kind"] == REACTIVE]
     judged = [(key, attempt) for key, attempt in attempts if attempt["lowest_probability"] is not None]
@@ -250,18 +251,18 @@ def unchanged_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
 def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
     """Return the forced advantage of reactive searches within a budget, averaged over their dialogues.
 
-    A search within a budget is the search that was recorded, stopped before the first step that exceeds it; where no step
-    is left out, it stays where it ended. A sentence that does not satisfy the end constraint earns 0:0, whether or not the
-    search reached its goal. The recorded steps are whole replacements, so what a search would have found in the middle of one
-    is not counted. Attacks that say only what succeeded have only such searches on record.
+    A search within a budget is the recorded search, stopped before the first step that exceeds the budget. A sentence that
+    does not satisfy the end constraint earns 0:0, even if the search reached its goal. The recorded steps are complete
+    replacements, so results in the middle of one do not count. Attacks that say only successful sentences record only such
+    searches.
 
     Args:
         rows: rows of `parley.engine.negotiation.verbs.match.ATTACKS`; the first reactive attempt of each dialogue counts.
 
     Returns:
-        Advantage by budget: under "replaced" for 0, 1, ... words, under "queries" for 1, 2, 4, ... answers of the target, to
-        whether a sentence ends the talk and to what it would then choose; gradients are not counted. n dialogues with a
-        reactive attempt at every budget. Without any, both are empty.
+        Advantage by budget: under "replaced" for 0, 1, ... words, under "queries" for 1, 2, 4, ... answers of the target
+        (whether a sentence ends the talk, and the choice then); gradients do not count. n is the number of dialogues with
+        a reactive attempt. Without any, both are empty.
     """
     attempts = (next((attempt for attempt in row["attempts"] if attempt["kind"] == REACTIVE), None) for row in finished(rows))
     paths = [attempt["steps"] for attempt in attempts if attempt is not None]
@@ -289,10 +290,6 @@ def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) 
     return int(last["points_adversary"] - last["points_target"]) if last["feasible"] else 0
 
 
-def _with_forced_end(row: Row) -> Row:
-    return {name: row[f"forced_{name}"] for name in ("points_adversary", "points_target", "agreed")}
-
-
 def _is_unusual(attempt: Attempt) -> bool:
-    # Turned round, so that a likelihood that is not a number counts as unusual.
+    # Negated, so that a likelihood of NaN counts as unusual.
     return attempt["special"] > 0 or not attempt["lowest_probability"] >= UNUSUAL_PROBABILITY

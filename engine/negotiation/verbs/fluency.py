@@ -108,7 +108,7 @@ class ChatJudge(FluencyJudge):
         utterances = [
             PlacedUtterance(row, turn, " ".join(words))
             for row in range(len(game))
-            for turn, (speaker, words) in enumerate(_written(game, row))
+            for turn, (speaker, words) in enumerate(_written_turns(game, row))
             if speaker == side
         ]
         nats = np.zeros(len(game))
@@ -131,7 +131,7 @@ class ChatJudge(FluencyJudge):
             return [Judged(nats, None) for nats in nats_of(self._model, partial(before, game.view(0)), utterances).tolist()]
 
 
-def _written(game: NegotiationGame, row: int) -> list[tuple[int, list[str]]]:
+def _written_turns(game: NegotiationGame, row: int) -> list[tuple[int, list[str]]]:
     """Return the turns that an agent wrote; an end that a limit forces is left out."""
     turns = game.transcript(row)
     return turns[:-1] if game.forced[row] else turns

@@ -219,7 +219,7 @@ CHOSEN = "chosen"
 """Entry of the summary: the round that is the result, and the best known adversary's gain in the dialogues that chose it."""
 
 
-def _cpus(config: MinMaxConfig) -> int:
+def _session_cpus(config: MinMaxConfig) -> int:
     """Return the CPUs of a session on this machine: as many for each training, and as many again for the control."""
     alone = config.num_learning_cpus
     return max(alone, config.workers, config.trainers * alone) + config.control * alone
@@ -367,7 +367,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         """Finish the campaign and store its result as `checkpoint`."""
         campaign = Campaign(prepared, run, reporter)
         reporter.say(plan(prepared))
-        with session(_cpus(prepared), prepared.address), campaign.background_stages() as background:
+        with session(_session_cpus(prepared), prepared.address), campaign.background_stages() as background:
             rounds = campaign.rounds()
             chosen = choose_round(campaign, len(rounds) - 1, still_playing(rounds, prepared.plain_loss))
             best = rounds[chosen.number]

@@ -451,6 +451,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         ratings = dict(zip(ROLES, elo(played.gains_GTA), strict=True))
         mixtures = played.mixtures()
         shares = {meta: {role: getattr(mixture, role).tolist() for role in ROLES} for meta, mixture in mixtures.items()}
+        folder = fetched_run(config.campaign) if config.campaign else None
         several = f" {ONE_OF_SEVERAL}" if mixtures["nash"].is_one_of_several else ""
         ruled = "the target alone chooses" if config.complementary else "both choose"
         return Summary(
@@ -459,16 +460,13 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
             f"{ruled}.{several}",
             {**played.metrics(), **result.trained},
             {
-                AGENTS: {role: self._labels(getattr(played, role), config.campaign) for role in ROLES},
+                AGENTS: {role: labels(getattr(played, role), folder) for role in ROLES},
                 SHARES: shares,
                 SEVERAL: bool(several),
                 RATINGS: {role: [estimate.to_json() for estimate in ratings[role]] for role in ROLES},
                 PAYOFF: [[estimate.to_json() for estimate in line] for line in payoff_estimates(played)],
             },
         )
-
-    def _labels(self, names: Sequence[str], campaign: str) -> list[str]:
-        return labels(names, fetched_run(campaign)) if campaign else list(names)
 
     def models(self, config: PopulationConfig) -> dict[str, str]:
         return {name: name for side in members(config) for name in side}
@@ -507,14 +505,14 @@ def by_weights(shares: Sequence[float], drawing: OpponentConfig) -> OpponentConf
     return replace(drawing, sampling="weighted", weights=tuple(round(share, 6) for share in shares))
 
 
-def labels(names: Sequence[str], folder: Path) -> list[str]:
+def labels(names: Sequence[str], folder: Path | None) -> list[str]:
     """Return the labels of agents in tables: for those of a campaign, the names of their stages.
 
     Args:
         names: names of the agents.
-        folder: folder of the campaign.
+        folder: folder of the campaign; None for agents of no campaign.
     """
-    return [name.removeprefix(f"{display_path(folder)}/") for name in names]
+    return list(names) if folder is None else [name.removeprefix(f"{display_path(folder)}/") for name in names]
 
 
 def played_in(path: Path) -> Played:

@@ -272,7 +272,9 @@ class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
         if lost := sum(step.get("lost", 0) for step in history):
             metrics["dialogues_lost"] = count(lost, lost + int(sum(step["dialogues"] for step in history)))
-        metrics["share_outside_networks"] = clustered_rate([_outside(step) for step in history])
+        metrics["share_outside_networks"] = clustered_rate(
+            [1 - (step["seconds_networks_speaking"] + step["seconds_learning"]) / step["seconds"] for step in history]
+        )
         return Summary(prepared.title, f"{len(history)} updates, seed {config.seed}.", metrics)
 
 
@@ -329,7 +331,7 @@ class _Training:
         wait_s = self._session.start_timeout_s if self._num_lost else 0.0
         config = self._config
         num_runners = fitting_runners(
-            config.env_runners, _learner(config), self._session, self._reporter, wait_s, config.runner_gpus
+            config.env_runners, _learner_resources(config), self._session, self._reporter, wait_s, config.runner_gpus
         )
         rule = config.reinforce
         gpus = config.runner_gpus if num_runners else 0.0
@@ -406,14 +408,10 @@ def _settings(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -
     return settings
 
 
-def _learner(config: TrainingConfig) -> dict[str, float]:
+def _learner_resources(config: TrainingConfig) -> dict[str, float]:
     """Return the resources of the learners: nothing in this process."""
     number = config.num_learner_actors
     return {"CPU": config.threads * number, "GPU": config.learner_gpus * number}
-
-
-def _outside(step: Mapping[str, Any]) -> float:
-    return 1 - (step["seconds_networks_speaking"] + step["seconds_learning"]) / step["seconds"]
 
 
 PARTNER = "partner"
@@ -475,7 +473,7 @@ def _opponent(name: str, spec: str, option: str, **facts: Any) -> Opponent:
     return Opponent(name=name, checkpoint=_folder(spec, option), **facts)
 
 
-def _judge(spec: str, limit: float) -> str:
+def _absolute_judge(spec: str, limit: float) -> str:
     """Return the judge of a filter with that limit, by a name that is valid in other folders."""
     judge = filter_judge(spec, limit)
     return weightless_name(judge) if is_weightless(judge) else _folder(spec, "--judge")
@@ -553,7 +551,7 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
         rule, role = config.reinforce, self.words[-1]
         start = start_of(config.learner, names[-1], "--learner")
         defence, limit = config.defence, config.defence.max_perplexity
-        judge = _judge(judge_of(config.judge, (*names, start)), limit) if limit else ""
+        judge = _absolute_judge(judge_of(config.judge, (*names, start)), limit) if limit else ""
         paid: dict[str, Any] = {"reward": rule.reward, "complementary": rule.complementary, "defence": defence, "judge": judge}
         called = [f"target-{k}" for k in range(1, len(names) + 1)] if len(names) > 1 else ["target"]
         opponents = tuple(_opponent(name, spec, "--target", **paid) for name, spec in zip(called, names, strict=True))

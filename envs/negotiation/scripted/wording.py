@@ -233,10 +233,6 @@ DISPENSABLE = frozenset(
 _NUMBER_WORDS = ("zero", "one", "two", "three", "four")
 
 
-def _all_of_kind(item: int, count: int) -> str:
-    return f"the {ITEM_NAMES[item]}{'s' * (count > 1)}"
-
-
 def _amounts(item: int, number: int, count: int) -> tuple[str, ...]:
     """Return the ways to say `number` of the `count` things of one kind; a frequent way occurs twice."""
     singular, plural, word = ITEM_NAMES[item], f"{ITEM_NAMES[item]}s", _NUMBER_WORDS[number]
@@ -257,7 +253,7 @@ def _amounts(item: int, number: int, count: int) -> tuple[str, ...]:
 
 
 KINDS = [(item, count) for item in range(NUM_ITEMS) for count in range(1, MAX_COUNT + 1)]
-WHOLES = {(item, count): _all_of_kind(item, count) for item, count in KINDS}
+WHOLES = {(item, count): f"the {ITEM_NAMES[item]}{'s' * (count > 1)}" for item, count in KINDS}
 AMOUNTS = {(item, n, count): _amounts(item, n, count) for item, count in KINDS for n in range(1, count + 1)}
 
 
@@ -387,7 +383,8 @@ class Phrasebook:
         if move.act in _REPLIES:
             words += self._any(_REPLIES[move.act], rng)
             if move.act is Act.ACCEPT and rng.random() < 0.3 * chattiness:
-                words += self._confirmation(move, counts, rng)
+                words += self._any("stop", rng)
+                words += self._proposal("confirmation", move, counts, rng)
         elif move.act is Act.REFUSE:
             refusal = self._any("refusal", rng)
             words += [*refusal, *self._reason(move, counts, rng)] if rng.random() < 0.6 else refusal[:-1]
@@ -422,9 +419,6 @@ class Phrasebook:
     def _reason(self, move: Move, counts: Triple, rng: np.random.Generator) -> _Phrase:
         item, kind = (move.prize, "prize") if move.junk is None or rng.random() < 0.5 else (move.junk, "junk")
         return _fill(self._any(kind, rng), {_KIND: self._wholes[item, counts[item]][0]})
-
-    def _confirmation(self, move: Move, counts: Triple, rng: np.random.Generator) -> _Phrase:
-        return (*self._any("stop", rng), *self._proposal("confirmation", move, counts, rng))
 
     def _sentence(self, phrase: _Phrase, rng: np.random.Generator) -> _Phrase:
         """Return the phrase with a full stop, which separates it from the next; nothing if no stop is known."""
