@@ -130,7 +130,7 @@ def test_at_every_own_turn_a_reactive_search_and_a_preemptive_one_if_that_fails(
             said = "transfer" if plugged else winner
             assert said == (attempts[turn].kind if turn in attempts else None)
             if winner:
-                assert attempts[turn].found == found[winner]
+                assert attempts[turn].result == found[winner]
 
 
 @pytest.mark.parametrize("transfer_turn", [0, 1, 4])
