@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -50,7 +50,19 @@ from parley.engine.core.stats.statistics import (
     ratio_of_sums,
     repeated,
 )
-from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, few_note, figure, num_measured, number
+from parley.engine.core.tables.table import (
+    ABSENT,
+    BETWEEN,
+    PERCENT,
+    WHOLE,
+    Column,
+    EstimateTable,
+    MarkedEstimate,
+    TableCell,
+    TableRow,
+    figure,
+    metric_table,
+)
 from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
 from parley.envs.negotiation.domain import ILLEGAL
 from parley.policies.chat.model import NO_REPLIES
@@ -368,11 +380,10 @@ LEGEND = {f"{arm}.{name}": metric for arm in ARMS for name, metric in TACTIC_MET
 """Metrics of a run by "ARM.METRIC"."""
 _MOVES = ("wordless", "cut", "mixed_ends", "repairs")
 _NOTE = (
-    "Advantage: the player's points less the target's. Held out: dialogues that chose no tactic; development: those that "
-    "chose it. More than no tactic: over the same held-out dialogues. Illegal moves a dialogue, player : target: wordless, cut "
-    "and mixed utterances, repairs, illegal selections. Dialogues, calls and tokens: what it took to find the tactic, each "
-    "attacker as if it were alone. Without: answers in which no tactic could be read. Brackets: 95 % intervals over "
-    "dialogues; another run of an attacker writes other tactics."
+    "Advantage: the player's points less the target's; held out: in dialogues that chose no tactic, development: in "
+    "those that chose it. More than no tactic: over the same held-out dialogues. Illegal moves per dialogue, player : "
+    "target. Dialogues, calls and tokens: cost of the search for the tactic, each attacker as if it were alone. Without: "
+    "answers without a tactic. Brackets: 95 % intervals over dialogues; another run writes other tactics."
 )
 
 
@@ -473,27 +484,32 @@ class TacticsPlayed:
 
 
 def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> EstimateTable:
-    """Return the table of a finished run, a line for each arm.
+    """Return the table of a finished run, a row for each arm.
 
     Args:
-        metrics: of the run, by "ARM.METRIC".
-        brief: as a screen has room for it.
+        metrics: metrics of the run, by "ARM.METRIC".
+        brief: True for a screen, without the columns of tokens.
     """
     arms = [arm for arm in ARMS if f"{arm}.advantage" in metrics]
-    columns = ["attacker", "advantage, held out", "more than no tactic", "development", "agreement", "illegal moves"]
-    columns += ["dialogues", "calls", *([] if brief else ["tokens in", "tokens out"]), "without", "n"]
-    rows = []
-    for arm in arms:
-        estimates = {name: metrics.get(f"{arm}.{name}", NOTHING) for name in TACTIC_METRICS}
-        cells: list[str] = [number(estimates[name]) for name in ("advantage", f"over_{NONE}", "development")]
-        share = estimates["agreement"].value
-        cells.append(f"{100 * share:.1f} %" if math.isfinite(share) else ABSENT)
-        cells.append(BETWEEN.join(figure(estimates[f"broken_{side}"].value) for side in SIDES))
-        names = ["dialogues", "calls", *([] if brief else ["tokens_in", "tokens_out"]), "unusable"]
-        cells += [f"{estimates[name].value:,.0f}" if arm in ATTACKERS else ABSENT for name in names]
-        rows.append((ARMS[arm], *cells, num_measured(estimates["advantage"])))
-    few = few_note("dialogues") if any(metrics[f"{arm}.advantage"].flagged for arm in arms) else ""
-    return EstimateTable(tuple(columns), tuple(rows), _NOTE + few)
+    costs = {"dialogues": "dialogues", "calls": "calls", "tokens in": "tokens_in", "tokens out": "tokens_out"}
+    if brief:
+        costs = {heading: name for heading, name in costs.items() if not name.startswith("tokens")}
+    costs["without"] = "unusable"
+    columns = [
+        Column("advantage, held out", "{arm}.advantage"),
+        Column("more than no tactic", f"{{arm}}.over_{NONE}"),
+        Column("development", "{arm}.development"),
+        Column("agreement", "{arm}.agreement", replace(PERCENT, bounded=False)),
+        Column("illegal moves", cell=_illegal_moves),
+        *(Column(heading, f"{{arm}}.{name}", WHOLE) for heading, name in costs.items()),
+    ]
+    rows = [TableRow(ARMS[arm], {"arm": arm}, cells={} if arm in ATTACKERS else dict.fromkeys(costs, ABSENT)) for arm in arms]
+    return metric_table(metrics, "attacker", rows, columns, _NOTE, n="{arm}.advantage")
+
+
+def _illegal_moves(metrics: Mapping[str, Estimate], row: TableRow) -> str:
+    sides = [metrics.get(f"{row.fields['arm']}.broken_{side}", NOTHING) for side in SIDES]
+    return TableCell(BETWEEN.join(figure(side.value) for side in sides), *map(MarkedEstimate, sides))
 
 
 def _broken(row: Row, side: str) -> int:

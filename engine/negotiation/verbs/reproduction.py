@@ -240,7 +240,7 @@ class ReproduceCheng2019(Composite[ReproductionConfig, ReproductionConfig, Repro
     def measure(self, run: RunFolder, config: ReproductionConfig) -> Summary:
         """Return the figures over trainings, and those of each training."""
         results = _results(config, run.path)
-        by_training = {f"{row}.advantage": results.each(row)["advantage"] for row in results.rows}
+        by_training = {f"{row}.advantage": results.by_training(row)["advantage"] for row in results.rows}
         return Summary(_TITLE, _description(config, run.path), results.metrics(), {TRAININGS: by_training})
 
     def conclude(self, run: RunFolder, config: ReproductionConfig, summary: Summary) -> None:

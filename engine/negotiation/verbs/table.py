@@ -26,7 +26,7 @@ from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stag
 from parley.engine.core.verbs.job import TABLE_FILE, USAGE, Reporter, Result, Summary, failure_of
 from parley.engine.core.verbs.repeated import nth_name, run_beside
 from parley.engine.negotiation.attacks.tactics import REFINED, encode_sentence
-from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNCHANGED
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, ATTACKS, UNCHANGED
 from parley.engine.negotiation.metrics.attack_table import (
     ADAPTIVE,
     ASKED_METRICS,
@@ -41,7 +41,6 @@ from parley.engine.negotiation.metrics.attack_table import (
     around_trained,
     attack_table,
     endings_of,
-    table_lines,
     targets_table,
     titles_of,
 )
@@ -165,9 +164,16 @@ def _tables(run: RunFolder, brief: bool = False) -> dict[str, EstimateTable]:
     # Published targets are fitted negotiators; their figures are shown beside no other agent.
     published = "none" if is_weightless(config["target"]) else config["published"]
     trained, unfound = trained_of(summary), summary.get(UNFOUND, {})
-    lines = table_lines(metrics, published, baseline, spread_of(summary), trained, unfound)
     by_target = targets_table(metrics, trained, unfound)
-    all_attacks = attack_table(lines, brief)
+    all_attacks = attack_table(
+        metrics,
+        titles_of(trained),
+        published=ATTACKS.get(published, {}),
+        baseline=baseline,
+        trainings=spread_of(summary),
+        unfound=unfound,
+        brief=brief,
+    )
     return {"": all_attacks} if by_target is None else {BY_TARGET: by_target, ALL_ATTACKS: all_attacks}
 
 
