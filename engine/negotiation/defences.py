@@ -3,8 +3,8 @@
   * Perplexity filter: a sentence of the other side whose perplexity under a language model is above a limit is not heard. The
     target hears one `<unk>` in its place, which it knows from training as a missed word, and answers that.
   * Own demand: the target does not say `<selection>` if its choice would then be worth less to it than its last demand for
-    itself, or than a share it took (`envs/negotiation/demands.py`). It says that demand again. It refuses only its own end: if
-    the other side or a limit ends the talk, the target chooses as usual.
+    itself, or than a share it took (`last_demand` in `envs/negotiation/scripted/bargainers.py`). It says that demand again. It
+    refuses only its own end: if the other side or a limit ends the talk, the target chooses as usual.
 
 A defended agent is an `Agent` around any other. Neither defence reads anything that the target does not see: sentences are
 judged as the listener reads them, by its own values and after its own dialogue.
@@ -27,9 +27,9 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Session, Utterances, agent_errors
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.negotiation.agents import is_chat_model
-from parley.envs.negotiation.demands import Demand, last_demand
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, EOS_ID, PAD_ID, SELECTION, SELECTION_ID, UNK, UNK_ID, Vocabulary
 from parley.envs.negotiation.game import Agent, SideView
+from parley.envs.negotiation.scripted.bargainers import Demand, last_demand
 from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.model import Message, ScoringChatModel
 from parley.policies.chat.seat import ChatSeat, chat_model

@@ -181,7 +181,7 @@ class Domain(ABC):
 
     @abstractmethod
     def answer_form(self, counts: Numbers) -> str:
-        """Return the form of a deal for a person, with an example, such as "3 whole numbers, ..., such as 1 2 3"."""
+        """Return the form of a deal for a person, such as "3 whole numbers, ..., such as 1 2 3"."""
 
     @abstractmethod
     def read_selection(self, counts: Numbers, text: str) -> int | None:

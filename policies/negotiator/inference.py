@@ -46,7 +46,7 @@ from parley.policies.core.layers import (
     running,
     shortest_share,
 )
-from parley.policies.negotiator.model import ROWS, Attended, Cell, Negotiator, Products, Selection
+from parley.policies.negotiator.model import ROWS, AttentionSums, Cell, Negotiator, Products, Selection
 from parley.policies.negotiator.settings import NegotiatorSizes
 
 MARGIN = 0.005
@@ -208,7 +208,7 @@ class Tables:
             logits[index] = self.heads(attended, context_nC[index])
         return logits
 
-    def heads(self, attended: Attended, context_rC: Tensor) -> Tensor:
+    def heads(self, attended: AttentionSums, context_rC: Tensor) -> Tensor:
         """Return item logits (r, 6, 18) from the attention over whole dialogues."""
         return self.model.choice(torch.cat([attended.forward, attended.backward, context_rC], dim=1))
 
@@ -298,7 +298,7 @@ class Prefixes:
 
     @cached_property
     def _shares(self) -> list[Tensor]:
-        """The share of each position of a prefix in the steps of the backward half and in the attention (n * P, .)."""
+        """Inputs of the backward half and of the attention from each position of a prefix (n * P, .)."""
         selection = self._tables.selection(torch.float32)
         inputs = selection.backward.inputs(self._tokens_Pn.t().flatten(), self._language[:, 1:].flatten(0, 1))
         return [inputs, selection.hidden(self._forward[:, 1:].flatten(0, 1))]
@@ -331,7 +331,7 @@ class Prefixes:
         """
         device = self._language.device
         states_rS = torch.empty(len(endings), self._model.sizes.hidden_selection, device=device)
-        attended = Attended.to_nothing(states_rS)
+        attended = AttentionSums.to_nothing(states_rS)
         # Grouped once by their own tokens and once by those kept, so that a group's rows run equally far.
         for rows in _chunks(_by_length(endings), ROWS[dtype]):
             index = torch.from_numpy(rows).to(device)
@@ -351,7 +351,7 @@ class Prefixes:
         )
         return tokens_rT[positions.rows_N, positions.steps_N], positions, prefixes, self._language[prefixes, keeps]
 
-    def _over_ending(self, endings: Endings, dtype: torch.dtype) -> tuple[Tensor, Attended]:
+    def _over_ending(self, endings: Endings, dtype: torch.dtype) -> tuple[Tensor, AttentionSums]:
         """Return the backward states (r, S) before the endings' own tokens, longest first, and their attention."""
         tokens_N, positions, prefixes, state = self._begin(endings)
         gates = self.context_gates_n3H.index_select(0, prefixes)
@@ -362,11 +362,11 @@ class Prefixes:
         before_rS = self._forward[prefixes, torch.from_numpy(endings.keeps).to(prefixes.device)]
         return self._tables.selection(dtype).read(tokens_N, language_NH, positions, before_rS)
 
-    def _over_prefix(self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, dtype: torch.dtype) -> Attended:
+    def _over_prefix(self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, dtype: torch.dtype) -> AttentionSums:
         """Return the attention over kept tokens, most kept first; `state_rS` moves on to the start."""
         selection, (inputs, hidden) = self._tables.selection(dtype), self._shares_in(dtype)
         last, steps = torch.from_numpy(prefixes * self._num_positions + keeps - 1).to(state_rS.device), running(keeps)
-        attended = Attended.to_nothing(state_rS)
+        attended = AttentionSums.to_nothing(state_rS)
         # Last token first, nothing before the start.
         scores_Kr = state_rS.new_full((len(steps), len(prefixes)), -torch.inf)
         for t, k in enumerate(steps):

@@ -537,7 +537,9 @@ class Selection:
         self._add_forward, self._add_backward = (self.products.adder(half) for half in halves)
         self._bias = self.products.weight(model.attention_hidden.bias)
 
-    def read(self, tokens_N: Tensor, language_NH: Tensor, positions: TokenPlaces, before_rS: Tensor) -> tuple[Tensor, Attended]:
+    def read(
+        self, tokens_N: Tensor, language_NH: Tensor, positions: TokenPlaces, before_rS: Tensor
+    ) -> tuple[Tensor, AttentionSums]:
         """Return the readings of both halves over some tokens of r dialogues, the longest first.
 
         Args:
@@ -566,7 +568,7 @@ class Selection:
         for mean_rS, states_NS in zip(means, (forward_NS, backward_NS), strict=True):
             for states, share in zip(states_NS.split(counts), shares_N1.split(counts), strict=True):
                 mean_rS[: len(states)].addcmul_(states, share)
-        return mirrored_NS[positions.last_B], Attended(weights_r, *means)
+        return mirrored_NS[positions.last_B], AttentionSums(weights_r, *means)
 
     @staticmethod
     def _inputs(cell: Cell, tokens_N: Tensor, language_NH: Tensor, here: slice) -> Tensor:
@@ -586,7 +588,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionSums:
     """The attention over some tokens of r dialogues.
 
     Args:
@@ -600,7 +602,7 @@ class Attended:
     backward: Tensor
 
     @classmethod
-    def to_nothing(cls, states_rS: Tensor) -> Attended:
+    def to_nothing(cls, states_rS: Tensor) -> AttentionSums:
         """Return the attention before the first token, for rows of such states."""
         return cls(states_rS.new_full((len(states_rS),), -torch.inf), *states_rS.new_zeros(2, *states_rS.shape))
 
@@ -610,7 +612,7 @@ class Attended:
         torch.logaddexp(weights, scores_k, out=weights)
         return (scores_k - weights).exp_().unsqueeze(1)
 
-    def include(self, rows: Tensor, more: Attended) -> None:
+    def include(self, rows: Tensor, more: AttentionSums) -> None:
         """Add other tokens of some of the dialogues."""
         weights = torch.logaddexp(self.weights[rows], more.weights)
         share = (more.weights - weights).exp_().unsqueeze(1)

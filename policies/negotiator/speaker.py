@@ -173,10 +173,10 @@ class NegotiatorAgent:
         model: the networks; their weights are read now.
         name: its name in reports.
         temperature: temperature of the word distribution, 0.5 in the published self-play; 0 takes the likeliest word.
-        unsaid: words that it never says, besides those forbidden to all.
+        forbidden: words that it never says, besides those forbidden to all.
     """
 
-    def __init__(self, model: Negotiator, name: str, temperature: float = 0.5, unsaid: Sequence[int] = ()) -> None:
+    def __init__(self, model: Negotiator, name: str, temperature: float = 0.5, forbidden: Sequence[int] = ()) -> None:
         self.model, self.name, self.temperature = model, name, temperature
         check(self, "temperature", temperature >= 0, "at least 0")
         self.vocabulary: Vocabulary = model.vocabulary
@@ -185,7 +185,7 @@ class NegotiatorAgent:
         sharpness = 1.0 / temperature if temperature > 0 else 1.0
         self.word_weight_HV = self.tables.word_weight_HV * sharpness
         self.word_bias_V = self.tables.word_bias_V * sharpness
-        self.word_bias_V[[*self.vocabulary.unspeakable_ids, *unsaid]] = -torch.inf
+        self.word_bias_V[[*self.vocabulary.unspeakable_ids, *forbidden]] = -torch.inf
         self.goes_on_V = torch.ones_like(self.word_bias_V, dtype=torch.bool)
         self.goes_on_V[[EOS_ID, SELECTION_ID]] = False
 

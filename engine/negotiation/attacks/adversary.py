@@ -122,7 +122,7 @@ class SearchAgent:
         self.sentences, self.transfer_turn = sentences, transfer_turn
         self.fluency, self.target_filter = fluency, target_filter
         # This speaker cannot end the talk, so that its sentence always has words to replace.
-        self.talker = NegotiatorAgent(speaker.model, speaker.name, speaker.temperature, unsaid=(SELECTION_ID,))
+        self.talker = NegotiatorAgent(speaker.model, speaker.name, speaker.temperature, forbidden=(SELECTION_ID,))
 
     def __repr__(self) -> str:
         return f"SearchAgent({self.kind!r}, {self.speaker!r}, target={self.target!r}, {self.search!r})"

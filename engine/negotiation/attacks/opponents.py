@@ -91,7 +91,7 @@ META_STRATEGIES: Mapping[str, Callable[[np.ndarray, np.ndarray], Mixture]] = {
 
 
 def _maximin(gains_RC: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Find the mixture of rows whose least gain over all columns is largest: max v with p'G >= v, as a linear program.
+    """Find the mixture of rows with the largest least gain over columns, by a linear program: max v with p'G >= v.
 
     Returns:
         The mixture (R,), and whether it is one of several. Of several it is the one with the least sum of squares: there is
@@ -233,7 +233,7 @@ class TrainingRoster:
         return ("adversary", "target").index(self.role)
 
     @property
-    def met(self) -> tuple[Opponent, ...]:
+    def drawable(self) -> tuple[Opponent, ...]:
         """Return the opponents that can be drawn: the ordinary one and the pool; no others are loaded."""
         ordinary, adversaries = (
             [opponent for opponent in self.opponents if opponent.ordinary == kind] for kind in (True, False)
@@ -281,8 +281,8 @@ class OpponentDraw:
 
     def __init__(self, roster: TrainingRoster, seed: int) -> None:
         self._seed, self._drawing = seed, roster.drawing
-        self._pool = [opponent.name for opponent in roster.met if not opponent.ordinary]
-        self._ordinary = [opponent.name for opponent in roster.met if opponent.ordinary]
+        self._pool = [opponent.name for opponent in roster.drawable if not opponent.ordinary]
+        self._ordinary = [opponent.name for opponent in roster.drawable if opponent.ordinary]
         self.wins: dict[str, float] = {}
         """Share of latest dialogues that each played adversary won; a draw counts half."""
 

@@ -83,13 +83,13 @@ SEARCHES = tuple(row for row in ROWS if row not in (*UNATTACKED, "rl", "transfer
 """Rows whose search reads a negotiator's weights."""
 LEARNED = ("rl", "transfer")
 """Rows that need a trained adversary."""
-MADE_FOR_IT = ", adaptive"
+ADAPTIVE_TITLE = ", adaptive"
 """Suffix of the titles of attacks that are made for a defence of the target, or for its counterpart."""
 ADAPTIVE = "-adaptive"
 """Suffix of the rows of attacks that are made for a trained counterpart of the target."""
 
 
-def around_trained(number: int, adaptive: bool = False) -> str:
+def trained_suffix(number: int, adaptive: bool = False) -> str:
     """Return the suffix of rows against a trained counterpart, such as "+trained1-adaptive".
 
     Args:
@@ -120,9 +120,9 @@ def titles_of(trained: Sequence[str] = ()) -> dict[str, str]:
         }
         for index, name in enumerate(trained, start=1):
             if row not in TRIGGERS:
-                titles[row + around_trained(index)] = f"{attack}, {name}"
+                titles[row + trained_suffix(index)] = f"{attack}, {name}"
             if row not in UNATTACKED:
-                titles[row + around_trained(index, adaptive=True)] = f"{attack}, {name}{MADE_FOR_IT}"
+                titles[row + trained_suffix(index, adaptive=True)] = f"{attack}, {name}{ADAPTIVE_TITLE}"
     return titles
 
 
@@ -205,7 +205,7 @@ def attack_table(
         return any(f"{row}.{name}" in metrics for row in titles)
 
     decimal, percent = replace(DECIMAL, bounded=not brief), replace(PERCENT, bounded=not brief)
-    beside, words, chat = bool(printed) and not brief, has("untouched_advantage"), has("chat_repairs_target")
+    compared, words, chat = bool(printed) and not brief, has("untouched_advantage"), has("chat_repairs_target")
     columns = {
         Column("advantage, live", "{row}.advantage"): True,
         Column("each training"): bool(trained),
@@ -215,15 +215,15 @@ def attack_table(
         Column("before, live", "before.{row}.advantage"): before,
         Column("before, forced", "before.{row}.forced_advantage"): before,
         Column("points, live", cell=partial(_points, decimal, "")): True,
-        Column("points, forced", cell=partial(_points, decimal, "forced_")): beside,
-        Column("points, published"): beside,
+        Column("points, forced", cell=partial(_points, decimal, "forced_")): compared,
+        Column("points, published"): compared,
         Column("PAR, live", "{row}.par", percent): True,
-        Column("PAR, forced", "{row}.forced_par", percent): beside,
-        Column("PAR, published"): beside,
+        Column("PAR, forced", "{row}.forced_par", percent): compared,
+        Column("PAR, published"): compared,
         Column("wins", "{row}.par_strict", percent): True,
         Column("agreement", "{row}.agreement", percent): True,
-        Column("agreement, forced", "{row}.forced_agreement", percent): beside,
-        Column("agreement, published"): beside,
+        Column("agreement, forced", "{row}.forced_agreement", percent): compared,
+        Column("agreement, published"): compared,
         Column("stopped", "{row}.stopped_share", percent): has("stopped_share"),
         Column("refused", "{row}.refused_share", percent): has("refused_share"),
         Column("illegal", "{row}.illegal_target", percent): chat,
@@ -247,7 +247,7 @@ def attack_table(
         _NOTE_TACTICS: ROWS[TACTIC] in titles.values(),
         _NOTE_MET_BY_TACTICS: any(title.startswith(f"{ROWS[TACTIC]}, ") for title in titles.values()),
         _NOTE_DEFENCES: has("stopped_share") or has("refused_share"),
-        _NOTE_TRAINED: any(title.endswith(MADE_FOR_IT) for title in titles.values()),
+        _NOTE_TRAINED: any(title.endswith(ADAPTIVE_TITLE) for title in titles.values()),
         **{f" {title[:1].upper()}{title[1:]}: {unfound[row]}.": True for row, title in titles.items() if unfound.get(row)},
     }
     return metric_table(
@@ -336,7 +336,7 @@ STRONGEST = "strongest"
 """Prefix of the name of the row of the strongest attack; the suffix of a column follows."""
 
 
-def endings_of(trained: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
+def suffixes_of(trained: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
     """Return the suffixes of attack rows by column: made for the target, and made for the column's agent.
 
     Args:
@@ -345,7 +345,7 @@ def endings_of(trained: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
     endings = {TARGET: ("", "")}
     endings |= {title: (f"+{name}", f"+{name}{KNOWN}") for name, title in DEFENCES.items() if not name.endswith(KNOWN)}
     return endings | {
-        name: (around_trained(number), around_trained(number, adaptive=True)) for number, name in enumerate(trained, start=1)
+        name: (trained_suffix(number), trained_suffix(number, adaptive=True)) for number, name in enumerate(trained, start=1)
     }
 
 
@@ -372,7 +372,7 @@ def targets_table(
     rows = {name.partition(".")[0] for name in metrics}
     columns = {
         name: suffixes
-        for name, suffixes in endings_of(trained).items()
+        for name, suffixes in suffixes_of(trained).items()
         if any(row + end in rows for row in ROWS for end in suffixes)
     }
     if len(columns) < 2:
@@ -393,7 +393,7 @@ def targets_table(
             }
             # An adaptive attack is shown if there is one besides the target's own.
             if any(cell != ABSENT for name, cell in cells.items() if name != TARGET or not adaptive):
-                lines.append((title + MADE_FOR_IT * adaptive, *cells.values()))
+                lines.append((title + ADAPTIVE_TITLE * adaptive, *cells.values()))
     if any(estimate.n for estimate in figures(STRONGEST)):
         lines.append((STRONGEST, *map(number, figures(STRONGEST))))
     note = _NOTE_TARGETS_TABLE + _NOTE_TACTICS_TARGETS_TABLE * (TACTIC in rows)

@@ -143,7 +143,7 @@ _STEPS, _LARGEST_STEP = 60, 2.0
 
 
 @dataclass(frozen=True)
-class Played:
+class PayoffGains:
     """The dialogues of a payoff matrix.
 
     Args:
@@ -157,7 +157,7 @@ class Played:
     gains_GTA: np.ndarray
 
     @classmethod
-    def of(cls, rows: Sequence[Row], targets: Sequence[str], adversaries: Sequence[str]) -> Played:
+    def of(cls, rows: Sequence[Row], targets: Sequence[str], adversaries: Sequence[str]) -> PayoffGains:
         """Return the dialogues from the rows of a population, without other agents and failed rows."""
         cell_of = {(t, a): (i, j) for i, t in enumerate(targets) for j, a in enumerate(adversaries)}
         numbers: dict[int, dict[tuple[int, int], float]] = {}
@@ -201,7 +201,7 @@ class Played:
         return {VALUE: mean(played_G), SINGLE: best_against_best_target(self.gains_GTA), **best_known}
 
 
-def payoff_estimates(played: Played) -> list[list[Estimate]]:
+def payoff_estimates(played: PayoffGains) -> list[list[Estimate]]:
     """Return the advantage of each adversary over each target, targets first."""
     return [[mean(played.gains_GTA[:, t, a]) for a in range(len(played.adversaries))] for t in range(len(played.targets))]
 

@@ -388,7 +388,7 @@ _NOTE = (
 
 
 @dataclass(frozen=True)
-class TacticsPlayed:
+class TacticResults:
     """The dialogues of a run, and the answers of its attackers.
 
     Args:

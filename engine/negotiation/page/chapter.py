@@ -424,9 +424,9 @@ def _before_and_after(metrics: Mapping[str, Estimate]) -> EstimateTable:
     rows = [TableRow(metric.title, {"name": name}) for name, metric in _BEFORE_AND_AFTER.items() if name in metrics]
     rows.append(TableRow(lost.title, cells=drop))
     num = metrics.get(NUM_KNOWN, NOTHING)
-    known = f" of {num.value:.0f} known adversaries" if num.n else " known adversary"
+    best_of = f" of {num.value:.0f} known adversaries" if num.n else " known adversary"
     note = (
-        f"Exploitability: by the best{known}, in dialogues that chose neither it nor a round; a lower bound. "
+        f"Exploitability: by the best{best_of}, in dialogues that chose neither it nor a round; a lower bound. "
         f"{lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
     )
     columns = [Column(heading, f"{{name}}{ending}", inline) for heading, ending in endings.items()]

@@ -16,7 +16,7 @@ from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row
 from parley.engine.core.tables.table import EstimateTable, with_interval
 from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, REFINED
 from parley.engine.negotiation.metrics.attack import Attempt
-from parley.engine.negotiation.metrics.dialogues import TACTIC_METRICS, TacticsPlayed, tactics_table
+from parley.engine.negotiation.metrics.dialogues import TACTIC_METRICS, TacticResults, tactics_table
 from parley.engine.negotiation.page.populations import PLAIN, Match, domain_of_row
 from parley.engine.negotiation.verbs.tactic import ATTACK_TACTIC, played_tactics
 from parley.envs.core.seeds import stable_hash
@@ -40,7 +40,7 @@ class TacticRun:
 
     name: str
     metrics: Mapping[str, Estimate]
-    played: TacticsPlayed
+    played: TacticResults
     source: str = ""
 
     def heading(self, what: str) -> str:

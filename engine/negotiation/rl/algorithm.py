@@ -220,7 +220,9 @@ class DialogueReinforceConfig(ReproducibleConfig):
             NegotiationMultiAgentEnv,
             env_config={"vocabulary": vocabulary, "rules": rules, "reward": reinforce.reward, "seed": seed},
         )
-        folders = {roster.role: roster.learner} | {other.name: other.checkpoint for other in roster.met if other.checkpoint}
+        folders = {roster.role: roster.learner} | {
+            other.name: other.checkpoint for other in roster.drawable if other.checkpoint
+        }
         first = {roster.role: roster.role, AGENTS[1 - roster.side]: [*list(folders)[1:], roster.role][0]}
         # A list: from a set, the order and so the initialisation would change from process to process.
         self.multi_agent(policies=list(folders), policy_mapping_fn=partial(_module_of, first), policies_to_train=[roster.role])
@@ -280,7 +282,7 @@ class DialogueReinforce(DistributedAlgorithm):
         super().setup(config)
         self.roster: TrainingRoster = config.roster
         self.role = self.roster.role
-        self.baselines = {opponent.name: RunningBaseline() for opponent in self.roster.met}
+        self.baselines = {opponent.name: RunningBaseline() for opponent in self.roster.drawable}
         """Baseline of the rewards against each opponent."""
         self.draw = OpponentDraw(self.roster, config.master_seed)
         self._corpus = load_corpus(config.corpus, config.data_root)
@@ -298,7 +300,7 @@ class DialogueReinforce(DistributedAlgorithm):
     def models(self) -> set[str]:
         """Return the models of the modules, the KL reference and the judges of opponents' filters."""
         roster: TrainingRoster = self.config.roster
-        return super().models() | {roster.reference} | {other.judge for other in roster.met if other.judge}
+        return super().models() | {roster.reference} | {other.judge for other in roster.drawable if other.judge}
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
         """Return the state, with the moving averages of callbacks."""
@@ -327,7 +329,7 @@ class DialogueReinforce(DistributedAlgorithm):
             played: the columns of `runner.py`, in order of index, and `opponent`, the names of the opponents.
         """
         points = played["points"].astype(np.float64)
-        kinds = {opponent.name: opponent.reward for opponent in self.roster.met}
+        kinds = {opponent.name: opponent.reward for opponent in self.roster.drawable}
         relative = np.array([kinds[name] == "advantage" for name in played["opponent"]])
         return points[:, 0] - relative * points[:, 1] - played["forced"] * self.config.reinforce.stalling_penalty
 
@@ -386,7 +388,7 @@ class DialogueReinforce(DistributedAlgorithm):
         Their indices are negative, so no training dialogue is among them; opponents take turns.
         """
         results = (EVALUATION_RESULTS, ENV_RUNNER_RESULTS)
-        met = [opponent.name for opponent in self.roster.met]
+        met = [opponent.name for opponent in self.roster.drawable]
         indices = range(-self.config.evaluation_duration, 0)
         opponents = [met[index % len(met)] for index in indices]
         if self.config.reinforce.overlap:
@@ -412,7 +414,7 @@ class DialogueReinforce(DistributedAlgorithm):
 
     def _outcomes(self, played: dict[str, Any], names: np.ndarray) -> dict[str, float]:
         """Return means over the dialogues of an update; those with an ordinary partner count separately."""
-        ordinary = np.isin(names, [opponent.name for opponent in self.roster.met if opponent.ordinary])
+        ordinary = np.isin(names, [opponent.name for opponent in self.roster.drawable if opponent.ordinary])
         main = ~ordinary
         by_side = played["points"][:, [self.roster.side, 1 - self.roster.side]]
         figures = {

@@ -320,7 +320,7 @@ class DialogueEnvRunner(ReproducibleRunner):
         """Return observation and action space of each module."""
         env, roster = self.env, self.config.roster
         spaces = [(env.get_observation_space(role), env.get_action_space(role)) for role in AGENTS]
-        opponents = {opponent.name: spaces[1 - roster.side] for opponent in roster.met if opponent.checkpoint}
+        opponents = {opponent.name: spaces[1 - roster.side] for opponent in roster.drawable if opponent.checkpoint}
         return {roster.role: spaces[roster.side], **opponents}
 
     def sample(self, *, dealt: Sequence[tuple[int, Scenario, str]] = (), **_: Any) -> dict[str, Any]:
@@ -391,7 +391,7 @@ class DialogueEnvRunner(ReproducibleRunner):
         return play(game, agents), [index for index, _ in dealt]
 
     def _met(self, name: str) -> Opponent:
-        (met,) = (other for other in self.config.roster.met if other.name == name)
+        (met,) = (other for other in self.config.roster.drawable if other.name == name)
         return met
 
     def _deal(

@@ -41,7 +41,7 @@ from parley.engine.negotiation.metrics.campaign import (
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
     REPETITION,
-    Played,
+    PayoffGains,
     exploitability_of,
     rounds_table,
 )
@@ -414,7 +414,7 @@ class Campaign:
         count = self._config.num_final_adversaries
         return self._measure(0, f"{CONTROL}-", self.control_target(), self._last_seed, count)
 
-    def cross_play(self, name: str, targets: Sequence[str], adversaries: Sequence[str], earlier: Sequence[str]) -> Played:
+    def cross_play(self, name: str, targets: Sequence[str], adversaries: Sequence[str], earlier: Sequence[str]) -> PayoffGains:
         """Play every target against every adversary, and return the dialogues.
 
         Args:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from parley.policies.negotiator.model import Negotiator
 
 
-class Judged(NamedTuple):
+class JudgedSentence(NamedTuple):
     """The likelihood of a sentence."""
 
     nats: float
@@ -43,7 +43,7 @@ class FluencyJudge(Protocol):
 
     def sentences(
         self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], sentences: Sequence[np.ndarray]
-    ) -> list[Judged]:
+    ) -> list[JudgedSentence]:
         """Return the likelihoods of sentences that side 0 said, or could have said, in the turns of attempts.
 
         Args:
@@ -86,12 +86,12 @@ class NegotiatorJudge(FluencyJudge):
 
     def sentences(
         self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], sentences: Sequence[np.ndarray]
-    ) -> list[Judged]:
+    ) -> list[JudgedSentence]:
         from parley.policies.negotiator.model import sentence_nll
 
         starts = np.array([attempt.start for attempt in attempts])
         sentence_nats = sentence_nll(self._model, game, np.array(rows), starts, sentences)
-        return [Judged(float(nats.sum()), float(np.exp(-nats.max()))) for nats in sentence_nats]
+        return [JudgedSentence(float(nats.sum()), float(np.exp(-nats.max()))) for nats in sentence_nats]
 
 
 class ChatJudge(FluencyJudge):
@@ -122,13 +122,15 @@ class ChatJudge(FluencyJudge):
 
     def sentences(
         self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], sentences: Sequence[np.ndarray]
-    ) -> list[Judged]:
+    ) -> list[JudgedSentence]:
         utterances = [
             PlacedUtterance(row, attempt.turn, " ".join(game.written(0, words.tolist())))
             for row, attempt, words in zip(rows, attempts, sentences, strict=True)
         ]
         with agent_errors():
-            return [Judged(nats, None) for nats in nats_of(self._model, partial(before, game.view(0)), utterances).tolist()]
+            return [
+                JudgedSentence(nats, None) for nats in nats_of(self._model, partial(before, game.view(0)), utterances).tolist()
+            ]
 
 
 def _written_turns(game: NegotiationGame, row: int) -> list[tuple[int, list[str]]]:

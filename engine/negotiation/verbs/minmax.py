@@ -37,7 +37,7 @@ from parley.engine.negotiation.metrics.campaign import (
     AFTER,
     BEFORE,
     ROUND_METRICS,
-    Played,
+    PayoffGains,
     has_lost_language,
     payoff_estimates,
     still_playing,
@@ -103,7 +103,7 @@ def choose_round(campaign: Campaign, last: int, playing: Sequence[Round]) -> Cho
 
 
 @dataclass(frozen=True)
-class CrossPlayed:
+class CrossPlay:
     """The result of a campaign against all known adversaries.
 
     Args:
@@ -117,7 +117,7 @@ class CrossPlayed:
     result: str
 
 
-def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str, tuple[str, str]]) -> CrossPlayed:
+def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str, tuple[str, str]]) -> CrossPlay:
     """Play all targets against all adversaries, and each measured target's best adversary in other dialogues.
 
     Args:
@@ -150,7 +150,7 @@ def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str
         learned={titles[name]: gained_by_training(gains, first) for name, (gains, first) in trained.items()},
         gained={titles[name]: mean(gains) for name, (gains, _) in trained.items()},
     )
-    return CrossPlayed({ending: by_target[target] for ending, (_, target) in measured.items()}, met_by_targets, titles[result])
+    return CrossPlay({ending: by_target[target] for ending, (_, target) in measured.items()}, met_by_targets, titles[result])
 
 
 def best_trained(campaign: Campaign, path: Path, target: str) -> str:
@@ -172,7 +172,7 @@ def _with_untrained(campaign: Campaign, met: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys([*met, campaign.start, *SCRIPTED]))
 
 
-def _gains_and_start(played: Played, name: str, target: str, start: str) -> tuple[np.ndarray, np.ndarray]:
+def _gains_and_start(played: PayoffGains, name: str, target: str, start: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the gains of an adversary and of its start from the target that it was trained against, by dialogue."""
     gains_GA: np.ndarray = played.gains_GTA[:, list(played.targets).index(target)]
     gains, first = (gains_GA[:, list(played.adversaries).index(adversary)] for adversary in (name, start))
@@ -227,7 +227,7 @@ def _session_cpus(config: MinMaxConfig) -> int:
 
 def _outcome(
     campaign: Campaign, config: MinMaxConfig, rounds: Sequence[Round], best: Round, wait: Callable[[], None], path: Path
-) -> tuple[dict[str, Estimate], CrossPlayed]:
+) -> tuple[dict[str, Estimate], CrossPlay]:
     """Measure start, result and control, each by the best of all known adversaries and in the same dialogues.
 
     Args:

@@ -198,7 +198,7 @@ def demo() -> TrainNegotiatorConfig:
 
 
 def lewis2017() -> TrainNegotiatorConfig:
-    """Fit the agent of Lewis et al. 2017 to Deal or No Deal by their released recipe (SGD, 30 epochs and 2 of annealing)."""
+    """Fit the agent of Lewis et al. 2017 to Deal or No Deal by their recipe (SGD, 30 epochs and 2 of annealing)."""
     recipe = NegotiatorFitConfig(optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=32, patience=30)
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 

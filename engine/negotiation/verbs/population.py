@@ -38,7 +38,7 @@ from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.attacks.settings import DefenceConfig, ReinforceConfig
 from parley.engine.negotiation.metrics.campaign import (
     LEGEND,
-    Played,
+    PayoffGains,
     elo,
     matrix_table,
     payoff_estimates,
@@ -322,7 +322,7 @@ class PopulationResult:
     """
 
     population: Population
-    played: Played
+    played: PayoffGains
     trained: Mapping[str, Estimate]
 
 
@@ -383,7 +383,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         playing = replace(prepared, answers=run.path / ANSWERS_FOLDER)
         run_items(run, playing, playing.items(earlier), prepared.config, reporter, title)
         rows = [*earlier, *rows_now(run)]
-        played = Played.of(rows, prepared.targets, prepared.adversaries)
+        played = PayoffGains.of(rows, prepared.targets, prepared.adversaries)
         if not len(played.gains_GTA):
             ended = {(row["target"], row["adversary"]) for row in rows if row["status"] == OK}
             pairs = [f"{who} against {met}" for met in played.targets for who in played.adversaries if (met, who) not in ended]
@@ -395,7 +395,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
             )
         return PopulationResult(prepared, played, self._trained(run.path, prepared, played, reporter))
 
-    def _trained(self, path: Path, population: Population, played: Played, reporter: Reporter) -> dict[str, Estimate]:
+    def _trained(self, path: Path, population: Population, played: PayoffGains, reporter: Reporter) -> dict[str, Estimate]:
         """Return the gains of fresh adversaries from their mixture; nothing without any."""
         config, targets = population.config, population.targets
         if not config.num_fresh:
@@ -443,7 +443,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
             seed=derive_seed(config.seed, path.name),
         )
         result = self.run(matrix, path, reporter)
-        played = Played.of(rows_now(RunFolder.load(result.run)), targets, adversaries)
+        played = PayoffGains.of(rows_now(RunFolder.load(result.run)), targets, adversaries)
         return played.from_mixture(shares_T)
 
     def measure(self, run: RunFolder, result: PopulationResult) -> Summary:
@@ -516,12 +516,12 @@ def labels(names: Sequence[str], folder: Path | None) -> list[str]:
     return list(names) if folder is None else [name.removeprefix(f"{display_path(folder)}/") for name in names]
 
 
-def played_in(path: Path) -> Played:
+def played_in(path: Path) -> PayoffGains:
     """Return the dialogues of a finished matrix with those of earlier runs; agents in the order of its settings."""
     run = RunFolder.load(path)
     targets, adversaries = (split_names(run.config[role]) for role in ROLES)
     earlier = [RunFolder.load(fetched_run(name)) for name in split_names(run.config["known"])]
-    return Played.of([row for source in (run, *earlier) for row in rows_now(source)], targets, adversaries)
+    return PayoffGains.of([row for source in (run, *earlier) for row in rows_now(source)], targets, adversaries)
 
 
 def rows_now(run: RunFolder) -> list[dict[str, Any]]:

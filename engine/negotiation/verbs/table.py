@@ -38,11 +38,11 @@ from parley.engine.negotiation.metrics.attack_table import (
     TACTIC,
     TACTICS,
     UNATTACKED,
-    around_trained,
     attack_table,
-    endings_of,
+    suffixes_of,
     targets_table,
     titles_of,
+    trained_suffix,
 )
 from parley.engine.negotiation.metrics.dialogues import CHAT_METRICS, DEFENCE_METRICS
 from parley.engine.negotiation.verbs import whitebox
@@ -158,7 +158,7 @@ def trained_of(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _tables(run: RunFolder, brief: bool = False) -> dict[str, EstimateTable]:
-    """Return the tables of a run by heading: if it has defences, how each target stands up to each attack; then all attacks."""
+    """Return the tables of a run by heading: attacks by opponent, if there are several, and all attacks."""
     metrics, summary, config = run.metrics(), run.summary() or {}, run.config
     baseline = {name: Estimate.from_json(parts) for name, parts in summary.get(BASELINE, {}).items()}
     # Published targets are fitted negotiators; their figures are shown beside no other agent.
@@ -178,7 +178,7 @@ def _tables(run: RunFolder, brief: bool = False) -> dict[str, EstimateTable]:
 
 
 def _legend(trained: Sequence[str] = ()) -> dict[str, Metric]:
-    strongest = {f"{STRONGEST}{end}.advantage": _OF_A_ROW["advantage"] for end, _ in endings_of(trained).values()}
+    strongest = {f"{STRONGEST}{end}.advantage": _OF_A_ROW["advantage"] for end, _ in suffixes_of(trained).values()}
     return {f"{row}.{name}": metric for row in titles_of(trained) for name, metric in _OF_A_ROW.items()} | strongest
 
 
@@ -360,7 +360,7 @@ class AttackTable(Composite[TableConfig, CheckedTable, CheckedTable]):
                 advantages = [training.metrics().get("advantage", NOTHING) for training in runs]
                 trainings[f"{row}.advantage"] = [training.to_json()["value"] for training in advantages]
         for number in range(len(config.trained_names()) + 1):
-            for end in (around_trained(number), around_trained(number, adaptive=True)) if number else ("",):
+            for end in (trained_suffix(number), trained_suffix(number, adaptive=True)) if number else ("",):
                 metrics |= _tactic_lines(run.path, end)
         metrics |= strongest_attacks(run.path, config)
         judge = table_judge(config)

@@ -29,9 +29,9 @@ from parley.engine.negotiation.metrics.attack_table import (
     TRIGGERS,
     TURNS,
     UNATTACKED,
-    around_trained,
-    endings_of,
     strongest_attack,
+    suffixes_of,
+    trained_suffix,
 )
 from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.negotiation.verbs import whitebox
@@ -216,7 +216,7 @@ def training_targets(config: TableConfig, around: Mapping[str, DefenceConfig]) -
     targets = [] if config.adversary else [TrainingTarget(config.target, DefenceConfig(), "", "")]
     targets += [TrainingTarget(config.target, defence, f"+{name}", f"+{name}{KNOWN}") for name, defence in around.items()]
     for number, agent in enumerate(config.trained_names(), start=1):
-        suffixes = around_trained(number), around_trained(number, adaptive=True)
+        suffixes = trained_suffix(number), trained_suffix(number, adaptive=True)
         targets.append(TrainingTarget(agent, DefenceConfig(), *suffixes))
     return [target for target in targets if "rl" in measured(config, "" if target.agent == config.target else target.agent)]
 
@@ -271,7 +271,7 @@ def planned_stages(config: TableConfig, path: Path, around: Mapping[str, Defence
         for row in (name for name in ROWS if name in wanted):
             if row in SEARCHES or row in TRIGGERS or row == TACTIC:
                 job, settings = rows[row]
-                planned[row + around_trained(number, adaptive=True)] = job, replace(settings, **_against(config, met))
+                planned[row + trained_suffix(number, adaptive=True)] = job, replace(settings, **_against(config, met))
             if row in TRIGGERS:
                 continue
             extra = {"surrogate": config.target} if row in SEARCHES else {}
@@ -280,7 +280,7 @@ def planned_stages(config: TableConfig, path: Path, around: Mapping[str, Defence
                 if (name := nth_name(row, nth)) in planned:
                     job, settings = planned[name]
                     other = replace(settings, **_against(config, met), **extra)
-                    planned[nth_name(row + around_trained(number), nth)] = job, other
+                    planned[nth_name(row + trained_suffix(number), nth)] = job, other
     return planned
 
 
@@ -364,7 +364,7 @@ def strongest_attacks(path: Path, config: TableConfig) -> dict[str, Estimate]:
     A target without counterparts or defences has no such line: its attacks are one column.
     """
     metrics: dict[str, Estimate] = {}
-    columns = list(endings_of(config.trained_names()).values())
+    columns = list(suffixes_of(config.trained_names()).values())
     # Rows against defences that an earlier command measured stay in the table.
     if sum(any((path / f"{row}{end}" / SUMMARY).is_file() for row in UNATTACKED for end in ends) for ends in columns) < 2:
         return metrics

@@ -45,7 +45,7 @@ from parley.engine.negotiation.attacks.tactics import (
     spread_out,
     transcript,
 )
-from parley.engine.negotiation.metrics.dialogues import COSTS, LEGEND, TacticsPlayed, tactics_table
+from parley.engine.negotiation.metrics.dialogues import COSTS, LEGEND, TacticResults, tactics_table
 from parley.engine.negotiation.verbs.agents import require_partner, split_names, who_judges
 from parley.engine.negotiation.verbs.match import (
     DIALOGUES,
@@ -426,9 +426,9 @@ def written_tactics(run: RunFolder) -> list[WrittenTactic]:
     return [WrittenTactic(**{name: event[name] for name in names}) for event in run.events(_NEEDS) if event["kind"] == WRITTEN]
 
 
-def played_tactics(run: RunFolder) -> TacticsPlayed:
+def played_tactics(run: RunFolder) -> TacticResults:
     """Return the dialogues of a run, and the tactics of its attackers."""
-    return TacticsPlayed(run.read_rows().to_pylist(), written_tactics(run), _chosen(run))
+    return TacticResults(run.read_rows().to_pylist(), written_tactics(run), _chosen(run))
 
 
 def _chosen(run: RunFolder) -> dict[str, int]:

@@ -187,7 +187,7 @@ def prepare_training(
     base = load_model(fetched_model(roster.learner))
     if roster.reference != roster.learner:
         load_model(fetched_model(roster.reference))
-    for name, met in {met.checkpoint or met.agent: met for met in roster.met}.items():
+    for name, met in {met.checkpoint or met.agent: met for met in roster.drawable}.items():
         if name != roster.learner or met.defence.wanted:
             agent = make_agent(name, base.vocabulary)
             require_same_game(agent, base.vocabulary)
@@ -418,7 +418,7 @@ PARTNER = "partner"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Learner:
+class _LearnerFields:
     target: str
     """The frozen partner: run, checkpoint folder or any agent's name; or several between commas, drawn as `opponents` says."""
     learner: str = ""
@@ -435,7 +435,7 @@ class _Learner:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Hardened:
+class _HardeningFields:
     target: str = "runs/rl"
     """The learner and its start: run or checkpoint folder."""
     adversaries: str = "runs/adversary"
@@ -450,12 +450,12 @@ class _Hardened:
 
 # Fields of the last base come first, in the help too: the agents before the settings of learning.
 @dataclass(frozen=True, kw_only=True)
-class TrainReinforceConfig(TrainingConfig, _Learner):
+class TrainReinforceConfig(TrainingConfig, _LearnerFields):
     """Settings of a training against one target or several."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTargetConfig(TrainingConfig, _Hardened):
+class TrainTargetConfig(TrainingConfig, _HardeningFields):
     """Settings of a target's training against adversaries."""
 
 

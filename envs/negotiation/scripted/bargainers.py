@@ -33,9 +33,9 @@ from parley.envs.negotiation.dealornodeal_rules import (
     selection_index,
     selection_table,
 )
-from parley.envs.negotiation.domain import DISAGREE, SELECTION_ID, Scenario, Vocabulary
+from parley.envs.negotiation.domain import DISAGREE, SELECTION_ID, SPECIALS, Scenario, Vocabulary
 from parley.envs.negotiation.game import Agent, NegotiationGame, SideView, play
-from parley.envs.negotiation.scripted.listening import Meaning
+from parley.envs.negotiation.scripted.listening import Meaning, understand
 from parley.envs.negotiation.scripted.wording import Act, Move, Phrasebook, bargainer_vocabulary
 
 LOWEST_AIM = 1.0
@@ -238,6 +238,42 @@ def settle(talks: Talks, values: Triple, style: Style, rng: np.random.Generator)
     return share
 
 
+@dataclass(frozen=True)
+class Demand:
+    """A side's demand.
+
+    Args:
+        share: its items.
+        turn: index of the utterance in which it last made the demand or accepted it, from 0.
+    """
+
+    share: Triple
+    turn: int
+
+
+def last_demand(turns: Sequence[tuple[bool, str]], counts: Triple) -> Demand | None:
+    """Return a side's last proposal, or the partner's proposal that it has accepted since.
+
+    Args:
+        turns: the dialogue so far: True for a turn of this side, and its words.
+        counts: number of each item in the scenario.
+
+    Returns:
+        The demand; None if the side has neither proposed nor accepted anything.
+    """
+    talks, demand = Talks(counts), None
+    for turn, (mine, text) in enumerate(turns):
+        meaning = understand([word for word in text.split() if word not in SPECIALS])
+        talks.hear(mine, meaning)
+        if not mine:
+            continue
+        if talks.is_news and talks.agreed is not None:
+            demand = Demand(talks.agreed, turn)
+        elif meaning.share(counts) is not None and talks.my_last is not None:
+            demand = Demand(talks.my_last, turn)
+    return demand
+
+
 class Bargainer:
     """A scripted agent.
 
@@ -361,10 +397,12 @@ __all__ = [
     "STYLES",
     "Bargainer",
     "BargainerSession",
+    "Demand",
     "Style",
     "Talks",
     "bargainer_vocabulary",
     "decide",
+    "last_demand",
     "plan",
     "scripted",
     "scripted_tough",

@@ -199,7 +199,7 @@ def words_of(said: Utterances, row: int) -> list[int]:
 def test_it_has_read_the_dialogue_as_it_was_and_otherwise_speaks_as_its_speaker(kind: AttackKind) -> None:
     """Utterance by utterance against agents that join then and read the whole transcript; long ones are cut off."""
     speaker, search = agent(10, ending=1.0, stopping=-1.0), replace(BRIEF, goal=4.0, preemptive_goal=4.0)
-    talker = NegotiatorAgent(speaker.model, "never ends the talk", 1.0, unsaid=(SELECTION_ID,))
+    talker = NegotiatorAgent(speaker.model, "never ends the talk", 1.0, forbidden=(SELECTION_ID,))
     game = table(range(SIZE), 0)
     session, other = attacker(kind, search, speaker=speaker).join(game.view(0)), TARGET.join(game.view(1))
     seen: Counter[str] = Counter()
