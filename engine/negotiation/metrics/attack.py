@@ -130,7 +130,7 @@ ATTACK_METRICS: dict[str, Metric] = {
         "replaced words", LOWER_FOR_ADVERSARY, "words that differ from the unchanged sentence, mean over attempts", main=True
     ),
     "reads": Metric(
-        "sentences read", LOWER_FOR_ADVERSARY, "candidates that the target's reader was asked about, mean over all dialogues"
+        "sentences read", LOWER_FOR_ADVERSARY, "candidates that the target's reader scored, mean over all dialogues"
     ),
     "decisions": Metric(
         "decisions asked for", LOWER_FOR_ADVERSARY, "candidates that the target decided upon, mean over all dialogues"

@@ -126,7 +126,7 @@ def titles_of(trained: Sequence[str] = ()) -> dict[str, str]:
     return titles
 
 
-ASKED_METRICS: dict[str, Metric] = {
+REQUEST_METRICS: dict[str, Metric] = {
     "answers_before": Metric(
         "answers to make it",
         LOWER_FOR_ADVERSARY,

@@ -111,12 +111,12 @@ def _num_sentences(row: Row) -> int:
 
 
 SIDES = ("adversary", "target")
-_ASKED = {
+_REQUESTS = {
     "answers": ("answers", "given by the model, repairs included, mean over all dialogues"),
     "tokens_in": ("tokens read", "for its answers, as far as it says, mean over all dialogues"),
     "tokens_out": ("tokens written", "as far as it says, mean over all dialogues"),
 }
-_BROKEN = {
+_BREACHES = {
     "wordless": ("wordless utterances", "share of its utterances without a word"),
     "cut": ("cut utterances", "share of its utterances that were cut at the most tokens or words"),
     "mixed_ends": ("mixed ends", "share of its utterances with <selection> among other words, which ends nothing"),
@@ -126,10 +126,10 @@ CHAT_METRICS: dict[str, Metric] = {
     f"chat_{name}_{side}": metric
     for side, lower in zip(SIDES, (LOWER_FOR_ADVERSARY, LOWER_FOR_TARGET), strict=True)
     for name, metric in {
-        **{name: Metric(f"{side}'s {title}", NEITHER, what, "count") for name, (title, what) in _ASKED.items()},
-        **{name: Metric(f"{side}'s {title}", lower, what, "share") for name, (title, what) in _BROKEN.items()},
+        **{name: Metric(f"{side}'s {title}", NEITHER, what, "count") for name, (title, what) in _REQUESTS.items()},
+        **{name: Metric(f"{side}'s {title}", lower, what, "share") for name, (title, what) in _BREACHES.items()},
         "no_reply": Metric(f"{side}'s answers without a reply", lower, _NO_REPLY, "share"),
-        "repairs": Metric(f"{side}'s repairs", lower, "share of all dialogues whose choice was asked for once more", "share"),
+        "repairs": Metric(f"{side}'s repairs", lower, "share of all dialogues with a second request for the choice", "share"),
     }.items()
 }
 """Metrics of sides that a chat model plays."""
@@ -157,11 +157,11 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
             - (row["forced"] and bool(row["turns"]) and row["turns"][-1]["side"] == index)
             for row in dialogues
         ]
-        for name in _ASKED:
+        for name in _REQUESTS:
             counts = np.array([counts_of[name] for counts_of in moves], dtype=np.float64)
             # A model that reports no tokens has no such metric.
             metrics[f"chat_{name}_{side}"] = mean_count(counts) if counts.any() else NOTHING
-        for name in _BROKEN:
+        for name in _BREACHES:
             metrics[f"chat_{name}_{side}"] = clustered_rate([counts_of[name] for counts_of in moves], trials=num_utterances)
         metrics[f"chat_repairs_{side}"] = rate(sum(counts_of["repairs"] > 0 for counts_of in moves), len(moves))
     return {name: metrics[name] for name in CHAT_METRICS if name in metrics}

@@ -228,7 +228,7 @@ def make_agent(
     return agent_of(spec, vocabulary, temperature, device, **chat)
 
 
-NOBODY_JUDGES = "neither side is a model, so nobody judges fluency; --judge names a checkpoint that does"
+NO_JUDGE = "neither side is a model, so fluency has no judge; --judge names one"
 _BEGAN_WITH = {"rl": "learner", "adversary": "learner", "target": "target"}
 """The entry of a checkpoint that names the model from which its training started, by the role of the checkpoint."""
 
@@ -252,7 +252,7 @@ def judge_of(named: str, sides: Sequence[str]) -> str:
 
 def who_judges(judge: str) -> str:
     """Return the end of a sentence that names the judge, which `judge_of` returned."""
-    return f"fluency as {judge} finds it" if judge else NOBODY_JUDGES
+    return f"fluency as {judge} finds it" if judge else NO_JUDGE
 
 
 def _before_reinforcement(model: str) -> str:

@@ -44,7 +44,7 @@ from parley.engine.negotiation.metrics.dialogues import (
     negotiation_metrics,
 )
 from parley.engine.negotiation.verbs.agents import (
-    NOBODY_JUDGES,
+    NO_JUDGE,
     judge_of,
     make_agent,
     require_judge,
@@ -375,7 +375,7 @@ class Roster(Sharded[Scenario]):
         agents = self.agents("cpu" if self.config.workers else self.config.device)
         if self.config.tactic and not isinstance(agents[0], ChatNegotiator):
             fix = "name one with --adversary: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own"
-            raise ConfigError("a tactic is told to a chat model", where=self.config.adversary, got="another agent", fix=fix)
+            raise ConfigError("a tactic needs a chat model", where=self.config.adversary, got="another agent", fix=fix)
         if self.config.judge:
             require_judge(self.config.judge)
         scenarios = list(match_scenarios(self.config, self.game).values())
@@ -545,7 +545,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
         match = prepared.config
         if not match.judge:
-            reporter.say(NOBODY_JUDGES)
+            reporter.say(NO_JUDGE)
         playing = replace(prepared, answers=run.path / ANSWERS_FOLDER) if prepared.chats else prepared
         run_items(run, playing, match_scenarios(match, prepared.game), match, reporter, self.title(match))
         return prepared

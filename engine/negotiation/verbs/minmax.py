@@ -348,7 +348,7 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         """Check that the agents can talk with each other, and that the corpus can guard their language."""
         if is_weightless(config.target):
             measured = shlex.join(["parley", "evaluate", "exploitability", "--target", config.target, "--speaker", "RUN"])
-            what, fix = "a target without weights cannot be hardened", f"{measured} tells how exploitable it is as it stands"
+            what, fix = "a target without weights cannot be hardened", f"{measured} measures how exploitable it is"
             raise CheckpointError(what, where=config.target, fix=fix)
         config.require_device()
         words = require_learner(config.target, "--target", config.judge)

@@ -391,7 +391,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
                 "no dialogue came to its end in every pair",
                 where=display_path(run.path),
                 got=f"none of {', '.join(pairs)}" if pairs else "some of each pair, none of all",
-                fix="the rows say why; the same command plays them again, one without who failed plays the others",
+                fix="the rows have the reasons; the same command plays them again, one without the failed agents the others",
             )
         return PopulationResult(prepared, played, self._trained(run.path, prepared, played, reporter))
 

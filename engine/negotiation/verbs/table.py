@@ -29,9 +29,9 @@ from parley.engine.negotiation.attacks.tactics import REFINED, encode_sentence
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, ATTACKS, UNCHANGED
 from parley.engine.negotiation.metrics.attack_table import (
     ADAPTIVE,
-    ASKED_METRICS,
     KNOWN,
     PLAIN,
+    REQUEST_METRICS,
     ROWS,
     SEARCHES,
     STRONGEST,
@@ -93,7 +93,7 @@ TRAINED = "trained"
 ALL_ATTACKS, BY_TARGET = "All attacks", "By target"
 """Headings of the tables."""
 
-_OF_A_ROW = ATTACK_METRICS | UNCHANGED | DEFENCE_METRICS | CHAT_METRICS | ASKED_METRICS
+_OF_A_ROW = ATTACK_METRICS | UNCHANGED | DEFENCE_METRICS | CHAT_METRICS | REQUEST_METRICS
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
 """Measured on one core with the published network sizes; the live display estimates again from the run itself."""
 
@@ -183,7 +183,7 @@ def _legend(trained: Sequence[str] = ()) -> dict[str, Metric]:
 
 
 def _requests(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
-    """Return the answers and the cost that a row's chat models took, `ASKED_METRICS`; nothing without requests."""
+    """Return the answers and the cost that a row's chat models took, `REQUEST_METRICS`; nothing without requests."""
     attack, plus, around = row.partition("+")
     end = plus + around if around.endswith((ADAPTIVE, KNOWN)) else ""
     adversary = ADVERSARY + end.removesuffix(ADAPTIVE).removesuffix(KNOWN)

@@ -110,7 +110,7 @@ class TableConfig(PlayedConfig, RepeatedConfig):
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
         if TACTIC in self.row_names() and not self.attacker:
             fix = "name a chat model with --attacker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
-            raise ConfigError("nobody is named who writes the tactics of the row tactic", where="--attacker", fix=fix)
+            raise ConfigError("no attacker is named for the row tactic", where="--attacker", fix=fix)
         for name in self.defence_names():
             if name not in (FILTER, OWN_DEMAND):
                 fix = f"defences: {FILTER},{OWN_DEMAND}"

@@ -324,13 +324,13 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
             _source(config)
         elif not config.attacker:
             fix = "name one with --attacker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
-            raise ConfigError("nobody is named who writes the tactics", where="--attacker", fix=fix)
+            raise ConfigError("no attacker is named to write the tactics", where="--attacker", fix=fix)
         else:
             require_address(config.attacker)
             _ = attack.attacker
         if not is_chat_model(config.match.adversary):
             fix = "name one with --speaker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own that answers"
-            raise ConfigError("a tactic is told to a chat model", where=config.match.adversary, got="another agent", fix=fix)
+            raise ConfigError("a tactic needs a chat model", where=config.match.adversary, got="another agent", fix=fix)
         attack.trials.roster.check()
         _require_held_out(attack.trials)
         return attack

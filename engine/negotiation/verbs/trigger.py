@@ -166,9 +166,7 @@ class TalkTriggerRoster(Roster):
         method = make_method(self.attack.method, self.attack.search)
         if not method.searches_words or method.embeds:
             fix = "gcg, gibbs-enum, hotflip, autoprompt, arca, beam or random"
-            raise ConfigError(
-                "what is said in a talk is searched word by word", where="--method", got=self.attack.method, fix=fix
-            )
+            raise ConfigError("a talk needs a method that searches words", where="--method", got=self.attack.method, fix=fix)
         super().check()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
