@@ -109,7 +109,7 @@ def _figures_of(model: ScoringChatModel, record: DialogueRecord) -> dict[str, tu
     (nats,) = nats_by_chat(model, [chat], [legal])
     (beside,) = agent.choice_scores([chat], domain, [counts])
     lengths = np.array([score.num_tokens for score in model.score([chat] * len(legal), legal)])
-    taken = scenario.selections.own
+    taken = scenario.selections.chooser_items
     figures = {}
     for rule, scores in zip(RULES, (nats, nats / lengths, beside), strict=True):
         chosen = int(scores.argmax())

@@ -34,7 +34,7 @@ from benchmarks.measure import Clock, Spans, gflop_per_s, run
 from benchmarks.plain_attack import PlainAttack, Target, Verdict
 from benchmarks.weights import negotiator
 from parley.engine.negotiation.attacks import replacement
-from parley.engine.negotiation.attacks.replacement import ExchangeBatch, Found, reactive
+from parley.engine.negotiation.attacks.replacement import ExchangeBatch, ReplacementResult, reactive
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.seeds import derive_seed, stream
@@ -139,7 +139,7 @@ def begin(plain: PlainAttack, exchanges: ExchangeBatch, row: int) -> None:
 
 
 def compare(
-    plain: PlainAttack, exchanges: ExchangeBatch, row: int, sentence: np.ndarray, outcome: Found, result: Comparison
+    plain: PlainAttack, exchanges: ExchangeBatch, row: int, sentence: np.ndarray, outcome: ReplacementResult, result: Comparison
 ) -> None:
     """Search one dialogue plainly; after a tie, the reference goes on from our sentence."""
     begin(plain, exchanges, row)

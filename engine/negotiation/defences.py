@@ -1,16 +1,16 @@
-"""Defences of a target that is not trained again: a filter in front of its ears, and an end that it refuses.
+"""Defences of a target that is not trained again: a filter of the sentences that it hears, and a refusal to end.
 
-  * Perplexity filter: a sentence of the other side that a language model finds more perplexing than a limit is not heard. The
-    target hears one `<unk>` in its place, which it knows from training as a word that it missed, and answers that.
-  * Own demand: the target does not say `<selection>` where what it would then choose is worth less to it than what it last
-    asked for itself, or took (`envs/negotiation/demands.py`). It says that demand again. Only an end that it would say is
-    refused: where the other side or a limit ends the talk, the target chooses as ever.
+  * Perplexity filter: a sentence of the other side whose perplexity under a language model is above a limit is not heard. The
+    target hears one `<unk>` in its place, which it knows from training as a missed word, and answers that.
+  * Own demand: the target does not say `<selection>` if its choice would then be worth less to it than its last demand for
+    itself, or than a share it took (`last_demand` in `envs/negotiation/scripted/bargainers.py`). It says that demand again. It
+    refuses only its own end: if the other side or a limit ends the talk, the target chooses as usual.
 
-A defended agent is an `Agent` around any other. Neither defence looks at anything that the target does not see: sentences are
-judged as the listener reads them, by its own values and by what it has heard before.
+A defended agent is an `Agent` around any other. Neither defence reads anything that the target does not see: sentences are
+judged as the listener reads them, by its own values and after its own dialogue.
 
-Source: the filter is the one that Cheng et al. 2019 do not try; word-level perplexity as a defence is Alon and Kamfonas 2023,
-arXiv:2308.14132. # There: perplexity under GPT-2 and a classifier on top. Ours: a judge of the same corpus, one limit.
+Source: Cheng et al. 2019 do not try a filter; word-level perplexity as a defence is Alon and Kamfonas 2023, arXiv:2308.14132.
+# There: perplexity under GPT-2 and a classifier on top. Ours: a judge of the same corpus, one limit.
 
 Shapes: n dialogues, T tokens.
 """
@@ -27,9 +27,9 @@ from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Session, Utterances, agent_errors
 from parley.envs.core.storage.copies import fetched_model
 from parley.envs.negotiation.agents import is_chat_model
-from parley.envs.negotiation.demands import Demand, last_demand
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, EOS_ID, PAD_ID, SELECTION, SELECTION_ID, UNK, UNK_ID, Vocabulary
 from parley.envs.negotiation.game import Agent, SideView
+from parley.envs.negotiation.scripted.bargainers import Demand, last_demand
 from parley.policies.chat import negotiator as bargaining
 from parley.policies.chat.model import Message, ScoringChatModel
 from parley.policies.chat.seat import ChatSeat, chat_model
@@ -38,7 +38,7 @@ from parley.policies.negotiator.speaker import load_model
 
 DEFAULT = ChatSeat()
 CANDIDATES_PER_PASS = 8192
-"""Candidates of a search that are laid out side by side."""
+"""Candidates of a search that are judged side by side."""
 
 
 class PerplexityFilter:
@@ -49,7 +49,7 @@ class PerplexityFilter:
         limit: the highest perplexity that passes; per token of the sentence, its `<eos>` included.
 
     Attributes:
-        num_plain: most dialogues whose sentences are judged to find a limit: enough for a share of a few per cent.
+        num_plain: largest number of dialogues that are judged to find a limit; enough for a share of a few per cent.
     """
 
     num_plain: ClassVar[int] = 2000
@@ -73,8 +73,8 @@ class PerplexityFilter:
             ends_n: tokens up to the sentence's end.
         """
         nats_nT = token_nll(self.model, contexts_n6, tokens_nT, ends_n)
-        places = np.arange(tokens_nT.shape[1])
-        said_nT = (places >= starts_n[:, None]) & (places < ends_n[:, None])
+        positions = np.arange(tokens_nT.shape[1])
+        said_nT = (positions >= starts_n[:, None]) & (positions < ends_n[:, None])
         with np.errstate(over="ignore"):
             return np.exp((nats_nT * said_nT).sum(1) / (ends_n - starts_n))
 
@@ -87,15 +87,15 @@ class TextFilter(PerplexityFilter):
     """A filter by a chat model, which reads a sentence as text (Jain et al. 2023, arXiv:2309.00614, section 3.1).
 
     Each sentence is scored alone, as an answer to `bargaining.BEGINNING`: neither values nor talk stand before it.
-    # Jain et al.: perplexity of a prompt under the attacked model itself. Ours: of a sentence, under the model that is named.
+    # Jain et al.: perplexity of a prompt under the attacked model itself. Ours: of a sentence, under the named model.
 
     Args:
         model: the judge.
-        vocabulary: of the words that are judged.
+        vocabulary: the judged words.
         limit: the highest perplexity that passes; per token of the model's own, the sentence's end left out.
     """
 
-    # A sentence takes such a model half a second and more.
+    # Such a model takes at least half a second for a sentence.
     num_plain = 200
 
     def __init__(self, model: ScoringChatModel, vocabulary: Vocabulary, limit: float) -> None:
@@ -109,8 +109,8 @@ class TextFilter(PerplexityFilter):
         Raises:
             AgentError: the model cannot read a sentence.
         """
-        places = zip(tokens_nT, starts_n.tolist(), ends_n.tolist(), strict=True)
-        texts = [self._text(row_T[start:end]) for row_T, start, end in places]
+        spans = zip(tokens_nT, starts_n.tolist(), ends_n.tolist(), strict=True)
+        texts = [self._text(row_T[start:end]) for row_T, start, end in spans]
         distinct = [text for text in dict.fromkeys(texts) if text]
         with agent_errors():
             scores = self._scorer.score([(Message("user", bargaining.BEGINNING),)] * len(distinct), distinct)
@@ -131,9 +131,9 @@ def load_filter(
 
     Args:
         judge: a checkpoint folder, or a chat model that gives likelihoods.
-        limit: of perplexity.
-        vocabulary: of the words that a chat model judges; a checkpoint has its own.
-        device: that the judge computes on.
+        limit: the highest perplexity that passes.
+        vocabulary: the words that a chat model judges; a checkpoint has its own.
+        device: the judge's device.
         seat: how a chat model is loaded.
 
     Raises:
@@ -154,9 +154,9 @@ def admissible(
     """Return a mask (r,) of the candidates of a search that pass a filter, as the target reads them.
 
     Args:
-        fluency: the filter; None for none, which all pass.
-        exchanges: where the sentences would be said.
-        tokens_nT: the dialogues with the sentences as they stand, in the target's view.
+        fluency: the filter; None if all pass.
+        exchanges: the dialogues before the sentences.
+        tokens_nT: the dialogues with the present sentences, in the target's view.
         lengths_n: words of each sentence.
         candidates: one changed word each.
     """
@@ -180,18 +180,18 @@ class FilteredView(SideView):
     Words that are not stopped keep the draws that they would have without a filter.
 
     Args:
-        view: what there is to hear.
-        ears: who stops sentences.
+        view: the view without a filter.
+        perplexity_filter: the filter.
     """
 
-    def __init__(self, view: SideView, ears: PerplexityFilter) -> None:
+    def __init__(self, view: SideView, perplexity_filter: PerplexityFilter) -> None:
         super().__init__(view._game, view.side)
-        self._ears, self._real = ears, view
+        self._filter, self._real = perplexity_filter, view
         self.tokens = np.full_like(view.tokens, PAD_ID)
         self.num_tokens = np.zeros_like(view.num_tokens)
         self.uniforms = view.uniforms.copy()
         self.stopped: list[list[int]] = [[] for _ in range(len(view))]
-        """By dialogue, the turns, from 0, that were stopped."""
+        """The stopped turns, from 0, by dialogue."""
         self._num_read = np.zeros(len(view), dtype=np.int64)
         self._num_turns_read = np.zeros(len(view), dtype=np.int64)
 
@@ -227,14 +227,16 @@ class FilteredView(SideView):
         return np.split(tokens, starts[1:]) if starts.size else []
 
     def _judge(self, theirs: dict[int, np.ndarray]) -> None:
-        """Keep the sentences at the end of the view, or replace them by `<unk>`."""
+        """Leave the sentences at the end of the view, or replace them by `<unk>`."""
         if not theirs:
             return
         rows, lengths = np.array(list(theirs)), np.array([len(turn) for turn in theirs.values()])
         starts = self.num_tokens[rows] + 1
         ends = starts - 1 + lengths
-        perplexities = self._ears.perplexities(self.contexts[rows], self.tokens[rows, : int(ends.max())], starts, ends)
-        for row, length, passes in zip(rows.tolist(), lengths.tolist(), self._ears.passes(perplexities).tolist(), strict=True):
+        perplexities = self._filter.perplexities(self.contexts[rows], self.tokens[rows, : int(ends.max())], starts, ends)
+        for row, length, passes in zip(
+            rows.tolist(), lengths.tolist(), self._filter.passes(perplexities).tolist(), strict=True
+        ):
             if not passes:
                 self.stopped[row].append(int(self._num_turns_read[row]))
                 start = int(self.num_tokens[row]) + 1
@@ -250,8 +252,8 @@ class EndedView(SideView):
     """The view of a side that ends the talk now in some dialogues.
 
     Args:
-        view: what it sees.
-        rows: those dialogues; it is the side's turn to speak there.
+        view: the view before the end.
+        rows: those dialogues; the side is to speak there.
     """
 
     def __init__(self, view: SideView, rows: np.ndarray) -> None:
@@ -271,23 +273,23 @@ class DefendedAgent:
     """An `Agent` with defences around another, unchanged agent.
 
     Args:
-        agent: whom they defend. With `own_demand` it must be able to join a dialogue that has begun, as all agents here can.
-        ears: the filter that it hears through; None for none.
-        own_demand: it refuses to end below its own last demand.
+        agent: the defended agent. With `own_demand` it must be able to join a dialogue that has begun, as all agents here can.
+        perplexity_filter: the filter of the sentences that it hears; None for none.
+        own_demand: True if it refuses to end below its own last demand.
 
     Raises:
-        ConfigError: the filter reads another vocabulary, or demands cannot be read in what is negotiated about.
+        ConfigError: the filter reads another vocabulary, or the demands of this game cannot be read.
     """
 
-    def __init__(self, agent: Agent, ears: PerplexityFilter | None = None, own_demand: bool = False) -> None:
-        self.agent, self.ears, self.own_demand = agent, ears, own_demand
+    def __init__(self, agent: Agent, perplexity_filter: PerplexityFilter | None = None, own_demand: bool = False) -> None:
+        self.agent, self.perplexity_filter, self.own_demand = agent, perplexity_filter, own_demand
         self.vocabulary: Vocabulary = agent.vocabulary
         self.name = f"{agent.name}, defended"
-        if ears is not None and ears.vocabulary.digest != self.vocabulary.digest:
+        if perplexity_filter is not None and perplexity_filter.vocabulary.digest != self.vocabulary.digest:
             raise ConfigError(
                 "the perplexity filter reads another vocabulary than the agent that it defends",
                 where=agent.name,
-                got=f"{len(ears.vocabulary)} words against {len(self.vocabulary)}",
+                got=f"{len(perplexity_filter.vocabulary)} words against {len(self.vocabulary)}",
                 fix="name a judge that was trained on the same corpus with --judge",
             )
         if own_demand and self.vocabulary.game != DEAL_OR_NO_DEAL:
@@ -299,7 +301,7 @@ class DefendedAgent:
             )
 
     def __repr__(self) -> str:
-        return f"DefendedAgent({self.agent!r}, {self.ears!r}, own_demand={self.own_demand})"
+        return f"DefendedAgent({self.agent!r}, {self.perplexity_filter!r}, own_demand={self.own_demand})"
 
     def join(self, view: SideView) -> DefendedSession:
         """Join a batch of dialogues."""
@@ -310,37 +312,39 @@ def defended(agent: Agent, defence: DefenceConfig, judge: str, device: str = "cp
     """Return an agent with defences around it; the agent itself if there are none.
 
     Args:
-        agent: whom they defend.
-        defence: which.
-        judge: of the filter, as in `load_filter`; not looked at where there is none.
-        device: that the judge computes on.
+        agent: the agent to defend.
+        defence: the settings of the defences.
+        judge: the judge of the filter, as in `load_filter`; not read without a filter.
+        device: the judge's device.
         seat: how a chat model is loaded that judges.
 
     Raises:
-        ConfigError: the agent cannot be defended so.
+        ConfigError: the agent cannot have this defence.
         CheckpointError: the judge is damaged.
     """
-    ears = load_filter(judge, defence.max_perplexity, agent.vocabulary, device, seat) if defence.max_perplexity else None
-    return DefendedAgent(agent, ears, defence.own_demand) if defence.wanted else agent
+    perplexity_filter = (
+        load_filter(judge, defence.max_perplexity, agent.vocabulary, device, seat) if defence.max_perplexity else None
+    )
+    return DefendedAgent(agent, perplexity_filter, defence.own_demand) if defence.wanted else agent
 
 
 class DefendedSession:
     """A defended agent's part in a batch of dialogues.
 
     Attributes:
-        inner: the parts that the agent itself took in them: the one that speaks now, those that spoke before it insisted, and
-            those that were asked what it would choose.
-        stopped: by dialogue, the turns that its filter stopped; empty without a filter.
-        refused: by dialogue, its own turns in which it would have ended the talk and refused to.
+        inner: the sessions of the agent itself: the present one, those before a repeated demand, and those that only tried
+            its choice.
+        stopped: the turns that its filter stopped, by dialogue; empty without a filter.
+        refused: its own turns in which it refused to end the talk, by dialogue.
     """
 
     def __init__(self, agent: DefendedAgent, view: SideView) -> None:
         self._agent = agent
-        self._heard = None if agent.ears is None else FilteredView(view, agent.ears)
-        self._view = view if self._heard is None else self._heard
+        self._filtered = None if agent.perplexity_filter is None else FilteredView(view, agent.perplexity_filter)
+        self._view = view if self._filtered is None else self._filtered
         self.inner: list[Session] = []
         self._session: Session = self._joined(self._view)
-        self.stopped: list[list[int]] = [[] for _ in range(len(view))] if self._heard is None else self._heard.stopped
+        self.stopped: list[list[int]] = [[] for _ in range(len(view))] if self._filtered is None else self._filtered.stopped
         self.refused: list[list[int]] = [[] for _ in range(len(view))]
 
     def speak(self, rows: np.ndarray) -> Utterances:
@@ -352,7 +356,7 @@ class DefendedSession:
         insisting = self._insisting(rows[(utterances.lengths == 1) & (utterances.tokens[:, 0] == SELECTION_ID)])
         if not insisting:
             return utterances
-        # A session takes for granted that what it said was said: from now on one that joins afresh.
+        # A session assumes that its words were said, so a new one takes over.
         self._session = self._joined(self._view)
         words = []
         for i, row in enumerate(rows.tolist()):
@@ -374,11 +378,11 @@ class DefendedSession:
         return self.inner[-1]
 
     def _listen(self, rows: np.ndarray) -> None:
-        if self._heard is not None:
-            self._heard.listen(rows)
+        if self._filtered is not None:
+            self._filtered.listen(rows)
 
     def _insisting(self, ending: np.ndarray) -> dict[int, Demand]:
-        """Return the last demand by dialogue, where the agent would end the talk for less."""
+        """Return the last demands of the dialogues that the agent would end for less."""
         view = self._view
         demands = {row: demand for row in ending.tolist() if (demand := last_demand(view.turns(row), self._counts(row)))}
         if not demands:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parley.engine.scan.policy import Check, CheckKind, Policy, PolicyRule
+from parley.engine.scan.policy import CheckKind, Policy, PolicyRule, ReplyCheck
 from parley.engine.triggers.success import Success, SuccessSettings
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Registry, own_code
@@ -71,7 +71,7 @@ class Checks:
 
     def __init__(self, policy: Policy, chat: ChatModelSettings, answers: Path | None) -> None:
         rules = [rule for prompt in policy.prompts for rule in policy.rules_of(prompt)]
-        self._finders: dict[Check, Finder] = {}
+        self._finders: dict[ReplyCheck, Finder] = {}
         for check in dict.fromkeys(check for rule in rules for check in rule.checks):
             self._finders[check] = _LOADERS[check.kind](check.value, policy, chat, answers)
 
@@ -93,7 +93,7 @@ class Checks:
         return RuleVerdict(rule.name, broken, evidence)
 
 
-def _told(check: Check) -> str:
+def _told(check: ReplyCheck) -> str:
     return f"{check.kind} {check.value}".strip()
 
 

@@ -65,7 +65,7 @@ _ATTACK_KEYS = ("name", "template", "triggers")
 
 
 @dataclass(frozen=True)
-class Check:
+class ReplyCheck:
     """A question about a reply that is answered by yes or no.
 
     Args:
@@ -90,7 +90,7 @@ class PolicyRule:
 
     name: str
     must: bool
-    checks: tuple[Check, ...]
+    checks: tuple[ReplyCheck, ...]
     tags: tuple[str, ...] = ()
 
 
@@ -314,7 +314,7 @@ def _rule(entry: Any, where: str, name: str) -> PolicyRule:
     return PolicyRule(_text(entry, "name", where, name), side == "must", parsed, _tags(entry, where))
 
 
-def _check(entry: Any, where: str) -> Check:
+def _check(entry: Any, where: str) -> ReplyCheck:
     if isinstance(entry, str):
         entry = {"contains": entry}
     if not isinstance(entry, dict) or len(entry) != 1:
@@ -328,7 +328,7 @@ def _check(entry: Any, where: str) -> Check:
     if kind == "refusal":
         if value is not True:
             raise ConfigError("refusal takes true", where=where, got=repr(value), fix="refusal: true")
-        return Check(kind, "")
+        return ReplyCheck(kind, "")
     text = _text(entry, kind, where)
     if kind == "pattern":
         try:
@@ -342,7 +342,7 @@ def _check(entry: Any, where: str) -> Check:
         )
     if kind == "classifier" and not text.startswith("hf:"):
         raise ConfigError("a classifier is named hf:FOLDER", where=where, got=text, fix="hf:FOLDER")
-    return Check(kind, text)
+    return ReplyCheck(kind, text)
 
 
 def _attack(entry: Any, where: str) -> AttackSpec:

@@ -321,12 +321,12 @@ class ScanPlan:
 
 
 def policy_of_file() -> ScanConfig:
-    """A policy of your own."""
+    """Read a policy of your own."""
     return ScanConfig()
 
 
 def demo() -> ScanConfig:
-    """The embedded policy and the embedded bot of a shop: seconds, offline."""
+    """Scan the embedded bot of a shop by the embedded policy: seconds, offline."""
     return ScanConfig(policy=DEMO, model=DEMO)
 
 

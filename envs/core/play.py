@@ -28,7 +28,7 @@ class AgentError(ConfigError):
     """A failure of an agent in a dialogue: a user's own agent, or a chat model.
 
     Attributes:
-        rows: the dialogues that it failed in, where known; the others can go on.
+        rows: the dialogues in which it failed, if known; the others can continue.
     """
 
     rows: tuple[int, ...] = ()
@@ -45,7 +45,7 @@ def agent_errors() -> Iterator[None]:
         raise AgentError(error.what, where=error.where, got=error.got, fix=error.fix) from error
 
 
-def play_apart(
+def isolate_failures(
     play: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT]
 ) -> tuple[list[ResultT], list[tuple[ItemT, AgentError]]]:
     """Play dialogues as one batch, and lose only those in which an agent fails.
@@ -66,10 +66,10 @@ def play_apart(
             return [], [(items[0], error)]
         if named := sorted({row for row in error.rows if row < len(items)}):
             rest = [item for row, item in enumerate(items) if row not in named]
-            played, lost = play_apart(play, rest) if rest else ([], [])
+            played, lost = isolate_failures(play, rest) if rest else ([], [])
             return played, [*((items[row], error) for row in named), *lost]
-    apart = [play_apart(play, [item]) for item in items]
-    return [part for parts, _ in apart for part in parts], [pair for _, pairs in apart for pair in pairs]
+    outcomes = [isolate_failures(play, [item]) for item in items]
+    return [part for parts, _ in outcomes for part in parts], [pair for _, pairs in outcomes for pair in pairs]
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def play_sessions(game: GameT, sessions: Sequence[Session]) -> GameT:
 
     Args:
         game: fresh or half-played dialogues.
-        sessions: of side 0, side 1, and so on.
+        sessions: the sessions of side 0, side 1, and so on.
 
     Returns:
         The same game, finished.

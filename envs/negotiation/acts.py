@@ -27,12 +27,12 @@ class GameActs(ABC):
 
     Attributes:
         num_proposals: the most deals that may be proposed in any scenario.
-        others: the acts after the proposals in words; the last one ends the talk.
+        other_acts: the acts after the proposals in words; the last one ends the talk.
         num_features: length of the features.
     """
 
     num_proposals: ClassVar[int]
-    others: ClassVar[tuple[str, ...]]
+    other_acts: ClassVar[tuple[str, ...]]
     num_features: ClassVar[int]
 
     @abstractmethod
@@ -40,12 +40,12 @@ class GameActs(ABC):
         """Begin a dialogue, given this side's context (2K,): count and own points of each item."""
 
     @abstractmethod
-    def hear(self, mine: bool, said: Sequence[int]) -> None:
+    def hear(self, mine: bool, ids: Sequence[int]) -> None:
         """Process an utterance, given as token ids without the speaker marker."""
 
     @abstractmethod
     def mask(self) -> np.ndarray:
-        """Return which acts are legal now (num_proposals + len(others),) bool."""
+        """Return the mask of legal acts (num_proposals + len(other_acts),) bool."""
 
     @abstractmethod
     def say(self, action: int, chattiness: float, rng: np.random.Generator) -> list[int]:
@@ -76,8 +76,8 @@ class DialogueActs(
 
     Observations, a `Dict` in the form of RLlib's masked modules: `action_mask` (n,) int8, 1 for legal actions; and
     `observations`, float32 in 0..1: own values, both sides' last proposals, the deal on the table or agreed, the progress of
-    the talk, who has proposed, insisted or walked away, and for each proposal its worth to this side and, estimated from the
-    words, to the partner. `action_masks()` is the method that sb3-contrib expects.
+    the talk, flags of proposals, insistence and walking away, and for each proposal its worth to this side and, estimated
+    from the words, to the partner. `action_masks()` is the method that sb3-contrib expects.
 
     Args:
         env: a `NegotiationEnv` whose partner speaks at least the words of the game's scripted agents.
@@ -95,7 +95,7 @@ class DialogueActs(
         words = self.negotiation.vocabulary
         self.acts = words.domain.acts(words)
         self.chattiness = chattiness
-        num_actions = self.acts.num_proposals + len(self.acts.others)
+        num_actions = self.acts.num_proposals + len(self.acts.other_acts)
         self.action_space = spaces.Discrete(num_actions)
         self.observation_space = spaces.Dict(
             {
@@ -108,11 +108,11 @@ class DialogueActs(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Start a dialogue; arguments as `NegotiationEnv.reset`."""
-        seen, info = self.env.reset(seed=seed, options=options)
-        self.acts.begin(seen["context"])
+        observation, info = self.env.reset(seed=seed, options=options)
+        self.acts.begin(observation["context"])
         self._num_read = 0
-        self._hear(seen)
-        self._is_over = bool(seen["phase"] == SELECT)  # the partner would not talk at all
+        self._hear(observation)
+        self._is_over = bool(observation["phase"] == SELECT)  # the partner would not talk at all
         return self._observed(), info
 
     def step(self, action: np.int64) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
@@ -130,28 +130,28 @@ class DialogueActs(
         rules = self.negotiation.rules
         utterance = np.full(rules.max_words, PAD_ID, dtype=np.int64)
         utterance[: len(ids)] = ids[: rules.max_words]
-        seen, reward, terminated, truncated, info = self.env.step({"utterance": utterance, "selection": np.int64(0)})
-        self._hear(seen)
-        if seen["phase"] == SELECT and not terminated:
+        observation, reward, terminated, truncated, info = self.env.step({"utterance": utterance, "selection": np.int64(0)})
+        self._hear(observation)
+        if observation["phase"] == SELECT and not terminated:
             reward, terminated, truncated, info = self._settle()
         return self._observed(), float(reward), terminated, truncated, info
 
     def action_masks(self) -> np.ndarray:
-        """Return which actions are legal now (n,) bool."""
+        """Return the mask of legal actions (n,) bool."""
         return self.acts.mask()
 
     def name(self, action: int) -> str:
         """Return the action in words."""
         return self.acts.name(action)
 
-    def _hear(self, seen: dict[str, Any]) -> None:
+    def _hear(self, observation: dict[str, Any]) -> None:
         """Process the new utterances of an observation."""
         vocabulary = self.negotiation.vocabulary
-        ids = seen["tokens"][self._num_read : seen["num_tokens"]].tolist()
+        ids = observation["tokens"][self._num_read : observation["num_tokens"]].tolist()
         marks = [i for i, token in enumerate(ids) if token in (vocabulary.you_id, vocabulary.them_id)]
         for start, end in zip(marks, [*marks[1:], len(ids)], strict=False):
             self.acts.hear(ids[start] == vocabulary.you_id, ids[start + 1 : end])
-        self._num_read = int(seen["num_tokens"])
+        self._num_read = int(observation["num_tokens"])
 
     def _settle(self) -> tuple[float, bool, bool, dict[str, Any]]:
         chosen = choose_action(self.negotiation.rules, self.acts.selection())
@@ -159,5 +159,5 @@ class DialogueActs(
         return float(reward), terminated, truncated, info
 
     def _observed(self) -> dict[str, np.ndarray]:
-        seen = np.clip(np.array(self.acts.features(), dtype=np.float32), 0.0, 1.0)
-        return {"action_mask": self.action_masks().astype(np.int8), "observations": seen}
+        observation = np.clip(np.array(self.acts.features(), dtype=np.float32), 0.0, 1.0)
+        return {"action_mask": self.action_masks().astype(np.int8), "observations": observation}

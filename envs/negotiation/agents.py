@@ -50,8 +50,8 @@ class OwnAgent:
         with own_start(spec):
             self._agent = called(maker, vocabulary)
         _require(self._agent, ("join",), "an agent", spec)
-        own = getattr(self._agent, "vocabulary", None)
-        self.vocabulary: Vocabulary = own if isinstance(own, Vocabulary) else vocabulary
+        vocabulary_of_agent = getattr(self._agent, "vocabulary", None)
+        self.vocabulary: Vocabulary = vocabulary_of_agent if isinstance(vocabulary_of_agent, Vocabulary) else vocabulary
         self._calls = TimedCalls(spec, _seconds(self._agent, spec), "mend it, or give the agent an attribute time_limit_s")
 
     def join(self, view: SideView) -> Session:
@@ -60,13 +60,13 @@ class OwnAgent:
         Raises:
             AgentError: the user's code raised or took too long; so do `speak` and `choose` of the session.
         """
-        with self.asked("join"):
+        with self.guarded_call("join"):
             session = self._agent.join(view)
             _require(session, ("speak", "choose"), "what join returns", self.name)
         return _OwnSession(session, self, view)
 
     @contextmanager
-    def asked(self, what: str) -> Iterator[None]:
+    def guarded_call(self, what: str) -> Iterator[None]:
         """Run code of the agent in a block, with its time limit and errors."""
         # A successful join does not show that the agent replies.
         with agent_errors(), self._calls.call(what, answers=what != "join"):
@@ -80,7 +80,7 @@ class _OwnSession:
         self._session, self._agent, self._view = session, agent, view
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        with self._agent.asked("speak"):
+        with self._agent.guarded_call("speak"):
             utterances: Any = self._session.speak(rows.copy())
             if (
                 isinstance(utterances, list | tuple)
@@ -94,29 +94,31 @@ class _OwnSession:
             )
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        with self._agent.asked("choose"):
+        with self._agent.guarded_call("choose"):
             chosen = np.asarray(self._session.choose(rows.copy()))
             if chosen.shape != rows.shape or not np.issubdtype(chosen.dtype, np.integer):
                 fix = "return an array of whole numbers, each an index into view.selections(row)"
                 what = "choose gives a whole number for each row"
-                raise ConfigError(what, where=self._agent.name, got=_shown(chosen), fix=fix)
+                raise ConfigError(what, where=self._agent.name, got=_summary(chosen), fix=fix)
         return chosen
 
     def _require_utterances(self, utterances: Any, count: int) -> None:
-        if not isinstance(utterances, Utterances) or not _is_whole(utterances, count):
+        if not isinstance(utterances, Utterances) or not _are_complete(utterances, count):
             fix = "return a list of texts, or Utterances.of([word ids of each row])"
             raise ConfigError(
-                "speak gives utterances, one for each row", where=self._agent.name, got=_shown(utterances), fix=fix
+                "speak gives utterances, one for each row", where=self._agent.name, got=_summary(utterances), fix=fix
             )
         spoken = utterances.tokens[np.arange(utterances.tokens.shape[1]) < utterances.lengths[:, None]]
-        known = np.issubdtype(spoken.dtype, np.integer) and bool(((spoken >= 0) & (spoken < len(self._view.vocabulary))).all())
-        if not known:
+        are_ids = np.issubdtype(spoken.dtype, np.integer) and bool(
+            ((spoken >= 0) & (spoken < len(self._view.vocabulary))).all()
+        )
+        if not are_ids:
             fix = f"give ids from 0 to {len(self._view.vocabulary) - 1}, or texts"
-            raise ConfigError("speak gives ids of its vocabulary", where=self._agent.name, got=_shown(spoken), fix=fix)
+            raise ConfigError("speak gives ids of its vocabulary", where=self._agent.name, got=_summary(spoken), fix=fix)
 
 
-def _is_whole(utterances: Utterances, count: int) -> bool:
-    """Return whether there are tokens (count, L), and lengths (count,) from 0 to L."""
+def _are_complete(utterances: Utterances, count: int) -> bool:
+    """Return True if there are tokens (count, L), and lengths (count,) from 0 to L."""
     tokens, lengths = utterances.tokens, utterances.lengths
     if not (isinstance(tokens, np.ndarray) and isinstance(lengths, np.ndarray) and np.issubdtype(lengths.dtype, np.integer)):
         return False
@@ -147,10 +149,10 @@ def _require(part: object, methods: tuple[str, ...], what: str, spec: str) -> No
     missing = [name for name in methods if not callable(getattr(part, name, None))]
     if missing:
         fix = f"give it {' and '.join(missing)}; {EXAMPLE}"
-        raise ConfigError(f"{what} has no method {' or '.join(missing)}", where=spec, got=_shown(part), fix=fix)
+        raise ConfigError(f"{what} has no method {' or '.join(missing)}", where=spec, got=_summary(part), fix=fix)
 
 
-def _shown(part: object) -> str:
+def _summary(part: object) -> str:
     text = repr(part)
     return f"{type(part).__name__} {text if len(text) <= 80 else text[:80] + '...'}"
 
@@ -177,9 +179,9 @@ def make_agent(
 
     Args:
         spec: a checkpoint or run folder, or its URI; a registered name; `path/file.py:Name`; or the address of a chat model.
-        vocabulary: for agents without their own; None for the scripted bargainers' vocabulary.
-        temperature: of a model's word distribution.
-        device: of a model.
+        vocabulary: the vocabulary of agents without their own; None for that of the scripted bargainers.
+        temperature: temperature of a model's word distribution.
+        device: device of a model.
         chat: more arguments of `load_negotiator` for a chat model; other agents ignore them.
 
     Raises:
@@ -235,7 +237,7 @@ def _words(vocabulary: Vocabulary | None) -> Vocabulary:
 
 
 def is_chat_model(spec: str) -> bool:
-    """Return whether a name is a chat model: by its prefix, or as a user's own.
+    """Return True if a name is a chat model: by its prefix, or as a user's own.
 
     A user's own chat model is a class with `answer` or `reply` and no `join`, or a function of `messages`.
 

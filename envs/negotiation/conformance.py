@@ -35,7 +35,7 @@ def _has_a_name_and_a_vocabulary(agent: Agent) -> None:
     """Says its name and its vocabulary."""
     expect(isinstance(agent.name, str) and bool(agent.name), "name is a text", repr(agent.name))
     words = isinstance(agent.vocabulary, Vocabulary)
-    expect(words, "vocabulary is an parley.envs.negotiation.domain.Vocabulary", repr(agent.vocabulary))
+    expect(words, "vocabulary is a parley.envs.negotiation.domain.Vocabulary", repr(agent.vocabulary))
 
 
 def _plays_both_sides(agent: Agent) -> None:
@@ -63,8 +63,8 @@ def _says_legal_words(agent: Agent) -> None:
             )
             spoken = utterances.tokens[np.arange(utterances.tokens.shape[1]) < utterances.lengths[:, None]]
             # Ids of a user's agent are checked as it speaks; larger ids are words of its texts.
-            known = (spoken >= 0) & ((spoken < len(agent.vocabulary)) | isinstance(agent, OwnAgent))
-            expect(bool(known.all()), f"ids of 0 to {len(agent.vocabulary) - 1}", f"id {spoken[~known][:1].tolist()}")
+            are_ids = (spoken >= 0) & ((spoken < len(agent.vocabulary)) | isinstance(agent, OwnAgent))
+            expect(bool(are_ids.all()), f"ids of 0 to {len(agent.vocabulary) - 1}", f"id {spoken[~are_ids][:1].tolist()}")
             game.say(rows, utterances)
     expect(not game.num_illegal.any(), "no <pad>, YOU: or THEM: in an utterance", f"{int(game.num_illegal.sum())} of them")
 
@@ -96,9 +96,9 @@ def _repeats_itself(agent: Agent) -> None:
 
 def _is_the_same_alone(agent: Agent) -> None:
     """Says the same in a dialogue whether others are played beside it or not."""
-    together = _transcripts(play(_game(agent), (agent, agent)))
+    side_by_side = _transcripts(play(_game(agent), (agent, agent)))
     alone = [_transcripts(play(_game(agent, range(n, n + 1)), (agent, agent)))[0] for n in range(_DIALOGUES)]
-    same_alone(together, alone, "what is said in a dialogue")
+    same_alone(side_by_side, alone, "what is said in a dialogue")
 
 
 def _transcripts(game: NegotiationGame) -> list[tuple[Any, list[int]]]:
@@ -115,7 +115,7 @@ AGENT = Kind(
 
 
 def _has_dialogues_to_learn_from(source: Any) -> None:
-    """Reads its files without a broken line, and finds dialogues to train on and to validate on."""
+    """Has files without a broken line, with dialogues to train on and to validate on."""
     splits = {split: len(records) for split, records in source.read(data_root()).require_whole().splits.items()}
     expect(bool(splits.get("train") and splits.get("val")), "dialogues in train and val", splits)
 

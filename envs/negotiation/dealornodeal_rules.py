@@ -56,8 +56,8 @@ def selection_table(counts: Numbers) -> np.ndarray:
         disconnect; 18 <= n <= 38 for legal counts. `<disagree>` is never a choice.
     """
     rows = [
-        [5 * i + n for i, n in enumerate(own)] + [5 * i + counts[i] - n for i, n in enumerate(own)]
-        for own in itertools.product(*(range(count + 1) for count in counts))
+        [5 * i + n for i, n in enumerate(items)] + [5 * i + counts[i] - n for i, n in enumerate(items)]
+        for items in itertools.product(*(range(count + 1) for count in counts))
     ]
     rows += [[NO_AGREEMENT_ID] * 6, [DISCONNECT_ID] * 6]
     table = np.array(rows, dtype=np.int64)
@@ -68,8 +68,8 @@ def selection_table(counts: Numbers) -> np.ndarray:
 @cache
 def picks_table(counts: Numbers) -> np.ndarray:
     """Return the chooser's own items in each legal selection (n, 3) int64; -1 for the two refusals."""
-    own = selection_table(counts)[:, :NUM_ITEMS]
-    table = np.where(own < DISAGREE_ID, own - 5 * np.arange(NUM_ITEMS), -1)
+    items = selection_table(counts)[:, :NUM_ITEMS]
+    table = np.where(items < DISAGREE_ID, items - 5 * np.arange(NUM_ITEMS), -1)
     table.setflags(write=False)
     return table
 
@@ -81,15 +81,15 @@ def complement(counts: Numbers, selection: int) -> int:
     return int(np.flatnonzero((table == swapped).all(axis=1))[0])
 
 
-def selection_index(counts: Numbers, own: Sequence[int]) -> int:
-    """Return the index of the allocation that gives the chooser `own` items.
+def selection_index(counts: Numbers, items: Sequence[int]) -> int:
+    """Return the index of the allocation that gives the chooser `items`.
 
     Raises:
         ScenarioError: more items are chosen than there are.
     """
-    hits = np.flatnonzero((picks_table(counts) == np.asarray(own)).all(axis=1))
-    if not hits.size or min(own) < 0:
-        raise ScenarioError("illegal selection", got=f"{tuple(own)} of {counts}", fix="choose 0..count of each item")
+    hits = np.flatnonzero((picks_table(counts) == np.asarray(items)).all(axis=1))
+    if not hits.size or min(items) < 0:
+        raise ScenarioError("illegal selection", got=f"{tuple(items)} of {counts}", fix="choose 0..count of each item")
     return int(hits[0])
 
 
@@ -148,8 +148,8 @@ def legal_selections(counts_n3: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @cache
 def selections(counts: Numbers) -> Selections:
     """Return the selections for these counts; the same object each time."""
-    own = np.maximum(picks_table(counts), 0)
-    other = np.array(counts) - own
-    other[-2:] = 0
-    fits = np.array([complement(counts, selection) for selection in range(len(own))], dtype=np.int64)
-    return Selections(selection_table(counts), own, other, fits)
+    chooser_items = np.maximum(picks_table(counts), 0)
+    other_items = np.array(counts) - chooser_items
+    other_items[-2:] = 0
+    fits = np.array([complement(counts, selection) for selection in range(len(chooser_items))], dtype=np.int64)
+    return Selections(selection_table(counts), chooser_items, other_items, fits)

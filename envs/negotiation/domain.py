@@ -85,8 +85,8 @@ class Selections:
 
     Args:
         table: tokens (m, H) int64 of each selection.
-        own: the chooser's number of each item (m, K) int64; 0 for the refusals.
-        other: the other side's number of each item (m, K) int64; 0 for the refusals.
+        chooser_items: the chooser's number of each item (m, K) int64; 0 for the refusals.
+        other_items: the other side's number of each item (m, K) int64; 0 for the refusals.
         fits: the matching selection of the other side (m,) int64; refusals match themselves.
 
     Raises:
@@ -94,15 +94,15 @@ class Selections:
     """
 
     table: np.ndarray
-    own: np.ndarray
-    other: np.ndarray
+    chooser_items: np.ndarray
+    other_items: np.ndarray
     fits: np.ndarray
 
     def __post_init__(self) -> None:
         for name, part in vars(self).items():
             if not np.issubdtype(part.dtype, np.integer):
                 fix = f"make {name} an array of int64"
-                raise ScenarioError("what may be chosen is told in whole numbers", where=name, got=part.dtype, fix=fix)
+                raise ScenarioError("selections are given in whole numbers", where=name, got=part.dtype, fix=fix)
             part.setflags(write=False)
 
     def __len__(self) -> int:
@@ -181,7 +181,7 @@ class Domain(ABC):
 
     @abstractmethod
     def answer_form(self, counts: Numbers) -> str:
-        """Return the form of a deal for a person, with an example, such as "3 whole numbers, ..., such as 1 2 3"."""
+        """Return the form of a deal for a person, such as "3 whole numbers, ..., such as 1 2 3"."""
 
     @abstractmethod
     def read_selection(self, counts: Numbers, text: str) -> int | None:
@@ -210,11 +210,11 @@ class Domain(ABC):
         """Return the items of chooser and other side after each selection, (n, M, K) each; 0 past the legal ones."""
         distinct, which = np.unique(counts_nK, axis=0, return_inverse=True)
         shape = (len(distinct), self.max_selections, len(self.items))
-        own, other = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        chooser_items, other_items = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
         for row, counts in enumerate(distinct.tolist()):
             legal = self.selections(tuple(counts))
-            own[row, : len(legal)], other[row, : len(legal)] = legal.own, legal.other
-        return own[which.reshape(-1)], other[which.reshape(-1)]
+            chooser_items[row, : len(legal)], other_items[row, : len(legal)] = legal.chooser_items, legal.other_items
+        return chooser_items[which.reshape(-1)], other_items[which.reshape(-1)]
 
     @cached_property
     def token_index(self) -> dict[str, int]:
@@ -230,10 +230,10 @@ class Domain(ABC):
         legal = self.selections(tuple(counts))
         for selection in range(legal.no_agreement):
             if [self.tokens[token] for token in legal.table[selection]] == list(tokens):
-                return tuple(legal.own[selection].tolist())
+                return tuple(legal.chooser_items[selection].tolist())
         return None
 
-    def said(self, counts: Numbers, selection: int) -> str:
+    def selection_text(self, counts: Numbers, selection: int) -> str:
         """Return a selection in words, refusals included."""
         refusal = selection - self.selections(counts).no_agreement
         return self.describe(counts, selection) if refusal < 0 else ("no agreement", "to disconnect")[refusal]
@@ -291,8 +291,8 @@ class Vocabulary(WordList):
         counts: Counter[str] = Counter()
         for sentence in sentences:
             counts.update(sentence)
-        kept = [word for word, count in counts.most_common() if count > threshold and word not in SPECIALS]
-        return cls((*SPECIALS, *kept), game)
+        frequent = [word for word, count in counts.most_common() if count > threshold and word not in SPECIALS]
+        return cls((*SPECIALS, *frequent), game)
 
     @property
     def domain(self) -> Domain:
@@ -334,7 +334,7 @@ class SpokenWords:
     """The words of a game, which grow as new ones are said, and their ids for each side.
 
     Args:
-        vocabularies: of side 0 and side 1.
+        vocabularies: the vocabularies of side 0 and side 1.
     """
 
     def __init__(self, vocabularies: tuple[Vocabulary, Vocabulary]) -> None:
@@ -343,7 +343,7 @@ class SpokenWords:
         """Every word by the game's id."""
         self._index = dict(vocabularies[0].index)
         self._spoken = [self.ids(vocabulary.words) for vocabulary in vocabularies]
-        self._heard = [np.empty(0, dtype=np.int64)] * 2
+        self._side_ids = [np.empty(0, dtype=np.int64)] * 2
 
     def ids(self, words: Iterable[str]) -> np.ndarray:
         """Return the game's ids (n,) of words, and add new words."""
@@ -355,17 +355,17 @@ class SpokenWords:
             ids.append(self._index[word])
         return np.array(ids, dtype=np.int64)
 
-    def spoken(self, side: int, ids: np.ndarray) -> np.ndarray:
+    def to_game_ids(self, side: int, ids: np.ndarray) -> np.ndarray:
         """Return the game's ids for a side's own ids."""
-        own = self._spoken[side]
-        return np.where(ids < len(own), own[np.minimum(ids, len(own) - 1)], ids - len(own))
+        table = self._spoken[side]
+        return np.where(ids < len(table), table[np.minimum(ids, len(table) - 1)], ids - len(table))
 
-    def heard(self, side: int, ids: np.ndarray) -> np.ndarray:
+    def to_side_ids(self, side: int, ids: np.ndarray) -> np.ndarray:
         """Return a side's own ids for the game's ids."""
-        table = self._heard[side]
+        table = self._side_ids[side]
         if len(table) < len(self.words):
             new = self._vocabularies[side].encode(self.words[len(table) :])
-            table = self._heard[side] = np.concatenate([table, new])
+            table = self._side_ids[side] = np.concatenate([table, new])
         return table[ids]
 
 
@@ -392,12 +392,12 @@ class Scenario:
     game: str = DEAL_OR_NO_DEAL
 
     def __post_init__(self) -> None:
-        counts, first, second = map(_whole, (self.counts, *self.values))
+        counts, first, second = map(_integers, (self.counts, *self.values))
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "values", (first, second))
         domain, num = self.domain, len(self.domain.items)
-        whole = all(len(part) == num for part in (self.counts, *self.values))
-        problem = domain.problem(self.counts, self.values) if whole else f"there are {num} items"
+        is_complete = all(len(part) == num for part in (self.counts, *self.values))
+        problem = domain.problem(self.counts, self.values) if is_complete else f"there are {num} items"
         if problem:
             got = f"counts {self.counts}, values {self.values}"
             raise ScenarioError(f"illegal scenario: {problem}", got=got, fix=domain.rule)
@@ -442,7 +442,7 @@ class Scenario:
         return cls(tuple(first[::2]), (tuple(first[1::2]), tuple(second[1::2])), game)
 
 
-def _whole(numbers: Iterable[Any]) -> Numbers:
+def _integers(numbers: Iterable[Any]) -> Numbers:
     """Return numbers as Python integers.
 
     Raises:
@@ -456,19 +456,19 @@ def _whole(numbers: Iterable[Any]) -> Numbers:
 
 
 def points(scenario: Scenario, selections: tuple[int, int]) -> tuple[bool, tuple[int, int]]:
-    """Return whether the sides' selections fit together, and each side's points (0, 0 if they do not).
+    """Return True if the sides' selections fit together, and each side's points (0, 0 if they do not).
 
     Refusals and selections that do not sum to the counts are no agreement, as in the published scoring.
     """
     legal, (first, second) = scenario.selections, selections
     if first >= legal.no_agreement or int(legal.fits[first]) != second:
         return False, (0, 0)
-    return True, (int(legal.own[first] @ scenario.values[0]), int(legal.other[first] @ scenario.values[1]))
+    return True, (int(legal.chooser_items[first] @ scenario.values[0]), int(legal.other_items[first] @ scenario.values[1]))
 
 
 def is_pareto_optimal(scenario: Scenario, earned: tuple[int, int]) -> bool:
-    """Return whether no legal deal is at least as good for both sides and better for one."""
-    first, second = scenario.selections.own @ scenario.values[0], scenario.selections.other @ scenario.values[1]
+    """Return True if no legal deal is at least as good for both sides and better for one."""
+    first, second = scenario.selections.chooser_items @ scenario.values[0], scenario.selections.other_items @ scenario.values[1]
     # Refusals earn nothing, so they are never better than a deal.
     better = (first >= earned[0]) & (second >= earned[1]) & ((first > earned[0]) | (second > earned[1]))
     return not better.any()

@@ -100,8 +100,8 @@ def act(game: NegotiationGame, side: int, action: Mapping[str, Any], space: spac
 
 def side_reward(game: NegotiationGame, side: int, kind: str) -> float:
     """Return a side's reward at the end of the first dialogue; 0 before the end."""
-    own, other = game.points[0, side], game.points[0, 1 - side]
-    return float(own if kind == "points" else own - other)
+    points, other_points = game.points[0, side], game.points[0, 1 - side]
+    return float(points if kind == "points" else points - other_points)
 
 
 def outcome(game: NegotiationGame) -> dict[str, Any]:
@@ -145,10 +145,10 @@ class OneSide(TextRenderedEnv[SeenT, ActT]):
         side: int = 0,
         render_mode: str | None = None,
     ) -> None:
-        own = type(self).__name__
-        check_arguments(own, reward, scenarios)
+        owner = type(self).__name__
+        check_arguments(owner, reward, scenarios)
         if side not in (0, 1):
-            raise ConfigError("there is no such side", where=own, got=repr(side), fix="side 0 or 1")
+            raise ConfigError("there is no such side", where=owner, got=repr(side), fix="side 0 or 1")
         super().__init__(render_mode)
         self.partner = as_agent(partner, vocabulary)
         self.vocabulary = self.partner.vocabulary if vocabulary is None else vocabulary
@@ -359,8 +359,8 @@ class NegotiationTextEnv(OneSide[str, str]):
     """
 
     def _spaces(self) -> tuple[spaces.Text, spaces.Text]:
-        seen, said = (spaces.Text(longest, min_length=0, charset=CHARACTERS) for longest in (LONGEST_SEEN, LONGEST_SAID))
-        return seen, said
+        seen, spoken = (spaces.Text(longest, min_length=0, charset=CHARACTERS) for longest in (LONGEST_SEEN, LONGEST_SAID))
+        return seen, spoken
 
     def _seen(self, game: NegotiationGame) -> str:
         domain, counts = game.domain, game.scenarios[0].counts

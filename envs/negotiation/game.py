@@ -74,7 +74,7 @@ class Agent(Player["SideView"], Protocol):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The words in whose ids it reads and speaks."""
+        """The words whose ids it reads and speaks."""
 
 
 class NegotiationGame:
@@ -124,7 +124,7 @@ class NegotiationGame:
         """Each side's view of the dialogue (2, B, T) in its own ids: the same words, with `YOU:` and `THEM:` exchanged."""
         self._spoken: SpokenWords | None = None
         """The game's words; None while both sides use only the words of one shared vocabulary."""
-        self._said = self.tokens[0]
+        self._game_tokens = self.tokens[0]
         """Side 0's view in the game's ids (B, T), once `_spoken` is set."""
         if self.vocabularies[0].digest != self.vocabularies[1].digest:
             self._open()
@@ -141,7 +141,7 @@ class NegotiationGame:
         self.num_illegal = np.zeros((size, 2), dtype=np.int64)
         """Tokens dropped as illegal, by side (B, 2)."""
         self.illegal_selections = np.zeros((size, 2), dtype=bool)
-        """Whether a side chose out of range (B, 2), which counts as no agreement."""
+        """True if a side chose out of range (B, 2), which counts as no agreement."""
         self.agreed = np.zeros(size, dtype=bool)
         self.points = np.zeros((size, 2), dtype=np.int64)
 
@@ -209,13 +209,13 @@ class NegotiationGame:
                 self.phase[row] = OVER
 
     def is_pareto(self, row: int) -> bool:
-        """Return whether a dialogue's outcome is agreed and Pareto optimal."""
+        """Return True if a dialogue's outcome is agreed and Pareto optimal."""
         first, second = self.points[row].tolist()
         return bool(self.agreed[row]) and is_pareto_optimal(self.scenarios[row], (first, second))
 
     def transcript(self, row: int) -> list[tuple[int, list[str]]]:
         """Return the dialogue as (side, words) turns, without `<eos>`."""
-        tokens = self.tokens[0] if self._spoken is None else self._said
+        tokens = self.tokens[0] if self._spoken is None else self._game_tokens
         ids = tokens[row, : self.num_tokens[row]].tolist()
         words: Sequence[str] = self.vocabulary.words if self._spoken is None else self._spoken.words
         turns: list[tuple[int, list[str]]] = []
@@ -231,40 +231,40 @@ class NegotiationGame:
         if vocabulary.digest == self.vocabularies[side].digest:
             return self.tokens[side]
         you, them = vocabulary.you_id, vocabulary.them_id
-        read = vocabulary.encode(self._open().words)[self._said]
+        read = vocabulary.encode(self._open().words)[self._game_tokens]
         return read if side == 0 else np.where(read == you, them, np.where(read == them, you, read))
 
     def utterance(self, side: int, words: Sequence[str]) -> list[int]:
         """Return a side's own ids of words, closed by `<eos>` unless they end the dialogue."""
-        own = self.vocabularies[side]
-        ids = own.encode(words).tolist()
-        if any(word not in own.index for word in words):
-            beyond = self._open().ids(words) + len(own)
-            ids = [own.index.get(word, new) for word, new in zip(words, beyond.tolist(), strict=True)]
+        vocabulary = self.vocabularies[side]
+        ids = vocabulary.encode(words).tolist()
+        if any(word not in vocabulary.index for word in words):
+            beyond = self._open().ids(words) + len(vocabulary)
+            ids = [vocabulary.index.get(word, new) for word, new in zip(words, beyond.tolist(), strict=True)]
         return ids if ids == [SELECTION_ID] else [*ids, EOS_ID]
 
     def written(self, side: int, ids: Sequence[int]) -> list[str]:
         """Return the words of an utterance in a side's own ids, without `<eos>`."""
-        own = self.vocabularies[side].words
-        beyond = self._open().words if any(i >= len(own) for i in ids) else ()
-        return [own[i] if i < len(own) else beyond[i - len(own)] for i in ids if i != EOS_ID]
+        words = self.vocabularies[side].words
+        beyond = self._open().words if any(i >= len(words) for i in ids) else ()
+        return [words[i] if i < len(words) else beyond[i - len(words)] for i in ids if i != EOS_ID]
 
     def _open(self) -> SpokenWords:
         """Allow any word from now on, and return the game's words."""
         if self._spoken is None:
             self._spoken = SpokenWords(self.vocabularies)
-            self._said = self.tokens[0].copy()
+            self._game_tokens = self.tokens[0].copy()
         return self._spoken
 
     def _in_game_ids(self, spoken: SpokenWords, speakers: np.ndarray, utterances: Utterances) -> Utterances:
         tokens, lengths = utterances.tokens, utterances.lengths
         tokens = np.where(np.arange(tokens.shape[1]) < lengths[:, None], tokens, PAD_ID)
         for side in (0, 1):
-            tokens[speakers == side] = spoken.spoken(side, tokens[speakers == side])
+            tokens[speakers == side] = spoken.to_game_ids(side, tokens[speakers == side])
         return Utterances(tokens, lengths)
 
     def _legal(self, rows: np.ndarray, utterances: Utterances) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return utterances without illegal tokens and with one end, and which of them (n,) the game closed.
+        """Return utterances without illegal tokens and with one end, and a mask (n,) of those that the game closed.
 
         The common case without illegal tokens is vectorised.
         """
@@ -306,13 +306,13 @@ class NegotiationGame:
         values = tokens[at_n, at_l]
         for side in (0, 1):
             markers = np.where(speakers == side, self.vocabulary.you_id, self.vocabulary.them_id)
-            heard, marked = values, markers
+            side_values, side_markers = values, markers
             if self._spoken is not None:
-                heard, marked = self._spoken.heard(side, values), self._spoken.heard(side, markers)
+                side_values, side_markers = self._spoken.to_side_ids(side, values), self._spoken.to_side_ids(side, markers)
                 if side == 0:
-                    self._said[rows, start], self._said[rows[at_n], positions] = markers, values
-            self.tokens[side, rows, start] = marked
-            self.tokens[side, rows[at_n], positions] = heard
+                    self._game_tokens[rows, start], self._game_tokens[rows[at_n], positions] = markers, values
+            self.tokens[side, rows, start] = side_markers
+            self.tokens[side, rows[at_n], positions] = side_values
         self.authors[rows[at_n], positions] = authors[at_n]
         self.num_tokens[rows] = start + 1 + lengths
 
@@ -343,7 +343,7 @@ class SideView:
         return len(self._game)
 
     def turns(self, row: int) -> list[tuple[bool, str]]:
-        """Return one dialogue so far as text: whether a turn is of this side, and its words."""
+        """Return the turns of one dialogue so far: True for this side's turns, and the words."""
         return [(side == self.side, " ".join(words)) for side, words in self._game.transcript(row)]
 
     def encode(self, text: str) -> list[int]:
@@ -355,7 +355,7 @@ class SideView:
         return self._game.written(self.side, ids)
 
     def generator(self, row: int) -> np.random.Generator:
-        """Return the random generator of this side's next move, for agents that need more than one draw per token."""
+        """Return the random generator of this side's next move, for agents that need several draws per token."""
         return stream(derive_seed(self._game.seeds[row], "side", self.side), int(self.num_tokens[row]))
 
     def opponent(self) -> SideView:
@@ -421,34 +421,30 @@ def render_dialogue(game: NegotiationGame, row: int, perspective: int | None = N
     names = ["side 0", "side 1"] if perspective is None else ["you", "you"]
     if perspective is not None:
         names[1 - perspective] = "partner"
-    shown = [perspective in (None, side) or bool(over) for side in (0, 1)]
-    lines = [_table(game, row, sides, names, shown), ""]
-    lines += [f"{names[side]}: {words}" for side, words in _turns(game, row)]
+    are_values_visible = [perspective in (None, side) or bool(over) for side in (0, 1)]
+    lines = [_table(game, row, sides, names, are_values_visible), ""]
+    lines += [f"{names[side]}: {' '.join(words) or '(says nothing)'}" for side, words in game.transcript(row)]
     if game.forced[row]:
         lines[-1] += " (forced by a limit of the game)"
     counts = game.scenarios[row].counts
     chosen = [side for side in sides if game.selections[row, side] >= 0 and (perspective is None or over)]
     if chosen:
         lines.append("")
-    lines += [f"{names[side]} chose {game.domain.said(counts, int(game.selections[row, side]))}" for side in chosen]
+    lines += [f"{names[side]} chose {game.domain.selection_text(counts, int(game.selections[row, side]))}" for side in chosen]
     if over:
         earned = ", ".join(f"{names[side]} {game.points[row, side]}" for side in sides)
         lines.append(f"{'agreed' if game.agreed[row] else 'not agreed'}, points: {earned}")
     return "\n".join(lines)
 
 
-def _table(game: NegotiationGame, row: int, sides: tuple[int, int], names: list[str], shown: list[bool]) -> str:
+def _table(game: NegotiationGame, row: int, sides: tuple[int, int], names: list[str], are_values_visible: list[bool]) -> str:
     scenario = game.scenarios[row]
     cells = [["item", "count", *(f"value to {names[side]}" for side in sides)]]
     for item, name in enumerate(game.domain.items):
-        values = [str(scenario.values[side][item]) if shown[side] else _HIDDEN for side in sides]
+        values = [str(scenario.values[side][item]) if are_values_visible[side] else _HIDDEN for side in sides]
         cells.append([name, str(scenario.counts[item]), *values])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join([first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))])
         for first, *rest in cells
     )
-
-
-def _turns(game: NegotiationGame, row: int) -> list[tuple[int, str]]:
-    return [(side, " ".join(words) or "(says nothing)") for side, words in game.transcript(row)]

@@ -1,24 +1,24 @@
 """A negotiator in its form for play: words one after another, decisions over whole dialogues, and endings of shared prefixes.
 
-`Tables` reads with the networks of play in `model.py`: products of words are tables, and decoder and tied output embedding fold
-into one map. Figures equal those of `Negotiator` up to rounding (tested).
+`Tables` reads with the networks of play in `model.py`: products of words are tables, and decoder and tied output embedding
+fold into one map. Figures equal those of `Negotiator` up to rounding (tested).
 
 The selection network, which costs most, can decide with its products in bfloat16. `Screening` decides whether it first does
-so: then bfloat16 tells which choices are plain and which need float32. The gain depends on two things. The speed of bfloat16
-on this machine is measured at first need: the network reads the same made-up dialogues in both precisions by turns, a tenth
-of a second long (`policies/core/layers.py`). The number of choices left to float32 is counted on the way: a hastily fitted
-network, whose selections lie near each other, leaves nearly all of them, so that screening costs more than it saves on any
-processor.
+so: bfloat16 then separates the clear choices from those that need float32. The gain depends on two things. The speed of
+bfloat16 on this machine is measured at first need: the network reads the same made-up dialogues in both precisions by turns, a
+tenth of a second long (`policies/core/layers.py`). The number of choices left to float32 is counted on the way. A hastily
+fitted network, whose selections are nearly equal, leaves nearly all of them, and screening then costs more than it saves on
+any processor.
 
-A choice is float32's own if bfloat16 moved no selection further against the best than `MARGIN`. That is measured and not
-proved: a bound carried through the steps of a recurrence soon exceeds every distance between selections. Each choice that
-float32 makes again is compared, and a network that leaves the margin is decided in float32 alone from then on. So
-measurements change time and not rows, on one machine or on many, as far as the margin holds.
+A choice equals that of float32 if bfloat16 moved no selection further against the best than `MARGIN`. This bound is measured,
+not proved: a proved one, carried through the steps of a recurrence, soon exceeds every distance between selections. Each
+choice that float32 makes again is compared, and a network that leaves the margin is decided in float32 alone from then on. So
+measurements change time and not rows, on one machine or on many, as long as the margin holds.
 
-`Prefixes` reads many endings of shared beginnings, for searches over thousands of dialogues that differ in a few words near the
-end. Language states and the forward half of the selection network depend on earlier tokens alone, so they are kept for every
-position of a prefix. The backward half sees the whole dialogue; its inputs from a prefix (input products, the forward share of
-the attention) are kept too. Figures equal those of `Negotiator` on whole dialogues up to rounding (tested).
+`Prefixes` reads many endings of shared beginnings, for searches over thousands of dialogues that differ in a few words near
+the end. Language states and the forward half of the selection network depend on earlier tokens alone, so they are kept for
+every position of a prefix. The backward half sees the whole dialogue; its inputs from a prefix (input products, the forward
+share of the attention) are kept too. Figures equal those of `Negotiator` on whole dialogues up to rounding (tested).
 
 Shapes: n rows or prefixes, T tokens or longest ending, N tokens of all rows, M language states, V words, H language state, P
 longest prefix, r endings, S selection state, A attention.
@@ -46,7 +46,7 @@ from parley.policies.core.layers import (
     running,
     shortest_share,
 )
-from parley.policies.negotiator.model import ROWS, Attended, Cell, Negotiator, Products, Selection
+from parley.policies.negotiator.model import ROWS, AttentionSums, Cell, Negotiator, Products, Selection
 from parley.policies.negotiator.settings import NegotiatorSizes
 
 MARGIN = 0.005
@@ -64,8 +64,8 @@ class Screening:
     """A decision on whether the next choices of a network are screened.
 
     Args:
-        cost: tells the time of a reading in bfloat16 as a share of float32's; asked once, when first needed.
-        least_rows: from as many choices at a time on.
+        cost: returns the time of a reading in bfloat16 as a share of float32's; called once, when first needed.
+        least_rows: least number of choices at a time.
     """
 
     def __init__(self, cost: Callable[[], float], least_rows: int = LEAST_ROWS) -> None:
@@ -84,7 +84,7 @@ class Screening:
         return self._num_left / max(1, self._num_screened)
 
     def pays(self, rows: int) -> bool:
-        """Return whether so many choices are better screened than all made in float32."""
+        """Return True if it is faster to screen this number of choices than to make all in float32."""
         if rows < self._least_rows or not self._trusted:
             return False
         return self.cost + (self.share_left if self._num_screened >= FIRST else 0.0) < ENOUGH
@@ -95,7 +95,7 @@ class Screening:
         return {"cost": self.cost, "share_left": self.share_left, "pays": float(self.pays(self._least_rows))}
 
     def note(self, screened: int, left: int, moved_too_far: bool) -> None:
-        """Count screened choices, those left to float32, and whether bfloat16 left the margin."""
+        """Count screened choices and those left to float32; stop screening if bfloat16 left the margin."""
         self._num_screened += screened
         self._num_left += left
         self._trusted &= not moved_too_far
@@ -105,16 +105,16 @@ def of_machine(sizes: NegotiatorSizes, device: torch.device, measure: Callable[[
     """Return a screening that measures this machine, for torch's number of threads at first use.
 
     Args:
-        sizes: of the network.
+        sizes: the sizes of the network.
         device: its device.
-        measure: as `cost_of_bfloat16` takes it.
+        measure: measures the cost, see `cost_of_bfloat16`.
     """
     by_onednn = has_onednn() and not is_mkl_whole()
     return Screening(lambda: cost_of_bfloat16(device, {"sizes": asdict(sizes), "float32 by oneDNN": by_onednn}, measure))
 
 
 MADE_UP = 2, 256
-"""Tokens and rows of the dialogues by which bfloat16 is measured."""
+"""Tokens and rows of the dialogues that measure bfloat16."""
 
 
 class Tables:
@@ -154,22 +154,22 @@ class Tables:
         return out
 
     def listen(
-        self, tokens_N: Tensor, places: TokenPlaces, context_gates_n3H: Tensor, states_nH: Tensor, out_NH: Tensor
+        self, tokens_N: Tensor, positions: TokenPlaces, context_gates_n3H: Tensor, states_nH: Tensor, out_NH: Tensor
     ) -> None:
         """Write language states after many more tokens in each row, the longest first.
 
         Args:
             tokens_N: the tokens.
-            places: positions of the tokens.
+            positions: positions of the tokens.
             context_gates_n3H: the scenarios' share of the language gates.
-            states_nH: before the first.
+            states_nH: states before the first token.
             out_NH: receives the states after each token.
         """
 
         def begin(here: slice) -> Tensor:
-            return self._language.sums(tokens_N[here], context_gates_n3H.index_select(0, places.rows_N[here]))
+            return self._language.sums(tokens_N[here], context_gates_n3H.index_select(0, positions.rows_N[here]))
 
-        self._language.read(begin, places.counts, states_nH, out_NH)
+        self._language.read(begin, positions.counts, states_nH, out_NH)
 
     @torch.no_grad()
     def decide(
@@ -201,14 +201,14 @@ class Tables:
             rows = order[start : start + ROWS[dtype]]
             step_N, row_N = by_step(lengths_n[rows])
             tokens_N, at_N = (torch.from_numpy(part[rows[row_N], step_N]).to(self.device) for part in (tokens_nT, at_nT))
-            places, language_NH = TokenPlaces.of(lengths_n[rows], self.device), states_MH.index_select(0, at_N)
+            positions, language_NH = TokenPlaces.of(lengths_n[rows], self.device), states_MH.index_select(0, at_N)
             nothing_rS = context_nC.new_zeros(len(rows), self.model.sizes.hidden_selection)
-            _, attended = self.selection(dtype).read(tokens_N, language_NH, places, nothing_rS)
+            _, attended = self.selection(dtype).read(tokens_N, language_NH, positions, nothing_rS)
             index = torch.from_numpy(rows).to(self.device)
             logits[index] = self.heads(attended, context_nC[index])
         return logits
 
-    def heads(self, attended: Attended, context_rC: Tensor) -> Tensor:
+    def heads(self, attended: AttentionSums, context_rC: Tensor) -> Tensor:
         """Return item logits (r, 6, 18) from the attention over whole dialogues."""
         return self.model.choice(torch.cat([attended.forward, attended.backward, context_rC], dim=1))
 
@@ -220,13 +220,13 @@ class Tables:
     def _read_made_up(self, dtype: torch.dtype) -> Tensor:
         """Read empty dialogues with the selection network; return on the CPU, so that it waits for the device."""
         steps, rows = MADE_UP
-        places, tokens_N = (
+        positions, tokens_N = (
             TokenPlaces.of(np.full(rows, steps), self.device),
             torch.zeros(steps * rows, dtype=torch.int64, device=self.device),
         )
         language_NH = torch.zeros(len(tokens_N), self.model.sizes.hidden_language, device=self.device)
         before_rS = torch.zeros(rows, self.model.sizes.hidden_selection, device=self.device)
-        return self.selection(dtype).read(tokens_N, language_NH, places, before_rS)[0].cpu()
+        return self.selection(dtype).read(tokens_N, language_NH, positions, before_rS)[0].cpu()
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class Endings:
     """r endings: each keeps the first tokens of a prefix and continues with its own.
 
     Args:
-        prefixes: index (r,) of the prefix that each continues.
+        prefixes: index (r,) of the prefix of each ending.
         keeps: tokens (r,) kept of it, from none to all.
         tokens: token ids (r, T) that follow, padded.
         lengths: number of `tokens` that count (r,), at least 1.
@@ -254,9 +254,9 @@ class Endings:
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
         """Return one row (u,) of each kind of equal endings, and the index of the kind of each ending (r,)."""
         read = np.where(np.arange(self.tokens.shape[1]) < self.lengths[:, None], self.tokens, -1)
-        whole = np.ascontiguousarray(np.column_stack([self.prefixes, self.keeps, read]))
-        alike = whole.view(np.dtype((np.void, whole.dtype.itemsize * whole.shape[1]))).ravel()
-        _, rows, which = np.unique(alike, return_index=True, return_inverse=True)
+        keys = np.ascontiguousarray(np.column_stack([self.prefixes, self.keeps, read]))
+        bytes_of = keys.view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1]))).ravel()
+        _, rows, which = np.unique(bytes_of, return_index=True, return_inverse=True)
         return rows, which
 
 
@@ -275,30 +275,30 @@ class Prefixes:
         self._tables, self._model, self.domain = tables, tables.model, tables.model.domain
         self.context_nC, self.context_gates_n3H = tables.encode(np.ascontiguousarray(contexts_n6))
         sizes = self._model.sizes
-        rows, places = len(lengths_n), int(lengths_n.max())
-        tokens_Pn = torch.from_numpy(np.ascontiguousarray(tokens_nP[:, :places].T)).to(tables.device)
+        rows, num_positions = len(lengths_n), int(lengths_n.max())
+        tokens_Pn = torch.from_numpy(np.ascontiguousarray(tokens_nP[:, :num_positions].T)).to(tables.device)
         # Padding behind a row's last token is read too but never used: no ending keeps more than the row has.
-        language = self.context_nC.new_zeros(places + 1, rows, sizes.hidden_language)
-        for t in range(places):
+        language = self.context_nC.new_zeros(num_positions + 1, rows, sizes.hidden_language)
+        for t in range(num_positions):
             tables.advance(tokens_Pn[t], self.context_gates_n3H, language[t], out_nH=language[t + 1])
         self._tokens_Pn = tokens_Pn
         # Stored by prefix, then position, so that one number addresses a position of a prefix.
-        self._places, self._language = places, language.transpose(0, 1).contiguous()
+        self._num_positions, self._language = num_positions, language.transpose(0, 1).contiguous()
         self._in_precision: dict[torch.dtype, list[Tensor]] = {}
 
     @cached_property
     def _forward(self) -> Tensor:
         """States (n, P + 1, S) of the forward half before and after each position."""
-        places, rows = self._tokens_Pn.shape
+        num_positions, rows = self._tokens_Pn.shape
         cell = self._tables.selection(torch.float32).forward
-        states = self._language.new_zeros(places + 1, rows, self._model.sizes.hidden_selection)
-        for t in range(places):
+        states = self._language.new_zeros(num_positions + 1, rows, self._model.sizes.hidden_selection)
+        for t in range(num_positions):
             cell.step(cell.inputs(self._tokens_Pn[t], self._language[:, t + 1]), states[t], states[t + 1])
         return states.transpose(0, 1).contiguous()
 
     @cached_property
     def _shares(self) -> list[Tensor]:
-        """The share of each position of a prefix in the steps of the backward half and in the attention (n * P, .)."""
+        """Inputs of the backward half and of the attention from each position of a prefix (n * P, .)."""
         selection = self._tables.selection(torch.float32)
         inputs = selection.backward.inputs(self._tokens_Pn.t().flatten(), self._language[:, 1:].flatten(0, 1))
         return [inputs, selection.hidden(self._forward[:, 1:].flatten(0, 1))]
@@ -313,9 +313,9 @@ class Prefixes:
         """Return language states (r, H) after each ending."""
         states_rH = self._language.new_empty(len(endings), self._language.shape[2])
         for rows in _chunks(_by_length(endings), ROWS[torch.float32]):
-            tokens_N, places, prefixes, state = self._begin(endings[rows])
+            tokens_N, positions, prefixes, state = self._begin(endings[rows])
             gates = self.context_gates_n3H.index_select(0, prefixes)
-            for tokens in tokens_N.split(places.counts):
+            for tokens in tokens_N.split(positions.counts):
                 k = len(tokens)
                 self._tables.advance(tokens, gates[:k], state[:k], state[:k])
             states_rH[torch.from_numpy(rows).to(state.device)] = state
@@ -331,52 +331,52 @@ class Prefixes:
         """
         device = self._language.device
         states_rS = torch.empty(len(endings), self._model.sizes.hidden_selection, device=device)
-        attended = Attended.to_nothing(states_rS)
+        attended = AttentionSums.to_nothing(states_rS)
         # Grouped once by their own tokens and once by those kept, so that a group's rows run equally far.
         for rows in _chunks(_by_length(endings), ROWS[dtype]):
             index = torch.from_numpy(rows).to(device)
             states_rS[index], part = self._over_ending(endings[rows], dtype)
             attended.include(index, part)
-        kept = np.lexsort((endings.prefixes, -endings.keeps))[: np.count_nonzero(endings.keeps)]
-        for rows in _chunks(kept, ROWS[dtype]):
+        order = np.lexsort((endings.prefixes, -endings.keeps))[: np.count_nonzero(endings.keeps)]
+        for rows in _chunks(order, ROWS[dtype]):
             index = torch.from_numpy(rows).to(device)
             attended.include(index, self._over_prefix(endings.prefixes[rows], endings.keeps[rows], states_rS[index], dtype))
         return self._tables.heads(attended, self.context_nC[torch.from_numpy(endings.prefixes).to(device)])
 
     def _begin(self, endings: Endings) -> tuple[Tensor, TokenPlaces, Tensor, Tensor]:
         """Return tokens (N,) and their positions, and the prefix (r,) and language state (r, H) that each continues."""
-        places = TokenPlaces.of(endings.lengths, self._language.device)
+        positions = TokenPlaces.of(endings.lengths, self._language.device)
         tokens_rT, prefixes, keeps = (
             torch.from_numpy(part).to(self._language.device) for part in (endings.tokens, endings.prefixes, endings.keeps)
         )
-        return tokens_rT[places.rows_N, places.steps_N], places, prefixes, self._language[prefixes, keeps]
+        return tokens_rT[positions.rows_N, positions.steps_N], positions, prefixes, self._language[prefixes, keeps]
 
-    def _over_ending(self, endings: Endings, dtype: torch.dtype) -> tuple[Tensor, Attended]:
+    def _over_ending(self, endings: Endings, dtype: torch.dtype) -> tuple[Tensor, AttentionSums]:
         """Return the backward states (r, S) before the endings' own tokens, longest first, and their attention."""
-        tokens_N, places, prefixes, state = self._begin(endings)
+        tokens_N, positions, prefixes, state = self._begin(endings)
         gates = self.context_gates_n3H.index_select(0, prefixes)
         language_NH = state.new_empty(len(tokens_N), state.shape[1])
-        for tokens, after in zip(tokens_N.split(places.counts), language_NH.split(places.counts), strict=True):
+        for tokens, after in zip(tokens_N.split(positions.counts), language_NH.split(positions.counts), strict=True):
             k = len(tokens)
             state = self._tables.advance(tokens, gates[:k], state[:k], after)
         before_rS = self._forward[prefixes, torch.from_numpy(endings.keeps).to(prefixes.device)]
-        return self._tables.selection(dtype).read(tokens_N, language_NH, places, before_rS)
+        return self._tables.selection(dtype).read(tokens_N, language_NH, positions, before_rS)
 
-    def _over_prefix(self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, dtype: torch.dtype) -> Attended:
+    def _over_prefix(self, prefixes: np.ndarray, keeps: np.ndarray, state_rS: Tensor, dtype: torch.dtype) -> AttentionSums:
         """Return the attention over kept tokens, most kept first; `state_rS` moves on to the start."""
         selection, (inputs, hidden) = self._tables.selection(dtype), self._shares_in(dtype)
-        last, steps = torch.from_numpy(prefixes * self._places + keeps - 1).to(state_rS.device), running(keeps)
-        attended = Attended.to_nothing(state_rS)
+        last, steps = torch.from_numpy(prefixes * self._num_positions + keeps - 1).to(state_rS.device), running(keeps)
+        attended = AttentionSums.to_nothing(state_rS)
         # Last token first, nothing before the start.
         scores_Kr = state_rS.new_full((len(steps), len(prefixes)), -torch.inf)
         for t, k in enumerate(steps):
-            places, state = last[:k] - t, state_rS[:k]
-            selection.backward.step(selection.products.begin(inputs, places), state, state)
-            scores_Kr[t, :k] = selection.scores(selection.products.begin(hidden, places), state)
+            positions, state = last[:k] - t, state_rS[:k]
+            selection.backward.step(selection.products.begin(inputs, positions), state, state)
+            scores_Kr[t, :k] = selection.scores(selection.products.begin(hidden, positions), state)
             attended.backward[:k].lerp_(state, attended.outweigh(scores_Kr[t, :k]))
         weights_Kr = (scores_Kr - attended.weights).exp_()
         # The forward outputs of kept tokens are the same for all endings that keep as many.
-        for same in _groups(prefixes * self._places + keeps):
+        for same in _groups(prefixes * self._num_positions + keeps):
             keep = int(keeps[same.start])
             before = torch.arange(keep, 0, -1, device=state_rS.device)
             forward_KS = self._forward[int(prefixes[same.start]), before]
@@ -390,7 +390,7 @@ def _groups(labels_k: np.ndarray) -> Iterator[slice]:
 
 
 def _by_length(endings: Endings) -> np.ndarray:
-    """Return an order of endings, longest first, like ones beside each other."""
+    """Return an order of endings, longest first, with similar ones together."""
     return np.lexsort((endings.prefixes, -endings.keeps, -endings.lengths))
 
 

@@ -99,7 +99,7 @@ class Negotiator(nn.Module):
     """The parameters of one negotiation agent.
 
     Args:
-        vocabulary: the words it knows, of the game that it plays.
+        vocabulary: its words, of the game that it plays.
         sizes: widths of its layers.
     """
 
@@ -147,15 +147,17 @@ class Negotiator(nn.Module):
         start = context_BC.new_zeros(len(tokens_BT), self.sizes.hidden_language, dtype=gru.weight_hh_l0.dtype)
         return recur(gates, gru.weight_hh_l0, gru.bias_hh_l0, start).transpose(0, 1)
 
-    def read_spoken(self, tokens_BT: Tensor, places: TokenPlaces, context_BC: Tensor) -> Tensor:
-        """Return language states (N, H) after the tokens at `places`, without dropout, from tables of products."""
+    def read_spoken(self, tokens_BT: Tensor, positions: TokenPlaces, context_BC: Tensor) -> Tensor:
+        """Return language states (N, H) after the tokens at `positions`, without dropout, from tables of products."""
         gru, width = self.language, self.sizes.embed_word
         of_word, of_context = gru.weight_ih_l0.split([width, self.sizes.hidden_context], 1)
         words_V3H = F.linear(self.word_embedding.weight, of_word, gru.bias_ih_l0)
         contexts_B3H = F.linear(context_BC, of_context)
-        gates = F.embedding(tokens_BT[places.rows_N, places.steps_N], words_V3H).add_(F.embedding(places.rows_N, contexts_B3H))
+        gates = F.embedding(tokens_BT[positions.rows_N, positions.steps_N], words_V3H).add_(
+            F.embedding(positions.rows_N, contexts_B3H)
+        )
         start = gates.new_zeros(len(tokens_BT), self.sizes.hidden_language)
-        return recur_packed(gates, gru.weight_hh_l0, gru.bias_hh_l0, start, places.counts)
+        return recur_packed(gates, gru.weight_hh_l0, gru.bias_hh_l0, start, positions.counts)
 
     def folded_decoder(self) -> tuple[Tensor, Tensor]:
         """Return the decoder and the tied output embedding as one map: weight (V, H) and bias (V,)."""
@@ -167,22 +169,22 @@ class Negotiator(nn.Module):
 
     def selection_logits(self, tokens_BT: Tensor, states_BTH: Tensor, lengths_B: Tensor, context_BC: Tensor) -> Tensor:
         """Return item logits (B, 6, 18) of the final choice, from whole dialogues that end in `<selection>`."""
-        places, size = TokenPlaces.of(lengths_B.cpu().numpy(), lengths_B.device), len(tokens_BT)
+        positions, size = TokenPlaces.of(lengths_B.cpu().numpy(), lengths_B.device), len(tokens_BT)
         words_TBE = self.word_embedding(tokens_BT.t())
         inputs_TBI = self.dropout(torch.cat([states_BTH.transpose(0, 1), words_TBE], dim=-1))
-        inputs_NI = F.embedding(places.steps_N * size + places.rows_N, inputs_TBI.flatten(0, 1))
+        inputs_NI = F.embedding(positions.steps_N * size + positions.rows_N, inputs_TBI.flatten(0, 1))
         # The backward half reads each dialogue from its last token on.
-        mirrored_NI = F.embedding(places.mirrored_N, inputs_NI)
+        mirrored_NI = F.embedding(positions.mirrored_N, inputs_NI)
         gru = self.selection
         start = context_BC.new_zeros(size, self.sizes.hidden_selection, dtype=gru.weight_hh_l0.dtype)
         gates = dense_of_new_sizes(inputs_NI, gru.weight_ih_l0, gru.bias_ih_l0)
         mirrored = dense_of_new_sizes(mirrored_NI, gru.weight_ih_l0_reverse, gru.bias_ih_l0_reverse)
-        forward_NS = recur_packed(gates, gru.weight_hh_l0, gru.bias_hh_l0, start, places.counts)
-        mirrored_NS = recur_packed(mirrored, gru.weight_hh_l0_reverse, gru.bias_hh_l0_reverse, start, places.counts)
-        hidden_N2S = torch.cat([forward_NS, F.embedding(places.mirrored_N, mirrored_NS)], dim=-1)
+        forward_NS = recur_packed(gates, gru.weight_hh_l0, gru.bias_hh_l0, start, positions.counts)
+        mirrored_NS = recur_packed(mirrored, gru.weight_hh_l0_reverse, gru.bias_hh_l0_reverse, start, positions.counts)
+        hidden_N2S = torch.cat([forward_NS, F.embedding(positions.mirrored_N, mirrored_NS)], dim=-1)
         attention = dense_of_new_sizes(hidden_N2S, self.attention_hidden.weight, self.attention_hidden.bias)
         scores_N = self.attention_score(torch.tanh(attention)).squeeze(-1)
-        indices = places.rows_N, torch.arange(len(scores_N), device=scores_N.device)
+        indices = positions.rows_N, torch.arange(len(scores_N), device=scores_N.device)
         scores_BN = scores_N.new_full((size, len(scores_N)), -torch.inf).index_put(indices, scores_N)
         return self.choice(torch.cat([scores_BN.softmax(1) @ hidden_N2S, context_BC], dim=-1))
 
@@ -224,7 +226,7 @@ def selection_loss(choice_B6K: Tensor, outputs_B6: Tensor) -> Tensor:
 
 
 def num_weighing(outputs_B6: Tensor, num_tokens: int) -> int:
-    """Return how many heads weigh in `selection_loss`, of a game with so many item tokens."""
+    """Return the number of heads with weight in `selection_loss`, for a game with this number of item tokens."""
     unrewarded = torch.tensor([num_tokens + token for token in UNREWARDED], device=outputs_B6.device)
     return int((~torch.isin(outputs_B6, unrewarded)).sum())
 
@@ -359,12 +361,12 @@ def utterance_nll(model: Negotiator, game: NegotiationGame, side: int) -> tuple[
 def sentence_nll(
     model: Negotiator, game: NegotiationGame, rows: np.ndarray, starts: np.ndarray, sentences: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Return the negative log-likelihood of sentences as side 0 would have said them.
+    """Return the negative log-likelihood of sentences of side 0.
 
     Args:
         model: the judge.
         game: dialogues.
-        rows: the dialogue (n,) that each sentence belongs to.
+        rows: the dialogue (n,) of each sentence.
         starts: tokens (n,) of the dialogue before its first word, the speaker's marker included.
         sentences: word ids of each, as side 0 says them; words that the model does not know count as `<unk>`.
 
@@ -373,16 +375,16 @@ def sentence_nll(
     """
     lengths = starts + np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     tokens = np.full((len(rows), int(lengths.max())), PAD_ID, dtype=np.int64)
-    heard = game.tokens_in(model.vocabulary, 0)
+    dialogues = game.tokens_in(model.vocabulary, 0)
     for i, (row, start, end) in enumerate(zip(rows.tolist(), starts.tolist(), lengths.tolist(), strict=True)):
-        tokens[i, :start] = heard[row, :start]
-        tokens[i, start:end] = _encoded(sentences[i], game, model.vocabulary)
+        tokens[i, :start] = dialogues[row, :start]
+        tokens[i, start:end] = _in_vocabulary(sentences[i], game, model.vocabulary)
     nats = token_nll(model, game.contexts[0, rows], tokens, lengths)
     return [nats[i, start:end] for i, (start, end) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True))]
 
 
-def _encoded(sentence: np.ndarray, game: NegotiationGame, vocabulary: Vocabulary) -> np.ndarray:
-    """Return a sentence of side 0 in ids of a vocabulary; searched words, or another's, may lack there."""
+def _in_vocabulary(sentence: np.ndarray, game: NegotiationGame, vocabulary: Vocabulary) -> np.ndarray:
+    """Return a sentence of side 0 in ids of a vocabulary, which may lack some of its words."""
     game_vocabulary = game.vocabularies[0]
     if vocabulary.digest == game_vocabulary.digest:
         return np.where(sentence < len(game_vocabulary), sentence, UNK_ID)
@@ -408,9 +410,9 @@ class Products:
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self._rounds = dtype != torch.float32
-        self.together = 0 if self._rounds else SUMS_ROWS
-        """Rows of steps whose sums are begun together; of each step alone where its rows are padded."""
-        # Kept between calls: allocating so much memory would cost more than the work in it.
+        self.block_rows = 0 if self._rounds else SUMS_ROWS
+        """Rows of steps whose sums start as one block; 0 if the rows of each step are padded."""
+        # Reused by all calls, because its allocation would cost more than the work in it.
         self._memory = torch.zeros(0, dtype=dtype, device=device)
 
     def weight(self, weight: Tensor) -> Tensor:
@@ -450,9 +452,9 @@ class Cell:
     Args:
         gru: its weights.
         words_VE: word embeddings.
-        word_at: the first of the input's columns that are a word's; the others are read beside it.
-        suffix: of the direction, in torch's names of weights.
-        products: that it is made of.
+        word_at: the first input column of the word; the other columns are further inputs.
+        suffix: suffix of the direction in torch's names of weights.
+        products: the products to use.
     """
 
     def __init__(self, gru: GRU, words_VE: Tensor, word_at: int, suffix: str, products: Products) -> None:
@@ -466,8 +468,8 @@ class Cell:
         words = F.linear(words_VE, word, input_bias.roll(self._width))
         words[:, self._width :] += gates
         self._words = products.weight(torch.cat([words, inner.expand(len(words), -1)], dim=1))
-        beside = torch.cat([before, after], dim=1)
-        self.read_weight, self._add_read = products.weight(beside.t()), products.adder(beside)
+        other_inputs = torch.cat([before, after], dim=1)
+        self.read_weight, self._add_read = products.weight(other_inputs.t()), products.adder(other_inputs)
         self._add_hidden = products.adder(hidden_weight)
         self._exact = words.new_empty(CELL_ROWS, 4 * self._width)
 
@@ -488,7 +490,7 @@ class Cell:
 
         Args:
             sums_k4S: from `sums` or `inputs`; overwritten.
-            state_kS: before the step, float32.
+            state_kS: states before the step, float32.
             out_kS: receives the states after it; may be `state_kS`.
         """
         width, rows = self._width, state_kS.shape[0]
@@ -507,16 +509,16 @@ class Cell:
         """Move states on over many steps.
 
         Args:
-            begin: gives the sums of some steps, from `sums` or `inputs`.
-            counts: rows of each step, none more than the one before it.
-            state_rS: before the first step.
+            begin: returns the sums of some steps, from `sums` or `inputs`.
+            counts: rows of each step, in falling order.
+            state_rS: states before the first step.
             out_NS: receives the states after each step.
         """
         stop = 0
-        for steps in runs(counts, self._products.together):
+        for steps in runs(counts, self._products.block_rows):
             here = slice(stop, stop := stop + sum(steps))
             sums, out = begin(here), out_NS[here]
-            if self._products.together:
+            if self._products.block_rows:
                 state_rS = advance(sums, self._add_hidden, state_rS, out, steps)
             else:
                 self.step(sums, state_rS[: len(out)], out)
@@ -535,36 +537,38 @@ class Selection:
         self._add_forward, self._add_backward = (self.products.adder(half) for half in halves)
         self._bias = self.products.weight(model.attention_hidden.bias)
 
-    def read(self, tokens_N: Tensor, language_NH: Tensor, places: TokenPlaces, before_rS: Tensor) -> tuple[Tensor, Attended]:
+    def read(
+        self, tokens_N: Tensor, language_NH: Tensor, positions: TokenPlaces, before_rS: Tensor
+    ) -> tuple[Tensor, AttentionSums]:
         """Return the readings of both halves over some tokens of r dialogues, the longest first.
 
         Args:
             tokens_N: the tokens.
             language_NH: language states after each.
-            places: positions of the tokens.
+            positions: positions of the tokens.
             before_rS: states of the forward half before the first token.
 
         Returns:
             States of the backward half (r, S) after the first token, and the attention.
         """
-        counts = places.counts
+        counts = positions.counts
         forward_NS, mirrored_NS = before_rS.new_empty(2, len(tokens_N), before_rS.shape[1])
         self.forward.read(partial(self._inputs, self.forward, tokens_N, language_NH), counts, before_rS, forward_NS)
         # The backward half reads each dialogue from its last token on.
-        mirrored = tokens_N[places.mirrored_N], language_NH[places.mirrored_N]
+        mirrored = tokens_N[positions.mirrored_N], language_NH[positions.mirrored_N]
         self.backward.read(partial(self._inputs, self.backward, *mirrored), counts, torch.zeros_like(before_rS), mirrored_NS)
-        backward_NS = mirrored_NS[places.mirrored_N]
+        backward_NS = mirrored_NS[positions.mirrored_N]
         halves = zip(forward_NS.split(SUMS_ROWS), backward_NS.split(SUMS_ROWS), strict=True)
         scores_N = torch.cat([self.scores(self.hidden(forward), backward) for forward, backward in halves])
         scores_Tr = scores_N.new_full((len(counts), len(before_rS)), -torch.inf)
-        scores_Tr[places.steps_N, places.rows_N] = scores_N
+        scores_Tr[positions.steps_N, positions.rows_N] = scores_N
         weights_r = scores_Tr.logsumexp(0)
-        shares_N1 = (scores_N - weights_r[places.rows_N]).exp_().unsqueeze(1)
+        shares_N1 = (scores_N - weights_r[positions.rows_N]).exp_().unsqueeze(1)
         means = [torch.zeros_like(before_rS) for _ in range(2)]
         for mean_rS, states_NS in zip(means, (forward_NS, backward_NS), strict=True):
             for states, share in zip(states_NS.split(counts), shares_N1.split(counts), strict=True):
                 mean_rS[: len(states)].addcmul_(states, share)
-        return mirrored_NS[places.last_B], Attended(weights_r, *means)
+        return mirrored_NS[positions.last_B], AttentionSums(weights_r, *means)
 
     @staticmethod
     def _inputs(cell: Cell, tokens_N: Tensor, language_NH: Tensor, here: slice) -> Tensor:
@@ -584,13 +588,13 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Attended:
+class AttentionSums:
     """The attention over some tokens of r dialogues.
 
     Args:
         weights: logarithm of their total weight (r,).
         forward: weighted mean of the forward half's outputs (r, S).
-        backward: of the backward half's.
+        backward: weighted mean of the backward half's outputs (r, S).
     """
 
     weights: Tensor
@@ -598,7 +602,7 @@ class Attended:
     backward: Tensor
 
     @classmethod
-    def to_nothing(cls, states_rS: Tensor) -> Attended:
+    def to_nothing(cls, states_rS: Tensor) -> AttentionSums:
         """Return the attention before the first token, for rows of such states."""
         return cls(states_rS.new_full((len(states_rS),), -torch.inf), *states_rS.new_zeros(2, *states_rS.shape))
 
@@ -608,7 +612,7 @@ class Attended:
         torch.logaddexp(weights, scores_k, out=weights)
         return (scores_k - weights).exp_().unsqueeze(1)
 
-    def include(self, rows: Tensor, more: Attended) -> None:
+    def include(self, rows: Tensor, more: AttentionSums) -> None:
         """Add other tokens of some of the dialogues."""
         weights = torch.logaddexp(self.weights[rows], more.weights)
         share = (more.weights - weights).exp_().unsqueeze(1)
@@ -618,6 +622,6 @@ class Attended:
 
 
 def padded(rows: int) -> int:
-    """Return how many rows a product of so many has in bfloat16: at most a quarter more, above a few."""
+    """Return the padded number of rows of a product in bfloat16: at most a quarter more, above small sizes."""
     grain = max(SHAPE_ROWS, 1 << max(0, rows.bit_length() - 3))
     return -(-rows // grain) * grain

@@ -65,13 +65,13 @@ class NegotiatorFitConfig(Configuration):
     patience: PositiveInt = 16
     """Stop the full-rate stage after this many epochs without a better validation selection loss."""
     anneal_divisor: float = 5.0
-    """The rate is divided by this before each annealing epoch; there are fewer where `max_epochs` has no room for them."""
+    """The rate is divided by this before each annealing epoch; there are fewer if `max_epochs` leaves no room for them."""
     anneal_floor: PositiveShare = 0.01
     """Annealing ends when the rate falls below this share of the full rate."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    """Precision of matrix products in training; auto is bfloat16 where its steps are measured to be faster on this machine,
-    and a resumed run keeps the first choice. Another machine may choose otherwise, which changes digits; float32 is the
-    same everywhere."""
+    """Precision of matrix products in training; auto is bfloat16 if its steps are measured to be faster on this machine,
+    and a resumed run retains the first choice. Another machine may choose differently, which changes digits; float32 is
+    the same everywhere."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,7 +80,7 @@ class NegotiatorFitConfig(Configuration):
     @property
     def anneal_epochs(self) -> int:
         """Number of times the rate can be divided before it falls below its floor."""
-        # A floor that is a power of the divisor is reached, whatever the rounding.
+        # The sum makes a floor that is a power of the divisor count, in spite of rounding.
         return int(math.log(self.anneal_floor) / -math.log(self.anneal_divisor) + 1e-9)
 
     @property

@@ -127,9 +127,9 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
         nll_BT = word_nll(logits_BTV.float(), batch.tokens_BT)
         loss, words, _ = supervised_loss(choice_B6K.float(), nll_BT, batch.outputs_B6, self.config.selection_weight)
         self.descend(loss)
-        whole, of_words = torch.stack([loss.detach(), words.detach()]).tolist()
+        total, word_loss = torch.stack([loss.detach(), words.detach()]).tolist()
         targets = batch.tokens_BT[:, 1:].numel()
-        return StepLoss(whole, of_words * targets, targets)
+        return StepLoss(total, word_loss * targets, targets)
 
     def validate(self) -> NegotiatorFitness:
         return evaluate(self.model, self.validation)
@@ -152,7 +152,7 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
 
     @property
     def takes_best(self) -> bool:
-        """True at the full rate: annealing begins at its best model, and the last annealed one is kept."""
+        """True at the full rate: annealing starts from its best model, and the last annealed one is the result."""
         return self._stage == FULL
 
     def take_back(self, *, at_end: bool) -> None:
@@ -161,22 +161,22 @@ class NegotiatorFit(FittingLoop[Negotiator, NegotiatorFitConfig, NegotiatorFitne
 
 
 LOOK_EVERY = 8
-"""Words that a GPU says between two checks for ended rows, for which this process waits; a CPU checks at each."""
-KEPT_TOKENS = 64
-"""Language states per dialogue for which a session has room at first."""
+"""Words between two checks for ended rows on a GPU, each of which makes this process wait; a CPU checks at every word."""
+STATES_PER_DIALOGUE = 64
+"""Language states per dialogue in the first buffer of a session."""
 
 
 class NegotiatorAgent:
     """An `Agent` that speaks through a trained `Negotiator`.
 
     Args:
-        model: the networks; read once, now.
-        name: shown in reports.
-        temperature: of the word distribution, 0.5 in the published self-play; 0 takes the likeliest word.
-        unsaid: words that it never says, besides those forbidden to all.
+        model: the networks; their weights are read now.
+        name: its name in reports.
+        temperature: temperature of the word distribution, 0.5 in the published self-play; 0 takes the likeliest word.
+        forbidden: words that it never says, besides those forbidden to all.
     """
 
-    def __init__(self, model: Negotiator, name: str, temperature: float = 0.5, unsaid: Sequence[int] = ()) -> None:
+    def __init__(self, model: Negotiator, name: str, temperature: float = 0.5, forbidden: Sequence[int] = ()) -> None:
         self.model, self.name, self.temperature = model, name, temperature
         check(self, "temperature", temperature >= 0, "at least 0")
         self.vocabulary: Vocabulary = model.vocabulary
@@ -185,7 +185,7 @@ class NegotiatorAgent:
         sharpness = 1.0 / temperature if temperature > 0 else 1.0
         self.word_weight_HV = self.tables.word_weight_HV * sharpness
         self.word_bias_V = self.tables.word_bias_V * sharpness
-        self.word_bias_V[[*self.vocabulary.unspeakable_ids, *unsaid]] = -torch.inf
+        self.word_bias_V[[*self.vocabulary.unspeakable_ids, *forbidden]] = -torch.inf
         self.goes_on_V = torch.ones_like(self.word_bias_V, dtype=torch.bool)
         self.goes_on_V[[EOS_ID, SELECTION_ID]] = False
 
@@ -222,12 +222,12 @@ class NegotiatorAgent:
         Args:
             states_nH: language states after `YOU:` has been read.
             context_gates_n3H: the scenarios' share of the language gates, from `Tables.encode`.
-            draws_nL: uniform numbers in [0, 1), one per place of the utterance.
-            trace: is given, place by place, the language states of the rows that said a word there (k, H), and of those that
-                have ended since it was last looked; `_states_of_words` tells them apart.
+            draws_nL: uniform numbers in [0, 1), one per position of the utterance.
+            trace: receives, position by position, the language states (k, H) of the rows that said a word there, and of rows
+                that have ended since the last check; `_states_of_words` selects the former.
 
         Returns:
-            Token ids (n, L) int64 padded with `<eos>`, and how many of them were said (n,) int64 with the ending one counted.
+            Token ids (n, L) int64 padded with `<eos>`, and the number of said ones (n,) int64, the last one included.
         """
         device, (count, width) = states_nH.device, draws_nL.shape
         # At most the largest float32 below 1: a draw rounded up to 1 would fall off the end.
@@ -236,7 +236,7 @@ class NegotiatorAgent:
         active, states, gates = torch.arange(count, device=device), states_nH, context_gates_n3H
         going_on: Tensor | None = None
         for position, (draws_n1, tokens_n) in enumerate(zip(draws_Ln1, tokens_Ln, strict=True), start=1):
-            words = self._words(states, draws_n1.index_select(0, active))
+            words = self._draw_words(states, draws_n1.index_select(0, active))
             if going_on is not None:
                 words = words.masked_fill(~going_on, EOS_ID)
             tokens_n.index_copy_(0, active, words)
@@ -251,7 +251,7 @@ class NegotiatorAgent:
             going, going_on = speaking.nonzero().squeeze(1), None
             # Torch's own `len` takes as long as a call that computes with few rows.
             if going.shape[0] < active.shape[0]:
-                active, states, gates = (kept.index_select(0, going) for kept in (active, states, gates))
+                active, states, gates = (tensor.index_select(0, going) for tensor in (active, states, gates))
                 if not active.shape[0]:
                     break
         ends_Ln = (tokens_Ln == EOS_ID) | (tokens_Ln == SELECTION_ID)
@@ -262,7 +262,7 @@ class NegotiatorAgent:
         """Return logits (n, V) of the next word over the temperature, minus infinity for words that are never said."""
         return torch.addmm(self.word_bias_V, states_nH, self.word_weight_HV)
 
-    def _words(self, states_nH: Tensor, draws_n1: Tensor) -> Tensor:
+    def _draw_words(self, states_nH: Tensor, draws_n1: Tensor) -> Tensor:
         logits_nV = self.logits(states_nH)
         if self.temperature == 0:
             return logits_nV.argmax(1)
@@ -280,14 +280,14 @@ class NegotiatorSession:
         size, hidden = len(view), agent.model.sizes.hidden_language
         self._num_read = np.zeros(size, dtype=np.int64)
         # The first is the state before any token.
-        self._kept = context_BC.new_empty(1 + size * KEPT_TOKENS, hidden)
-        self._kept[0] = 0
-        self._num_kept = 1
-        self._kept_at = np.zeros((size, 1 + view.rules.max_tokens), dtype=np.int64)
+        self._states = context_BC.new_empty(1 + size * STATES_PER_DIALOGUE, hidden)
+        self._states[0] = 0
+        self._num_states = 1
+        self._state_index = np.zeros((size, 1 + view.rules.max_tokens), dtype=np.int64)
 
     @torch.inference_mode()
     def speak(self, rows: np.ndarray) -> Utterances:
-        """Read what is new in the dialogues `rows`, then return an utterance for each."""
+        """Read the new tokens of the dialogues `rows`, then return an utterance for each."""
         self._catch_up(rows)
         view, start = self._view, self._view.num_tokens[rows]
         gates, states = self._at(rows)
@@ -302,7 +302,7 @@ class NegotiatorSession:
                     0, _states_of_words(spoken, len(trace) - 1, self._agent.look_every).to(states.device)
                 )
             ]
-        torch.cat(trace, out=self._keep(rows, start, 1 + spoken))
+        torch.cat(trace, out=self._reserve(rows, start, 1 + spoken))
         return Utterances(tokens_nL.cpu().numpy(), spoken)
 
     @torch.inference_mode()
@@ -311,18 +311,18 @@ class NegotiatorSession:
         view, domain = self._view, self._agent.model.domain
         contexts, tokens, lengths = view.contexts[rows], view.tokens[rows], view.num_tokens[rows]
         self._catch_up(rows)
-        kept_at = self._kept_at[rows, 1:]
+        state_index = self._state_index[rows, 1:]
         screening = self._tables.screening
         if not screening.pays(len(rows)):
-            return best_selection(self._tables.decide(contexts, tokens, lengths, self._kept, kept_at), contexts, domain)
-        logits_n6K = self._tables.decide(contexts, tokens, lengths, self._kept, kept_at, torch.bfloat16)
+            return best_selection(self._tables.decide(contexts, tokens, lengths, self._states, state_index), contexts, domain)
+        logits_n6K = self._tables.decide(contexts, tokens, lengths, self._states, state_index, torch.bfloat16)
         nearly = shortfalls(selection_scores(logits_n6K, contexts, domain))
         chosen = nearly.argmin(1).cpu().numpy()
         second = nearly.topk(2, largest=False).values[:, 1]
         # Either may have moved. A NaN is behind nothing, so float32 decides on it too.
         doubtful = ~(second > 2 * MARGIN)
         left = np.flatnonzero(doubtful.cpu().numpy())
-        exactly_n6K = self._tables.decide(contexts[left], tokens[left], lengths[left], self._kept, kept_at[left])
+        exactly_n6K = self._tables.decide(contexts[left], tokens[left], lengths[left], self._states, state_index[left])
         exactly = selection_scores(exactly_n6K, contexts[left], domain)
         chosen[left] = exactly.argmax(1).cpu().numpy()
         moved_too_far = bool(((nearly[doubtful] - shortfalls(exactly)).abs().nan_to_num(0) > MARGIN).any())
@@ -339,25 +339,25 @@ class NegotiatorSession:
         missing = self._view.num_tokens[order] - starts
         gates, states = self._at(order)
         step_N, row_N = by_step(missing)
-        tokens_N = torch.from_numpy(self._view.tokens[order[row_N], starts[row_N] + step_N]).to(self._kept.device)
-        places, into = TokenPlaces.of(missing, self._kept.device), self._keep(order, starts, missing)
-        self._tables.listen(tokens_N, places, gates, states, into)
+        tokens_N = torch.from_numpy(self._view.tokens[order[row_N], starts[row_N] + step_N]).to(self._states.device)
+        positions, into = TokenPlaces.of(missing, self._states.device), self._reserve(order, starts, missing)
+        self._tables.listen(tokens_N, positions, gates, states, into)
 
     def _at(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return the context's gates (n, 3H) and the language states (n, H) at the reading positions of `rows`."""
-        places = torch.from_numpy(self._kept_at[rows, self._num_read[rows]]).to(self._kept.device)
-        index = torch.from_numpy(rows).to(places.device)
-        return self._context_gates.index_select(0, index), self._kept.index_select(0, places)
+        positions = torch.from_numpy(self._state_index[rows, self._num_read[rows]]).to(self._states.device)
+        index = torch.from_numpy(rows).to(positions.device)
+        return self._context_gates.index_select(0, index), self._states.index_select(0, positions)
 
-    def _keep(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> Tensor:
-        """Note `counts` more tokens as read in each of `rows`; return the room for the states after them."""
+    def _reserve(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> Tensor:
+        """Count `counts` more tokens of each of `rows` as read; return the buffer of the states after them."""
         self._num_read[rows] = starts + counts
         time, row = by_step(counts)
-        first, self._num_kept = self._num_kept, self._num_kept + len(time)
-        self._kept_at[rows[row], starts[row] + 1 + time] = np.arange(first, self._num_kept)
-        while len(self._kept) < self._num_kept:
-            self._kept = torch.cat([self._kept, torch.empty_like(self._kept)])
-        return self._kept[first : self._num_kept]
+        first, self._num_states = self._num_states, self._num_states + len(time)
+        self._state_index[rows[row], starts[row] + 1 + time] = np.arange(first, self._num_states)
+        while len(self._states) < self._num_states:
+            self._states = torch.cat([self._states, torch.empty_like(self._states)])
+        return self._states[first : self._num_states]
 
 
 def _states_of_words(lengths_n: np.ndarray, num_positions: int, look_every: int) -> Tensor:
@@ -385,7 +385,7 @@ def selection_scores(logits_n6K: Tensor, contexts_n6: np.ndarray, domain: Domain
 
 
 def shortfalls(scores_nM: Tensor) -> Tensor:
-    """Return how far each selection is behind the best: 0 for it, 1 for the worst legal one, infinity for illegal ones."""
+    """Return the distance of each selection from the best: 0 for it, 1 for the worst legal one, infinity for illegal ones."""
     best = scores_nM.amax(1, keepdim=True)
     worst = scores_nM.masked_fill(scores_nM == -torch.inf, torch.inf).amin(1, keepdim=True)
     return (best - scores_nM) / (best - worst)
@@ -395,9 +395,9 @@ def load_agent(folder: str | Path, name: str | None = None, temperature: float =
     """Return an agent from a run or checkpoint folder, or a URI of one; raises as `ModelFormat.load` does.
 
     Args:
-        folder: such as "runs/negotiator".
-        name: shown in reports; the run's when not given.
-        temperature: of the word distribution; 0 takes the likeliest word.
+        folder: folder or URI, such as "runs/negotiator".
+        name: its name in reports; the run's name if None.
+        temperature: temperature of the word distribution; 0 takes the likeliest word.
         device: torch device.
     """
     path = fetched_model(folder)

@@ -114,7 +114,8 @@ class Form:
             return TableCell(ABSENT)
         shown = BETWEEN.join((self.value(first.value), self.value(second.value)))
         below = BETWEEN.join(filter(None, (self.interval(first), self.interval(second))))
-        return TableCell("\n".join(filter(None, (shown, below))), MarkedEstimate(first), MarkedEstimate(second))
+        text = (" " if self.inline else "\n").join(filter(None, (shown, below)))
+        return TableCell(text, MarkedEstimate(first), MarkedEstimate(second))
 
     def _rounded(self, value: float) -> str:
         if self.digits:

@@ -28,7 +28,7 @@ from parley.engine.core.verbs.checkpoints import require_device, threads
 from parley.engine.core.verbs.job import Reporter
 from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, PositiveInt
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.play import agent_errors, play_apart
+from parley.envs.core.play import agent_errors, isolate_failures
 
 logger = logging.getLogger(__name__)
 
@@ -246,7 +246,7 @@ def rows_apart(
         with agent_errors():
             return rows_of(Shard(shard.name, keys, values))
 
-    parts, lost = play_apart(compute, list(zip(shard.keys, shard.items, strict=True)))
+    parts, lost = isolate_failures(compute, list(zip(shard.keys, shard.items, strict=True)))
     rows = {row["item_key"]: row for part in parts for row in part}
     rows |= {key: error_row(key, seed(key), str(error)) for (key, _), error in lost}
     if lost:

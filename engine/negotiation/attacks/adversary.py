@@ -1,4 +1,4 @@
-"""The white-box adversary: when it searches, and what it says when a search fails (Cheng et al. 2019, section 4.5).
+"""The white-box adversary: the turns of its searches, and its sentences if a search fails (Cheng et al. 2019, section 4.5).
 
   * reactive, preemptive: one search at a fixed turn, the first own turn with n utterances behind it. The adversary says its
     result whether or not it reaches the goal. At all other turns it speaks through its speaker; after a preemptive sentence
@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from parley.engine.negotiation.attacks.replacement import ExchangeBatch, Found, preemptive, reactive
+from parley.engine.negotiation.attacks.replacement import ExchangeBatch, ReplacementResult, preemptive, reactive
 from parley.engine.negotiation.attacks.settings import FIXED_TURN_KINDS, AttackKind, SearchConfig
 from parley.engine.negotiation.attacks.tactics import PAPER_TURN
 from parley.engine.negotiation.defences import FilteredView, PerplexityFilter
@@ -35,12 +35,12 @@ class Attempt:
     """A sentence that the adversary said because of an attack.
 
     Args:
-        turn: utterances before it.
+        turn: number of utterances before it.
         kind: "reactive", "preemptive" or "transfer".
-        base: what the speaker would have said, word ids, `<eos>` last.
-        sentence: what was said.
+        base: the speaker's sentence before the search, word ids, `<eos>` last.
+        sentence: the sentence that was said, word ids.
         start: tokens of the dialogue before its first word, the speaker's marker included.
-        found: what the search found; None for a transfer.
+        result: the result of the search; None for a transfer.
     """
 
     turn: int
@@ -48,12 +48,12 @@ class Attempt:
     base: np.ndarray
     sentence: np.ndarray
     start: int
-    found: Found | None
+    result: ReplacementResult | None
 
     @property
     def replaced(self) -> list[int]:
         """Return the positions of the words that the search changed or added; none for a transfer."""
-        if self.found is None:
+        if self.result is None:
             return []
         words, base = (ids[ids != EOS_ID].tolist() for ids in (self.sentence, self.base))
         return [position for position, word in enumerate(words) if position >= len(base) or word != base[position]]
@@ -65,9 +65,9 @@ class AttackLog:
 
     Args:
         attempts: sentences said, in order.
-        reads: candidates that the target's reader was asked about, failed searches included.
+        reads: candidates that the target's reader scored, failed searches included.
         decisions: choices that the target was asked for.
-        kept_out: candidates that were too perplexing to ask about.
+        kept_out: candidates that were too perplexing for a query.
     """
 
     attempts: list[Attempt] = field(default_factory=list)
@@ -82,8 +82,8 @@ class AttackLog:
         None without such a sentence. The soft constraint is always kept: the released code forces every end.
         """
         for attempt in self.attempts:
-            if attempt.kind == "reactive" and attempt.found and not attempt.found.steps[-1].broken:
-                adversary, target = attempt.found.steps[-1].points
+            if attempt.kind == "reactive" and attempt.result and not attempt.result.steps[-1].broken:
+                adversary, target = attempt.result.steps[-1].points
                 return int(adversary), int(target)
         return None
 
@@ -92,15 +92,15 @@ class SearchAgent:
     """An `Agent` that speaks through a model and searches for sentences that mislead its target.
 
     Args:
-        speaker: who makes the sentences that the search begins with.
+        speaker: the agent whose sentences the search starts from.
         target: the attacked agent; its networks are read.
-        kind: which attack.
-        search: how to search.
-        turn: for a fixed turn, utterances that must be behind it.
-        sentences: for ra-pa-ta, what may be plugged in, word ids with `<eos>` last.
-        transfer_turn: for ra-pa-ta, utterances that must be behind a plugged-in sentence.
-        fluency: which sentences are candidates; None for all.
-        ears: the filter through which the attack knows its target to hear; None for none.
+        kind: the attack.
+        search: the settings of the search.
+        turn: for a fixed turn, the least number of utterances before it.
+        sentences: for ra-pa-ta, the sentences to plug in, word ids with `<eos>` last.
+        transfer_turn: for ra-pa-ta, the least number of utterances before a plugged-in sentence.
+        fluency: a filter that candidates must pass; None for all sentences.
+        target_filter: the target's own filter, which the attack knows; None for none.
     """
 
     def __init__(
@@ -113,16 +113,16 @@ class SearchAgent:
         sentences: Sequence[np.ndarray] = (),
         transfer_turn: int = PAPER_TURN,
         fluency: PerplexityFilter | None = None,
-        ears: PerplexityFilter | None = None,
+        target_filter: PerplexityFilter | None = None,
     ) -> None:
         assert (kind == "ra-pa-ta") == bool(sentences), "sentences are for ra-pa-ta and nothing else"
         self.name = f"{kind} through {speaker.name}"
         self.vocabulary: Vocabulary = speaker.vocabulary
         self.speaker, self.target, self.kind, self.search, self.turn = speaker, target, kind, search, turn
         self.sentences, self.transfer_turn = sentences, transfer_turn
-        self.fluency, self.ears = fluency, ears
-        # A speaker that cannot end the talk: what it says is always a sentence with words to replace.
-        self.talker = NegotiatorAgent(speaker.model, speaker.name, speaker.temperature, unsaid=(SELECTION_ID,))
+        self.fluency, self.target_filter = fluency, target_filter
+        # This speaker cannot end the talk, so that its sentence always has words to replace.
+        self.talker = NegotiatorAgent(speaker.model, speaker.name, speaker.temperature, forbidden=(SELECTION_ID,))
 
     def __repr__(self) -> str:
         return f"SearchAgent({self.kind!r}, {self.speaker!r}, target={self.target!r}, {self.search!r})"
@@ -137,8 +137,8 @@ class SearchSession:
 
     def __init__(self, agent: SearchAgent, view: SideView) -> None:
         self._agent, self._view = agent, view
-        self._heard = None if agent.ears is None else FilteredView(view.opponent(), agent.ears)
-        self._opponent = view.opponent() if self._heard is None else self._heard
+        self._filtered = None if agent.target_filter is None else FilteredView(view.opponent(), agent.target_filter)
+        self._opponent = view.opponent() if self._filtered is None else self._filtered
         self._speaker: Session = agent.speaker.join(view)
         self._about_to_end = np.zeros(len(view), dtype=bool)
         self._spent = np.zeros(len(view), dtype=bool)
@@ -147,19 +147,19 @@ class SearchSession:
     def speak(self, rows: np.ndarray) -> Utterances:
         """Attack in the dialogues whose turn has come, and speak in the others."""
         ending, spent = rows[self._about_to_end[rows]], rows[~self._about_to_end[rows] & self._spent[rows]]
-        said_by_row: dict[int, np.ndarray] = {row: np.array([SELECTION_ID]) for row in ending.tolist()}
+        words_by_row: dict[int, np.ndarray] = {row: np.array([SELECTION_ID]) for row in ending.tolist()}
         if spent.size:
-            said_by_row |= _sentences(spent, self._speaker.speak(spent))
+            words_by_row |= _sentences(spent, self._speaker.speak(spent))
         waiting = np.setdiff1d(rows, np.concatenate([ending, spent]))
         if waiting.size:
-            # Joined afresh, because a session takes for granted that what it sampled was said.
+            # A new session, because a session assumes that its sampled words were said.
             bases = _sentences(waiting, self._agent.talker.join(self._view).speak(waiting))
             due = waiting
             if self._agent.kind in FIXED_TURN_KINDS:
                 due = waiting[self._view.num_turns[waiting] >= self._agent.turn]
                 self._spent[due] = True
-            said_by_row |= bases | self._attack(due, bases)
-        return Utterances.of([said_by_row[row] for row in rows.tolist()])
+            words_by_row |= bases | self._attack(due, bases)
+        return Utterances.of([words_by_row[row] for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
         """Return the speaker's choice; the complementary rule does not ask for it."""
@@ -174,7 +174,7 @@ class SearchSession:
             for row, result in self._search("reactive", due, bases, generators).items():
                 if result.reached or fixed:
                     spoken[row] = self._note("reactive", row, bases[row], result.sentence, result)
-        # After a fixed reactive attack nothing is left.
+        # After a fixed reactive attack no dialogue is left.
         left = np.array([row for row in due.tolist() if row not in spoken], dtype=np.int64)
         for row, result in self._search("preemptive", left, bases, generators).items():
             if result.reached or fixed:
@@ -193,12 +193,12 @@ class SearchSession:
         rows: np.ndarray,
         bases: Mapping[int, np.ndarray],
         generators: Mapping[int, np.random.Generator],
-    ) -> dict[int, Found]:
+    ) -> dict[int, ReplacementResult]:
         if not rows.size:
             return {}
         view, opponent = self._view, self._opponent
-        if self._heard is not None:
-            self._heard.listen(rows)
+        if self._filtered is not None:
+            self._filtered.listen(rows)
         contexts = np.stack([view.contexts[rows], opponent.contexts[rows]])
         exchanges = ExchangeBatch(contexts, opponent.tokens[rows], opponent.num_tokens[rows])
         search = reactive if kind == "reactive" else preemptive
@@ -210,7 +210,9 @@ class SearchSession:
             self.logs[row].kept_out += result.kept_out
         return dict(zip(rows.tolist(), results, strict=True))
 
-    def _note(self, kind: str, row: int, base: np.ndarray, sentence: np.ndarray, result: Found | None) -> np.ndarray:
+    def _note(
+        self, kind: str, row: int, base: np.ndarray, sentence: np.ndarray, result: ReplacementResult | None
+    ) -> np.ndarray:
         view = self._view
         attempt = Attempt(int(view.num_turns[row]), kind, base, sentence, int(view.num_tokens[row]) + 1, result)
         self.logs[row].attempts.append(attempt)

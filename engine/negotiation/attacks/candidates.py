@@ -53,9 +53,9 @@ class Scores:
     """Scores of r candidates; each (r,).
 
     Args:
-        broken: whether the constraint is broken.
-        loss: of the objective; the gap to the constraint where that is broken.
-        adversary: points of the adversary, on average over replies; 0 where the constraint is broken.
+        broken: True if the constraint is broken.
+        loss: the loss of the objective; the gap to the constraint if that is broken.
+        adversary: points of the adversary, mean over replies; 0 if the constraint is broken.
         target: points of the target, likewise.
     """
 
@@ -91,9 +91,9 @@ class ExchangeBatch:
     """n dialogues in which the adversary is about to speak.
 
     Args:
-        contexts: what the adversary (index 0) and the target (index 1) see of the scenario (2, n, 6).
+        contexts: counts and own values of the adversary (index 0) and the target (index 1): (2, n, 6).
         tokens: the dialogue so far in the target's view, padded (n, T).
-        lengths: how many tokens have been said (n,).
+        lengths: number of tokens so far (n,).
     """
 
     contexts: np.ndarray
@@ -109,12 +109,12 @@ class ReplacementStep:
     """A sentence after one more replaced word, and its score.
 
     Args:
-        position: of the word replaced; -1 for the sentence untouched.
-        word: that stands there now; -1 for the sentence untouched.
-        broken: whether the target would not end the talk (reactive searches with the hard constraint).
-        loss: of the objective, or the gap in logits where the constraint is broken.
-        points: what the target's choice pays the adversary and the target, on average over replies; 0:0 where broken.
-        reads: candidates that the target's reader was asked about so far.
+        position: position of the replaced word; -1 for the unchanged sentence.
+        word: its new word; -1 for the unchanged sentence.
+        broken: True if the target would not end the talk (reactive searches with the hard constraint).
+        loss: the loss of the objective, or the gap in logits if the constraint is broken.
+        points: points of the adversary and the target by the target's choice, mean over replies; 0:0 if broken.
+        reads: candidates that the target's reader has scored so far.
         decisions: choices that the target was asked for so far.
     """
 
@@ -133,18 +133,18 @@ class ReplacementStep:
 
 
 @dataclass(frozen=True)
-class Found:
+class ReplacementResult:
     """The result of a search.
 
     Args:
         sentence: word ids, `<eos>` last (L,).
-        steps: the untouched sentence, then one step for each word replaced.
-        reached: whether it meets the goal, and the hard constraint where that is asked for.
-        ends: whether `<selection>` is the target's likeliest answer.
-        end_probability: of that answer, at the target's temperature.
-        reads: candidates that the target's reader was asked about.
+        steps: the unchanged sentence, then one step for each word replaced.
+        reached: True if it meets the goal and, if set, the hard constraint.
+        ends: True if `<selection>` is the target's likeliest answer.
+        end_probability: probability of that answer, at the target's temperature.
+        reads: candidates that the target's reader scored.
         decisions: choices that the target was asked for.
-        kept_out: candidates that nobody was asked about, because they are too perplexing.
+        kept_out: candidates that were too perplexing for a query.
     """
 
     sentence: np.ndarray

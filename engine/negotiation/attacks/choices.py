@@ -48,12 +48,12 @@ def word_changes(
         model: the target, in evaluation mode.
         contexts_n6: count and own value of each item in turn.
         tokens_nT: whole dialogues in its view, padded.
-        lengths_n: how many tokens count.
+        lengths_n: number of tokens of each dialogue.
         loss_of: a differentiable loss (n,) of the word logits (n, T - 1, V) and the item logits (n, 6, 18); must depend on
             the latter.
 
     Returns:
-        (n, T, V), 0 for the words that stand there.
+        (n, T, V), 0 for the present words.
     """
     embedded: list[Tensor] = []
     hook = model.word_embedding.register_forward_hook(lambda module, inputs, output: embedded.append(output))
@@ -84,7 +84,7 @@ class Values:
     Args:
         adversary: the adversary's points (n, M) int64; 0 for refusals and past the legal ones.
         target: the target's points (n, M) int64.
-        legal: which selections are legal (n, M).
+        legal: mask of the legal selections (n, M).
     """
 
     adversary: np.ndarray
@@ -100,7 +100,7 @@ class Values:
         return cls(adversary, target, domain.legal_selections(counts)[1])
 
     def rows(self, index: np.ndarray) -> Values:
-        """Return the values of some dialogues, repeated where an index is."""
+        """Return the values of some dialogues; an index may repeat."""
         return Values(self.adversary[index], self.target[index], self.legal[index])
 
     @property
@@ -114,7 +114,7 @@ def losses(scores_rM: Tensor, values: Values, loss: Loss, kappa: float = 0.0) ->
 
     Args:
         scores_rM: sum of the six head logits of each selection, minus infinity past the legal ones.
-        values: of each candidate's dialogue.
+        values: the points in each candidate's dialogue.
         loss: "hinge" (eq. 6), "released", or "outcome": the adversary's advantage alone, negative, which needs no scores
             but their largest.
         kappa: margin of the hinge, in logits.
@@ -146,7 +146,7 @@ def bounds(
         values: as in `losses`.
         loss: as in `losses`.
         kappa: as in `losses`.
-        doubt_r: how far off a difference may be (r,).
+        doubt_r: largest error of a difference (r,).
 
     Returns:
         Least loss, largest loss, least advantage, largest advantage, each (r,).
@@ -194,10 +194,10 @@ class Queries:
     """Candidates whose choices are requested.
 
     Args:
-        dialogues: the dialogue (r,) that each belongs to.
-        endings: how each goes on, every reply a row (r * replies).
+        dialogues: the dialogue (r,) of each candidate.
+        endings: the ends of the dialogues, a row for each reply (r * replies).
         penalty: added to the loss of each (r,).
-        replies: replies a candidate.
+        replies: number of replies for each candidate.
     """
 
     dialogues: np.ndarray
@@ -221,11 +221,11 @@ class Chooser:
     """The target's decision network for candidates in n dialogues.
 
     Args:
-        screening: whether they are decided roughly first.
+        screening: decides if candidates are first screened in bfloat16.
         prefixes: the dialogues that candidates continue, read by the target.
         contexts: the target's context of each dialogue (n, 6).
-        values: what its selections earn in each dialogue.
-        config: which loss.
+        values: the points of its selections in each dialogue.
+        config: the loss and its settings.
     """
 
     def __init__(
@@ -239,9 +239,9 @@ class Chooser:
 
         Args:
             queries: the candidates.
-            most: how many of each dialogue.
-            below: codes (n,) from which on candidates do not matter, infinite where all do; such are never told as better.
-                Without them only which one is best is told, with figures that are rough where they leave no doubt.
+            most: number of exact candidates of each dialogue.
+            below: codes (n,) from which candidates do not matter; infinite if all matter. Such candidates never look better.
+                Without codes only the best one is certain; clear losers have rough figures.
         """
         if not self._screening.pays(len(queries) * queries.replies):
             return self._decided(queries)
@@ -255,9 +255,9 @@ class Chooser:
             rivals[best] = False
             matters = np.isin(queries.dialogues, queries.dialogues[rivals])
         else:
-            # A loss can be infinite too: where nothing the target may choose pays the adversary more.
+            # A loss is infinite if no legal choice pays the adversary more.
             matters = (lowest < below[queries.dialogues]) | np.isinf(below[queries.dialogues])
-        # The likeliest best first: what they come to says who of the others may still be better, and whether ranges hold.
+        # The likeliest winners first: their exact codes show which others may still be better, and if the ranges hold.
         rows = _best(queries.dialogues, lowest + highest, most)
         rows = rows if below is not None else rows[matters[rows]]
         while rows.size:
@@ -271,9 +271,9 @@ class Chooser:
             lowest[rows] = highest[rows] = codes
             decided[rows] = True
             best = _best(queries.dialogues, highest, most)
-            wanted = _may_enter(queries.dialogues, lowest, highest, best) & (lowest != highest)
-            wanted[best] = True
-            rows = np.flatnonzero(wanted & matters & ~decided)
+            needed = _may_enter(queries.dialogues, lowest, highest, best) & (lowest != highest)
+            needed[best] = True
+            rows = np.flatnonzero(needed & matters & ~decided)
         self._screening.note(len(queries), int(decided.sum()), moved_too_far=False)
         return choices
 
@@ -306,7 +306,7 @@ class Chooser:
         if part.replies == 1:
             logits = self._prefixes.decide(part.endings, dtype)
         else:
-            # A target that knows what it wants often answers the same.
+            # A confident target often gives the same reply.
             distinct, which = part.endings.distinct()
             logits = self._prefixes.decide(part.endings[distinct], dtype)[torch.from_numpy(which)]
         return selection_scores(logits, self._contexts[dialogues], self._prefixes.domain), self._values.rows(dialogues)
@@ -331,8 +331,8 @@ def codes_of(loss: np.ndarray, advantage: np.ndarray) -> np.ndarray:
 def _may_enter(dialogues: np.ndarray, lowest: np.ndarray, highest: np.ndarray, best: np.ndarray) -> np.ndarray:
     """Return a mask (r,) of the rows that may be better than the last of the best of their dialogue.
 
-    Of equal ones the first counts, so that a row after it must be better, not as good: where losses are at their floor, and
-    advantages whole points, most of what is doubtful is at best as good.
+    The first of equal rows counts, so a later row must be better. Many doubtful rows can at best be equal, because losses
+    have a floor and advantages are whole points.
     """
     limit = np.full(int(dialogues.max()) + 1, -np.inf)
     np.maximum.at(limit, dialogues[best], highest[best])

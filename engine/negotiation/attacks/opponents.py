@@ -27,9 +27,9 @@ from parley.envs.core.seeds import stream
 from parley.policies.chat.seat import ChatSeat
 
 LEAST_WEIGHT = 0.01
-"""Keeps an opponent that never wins in the draw, since it may win again."""
+"""Least weight, with which an opponent that never wins stays in the draw."""
 _TOLERANCE, _OTHER = 1e-9, 1e-4
-"""Of the value of a game, by its largest payoff; the least difference of a share that makes another mixture."""
+"""Tolerance of the value of a game, relative to its largest payoff; least difference of a share between two mixtures."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Mixture:
     Args:
         targets: their probabilities.
         adversaries: their probabilities.
-        is_one_of_several: whether other mixtures would do as well.
+        is_one_of_several: True if other mixtures are as good.
     """
 
     targets: np.ndarray
@@ -76,7 +76,7 @@ def nash(payoffs_TA: np.ndarray, wins_TA: np.ndarray) -> Mixture:
 
     Args:
         payoffs_TA: advantage of each adversary over each target.
-        wins_TA: not read; all meta-strategies are called alike.
+        wins_TA: not read; all meta-strategies have these arguments.
     """
     (targets, other_targets), (adversaries, other_adversaries) = _maximin(-payoffs_TA), _maximin(payoffs_TA.T)
     return Mixture(targets, adversaries, other_targets or other_adversaries)
@@ -91,7 +91,7 @@ META_STRATEGIES: Mapping[str, Callable[[np.ndarray, np.ndarray], Mixture]] = {
 
 
 def _maximin(gains_RC: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Find the mixture of rows whose least gain over all columns is largest: max v with p'G >= v, as a linear program.
+    """Find the mixture of rows with the largest least gain over columns, by a linear program: max v with p'G >= v.
 
     Returns:
         The mixture (R,), and whether it is one of several. Of several it is the one with the least sum of squares: there is
@@ -142,7 +142,7 @@ def _most_even(gains_RC: np.ndarray, least: float, start_R: np.ndarray) -> np.nd
     system = np.concatenate([bounds.T, limits[None]])
     wanted = np.append(np.zeros(num_rows), 1.0)
     residual = system @ nnls(system, wanted)[0] - wanted
-    # The first solution stands where rounding leaves no other.
+    # The first solution stands if rounding leaves no other.
     return _normed(-residual[:-1] / residual[-1]) if abs(residual[-1]) > _TOLERANCE else start_R
 
 
@@ -154,7 +154,7 @@ def _normed(shares: np.ndarray) -> np.ndarray:
 Reward = Literal["points", "advantage"]
 """The learner's own points, or those less the other side's."""
 MEMORY = 0.7
-"""How much of an adversary's record stands after an update in which it was met; the rest is that update's share."""
+"""Weight of an adversary's earlier record after an update against it; the update has the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,21 +162,21 @@ class Opponent:
     """A frozen agent that the learner plays with: a checkpoint, or any other agent by its name."""
 
     name: str
-    """What it is called in metrics, distinct among a learner's opponents."""
+    """Its name in metrics, distinct among a learner's opponents."""
     checkpoint: str = ""
     """Its checkpoint folder; empty for an agent without weights."""
     agent: str = ""
     """The name of an agent without weights, registered or path/file.py:Name, in place of a checkpoint."""
     reward: Reward
-    """What the learner is paid for."""
+    """The learner's reward against it."""
     complementary: bool
-    """Whether the target alone chooses and the adversary is given the complement (the attacks' rule)."""
+    """True if the target alone chooses and the adversary is given the complement (the attacks' rule)."""
     ordinary: bool = False
-    """Whether it stands for plain play beside a population of adversaries."""
+    """True for the partner of plain play beside a population of adversaries."""
     defence: DefenceConfig = field(default_factory=DefenceConfig)
-    """What stands around it."""
+    """Its defences."""
     judge: str = ""
-    """Who judges in its filter, if it has one: a checkpoint folder, or the address of a chat model."""
+    """Judge of its filter, if it has one: a checkpoint folder, or the address of a chat model."""
 
     def __post_init__(self) -> None:
         assert bool(self.checkpoint) != bool(self.agent), "an opponent is a checkpoint or an agent of another kind"
@@ -189,7 +189,7 @@ class OpponentConfig(Configuration):
     sampling: Literal["latest", "uniform", "prioritised", "weighted"] = "latest"
     """The newest (paper), any of the pool alike (fictitious play), those that win more often, or by weights (a mixture)."""
     weights: tuple[float, ...] = ()
-    """For weighted: of each opponent in the order in which they are named; parley evaluate population finds some."""
+    """For weighted: the weight of each opponent, in order; parley evaluate population computes such weights."""
     pool: PositiveInt = 8
     """Newest opponents that are drawn from, unless by weights; older ones are forgotten."""
     partner_share: Share = 0.0
@@ -213,13 +213,13 @@ class TrainingRoster:
     reference: str
     """Checkpoint folder that the KL guard keeps it near."""
     opponents: tuple[Opponent, ...]
-    """Those it meets, the newest adversary last among them; at most one is ordinary."""
+    """The opponents, the newest adversary last; at most one is ordinary."""
     drawing: OpponentConfig = OpponentConfig()
-    """How they are drawn."""
+    """Draw of the opponents."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How those take part that are chat models."""
+    """Settings of chat models among them."""
     answers: Path | None = None
-    """Folder in which their answers are kept; None keeps none."""
+    """Folder that stores their answers; None stores none."""
 
     def __post_init__(self) -> None:
         num, weights = sum(not opponent.ordinary for opponent in self.opponents), self.drawing.weights
@@ -233,7 +233,7 @@ class TrainingRoster:
         return ("adversary", "target").index(self.role)
 
     @property
-    def met(self) -> tuple[Opponent, ...]:
+    def drawable(self) -> tuple[Opponent, ...]:
         """Return the opponents that can be drawn: the ordinary one and the pool; no others are loaded."""
         ordinary, adversaries = (
             [opponent for opponent in self.opponents if opponent.ordinary == kind] for kind in (True, False)
@@ -249,17 +249,17 @@ def require_enough(lost: Mapping[int, tuple[str, str]], met: Mapping[int, str], 
 
     Args:
         lost: the opponent's name and the reason, by dialogue.
-        met: whom each dialogue of the update was played with, the lost ones included.
-        max_lost: share of them that may be lost, though never all of an opponent.
+        met: name of the opponent of each dialogue of the update, lost ones included.
+        max_lost: share of them that may be lost, but never all of an opponent.
 
     Raises:
-        ConfigError: more are lost.
+        ConfigError: more dialogues are lost.
     """
-    kept = {name for index, name in met.items() if index not in lost}
-    if len(lost) <= max_lost * len(met) and kept == set(met.values()):
+    finished = {name for index, name in met.items() if index not in lost}
+    if len(lost) <= max_lost * len(met) and finished == set(met.values()):
         return
     name, reason = next(iter(lost.values()))
-    # On one line, without a "fix" of its own: the error is one about opponents.
+    # On one line and without its own "fix", because this error is about opponents.
     reasons = ", ".join(" ".join(line.split()) for line in reason.splitlines() if not line.startswith("  fix:"))
     raise ConfigError(
         "opponents fail in too many dialogues to learn from the rest",
@@ -270,26 +270,26 @@ def require_enough(lost: Mapping[int, tuple[str, str]], met: Mapping[int, str], 
 
 
 class OpponentDraw:
-    """Draws the opponent of each dialogue of each update, and keeps the opponents' records.
+    """The draw of the opponent of each dialogue of each update, with the opponents' records.
 
     The adversary is drawn once an update, so that its dialogues can be played side by side.
 
     Args:
-        roster: whom there is to meet.
-        seed: of the draws.
+        roster: the opponents.
+        seed: seed of the draws.
     """
 
     def __init__(self, roster: TrainingRoster, seed: int) -> None:
         self._seed, self._drawing = seed, roster.drawing
-        self._pool = [opponent.name for opponent in roster.met if not opponent.ordinary]
-        self._ordinary = [opponent.name for opponent in roster.met if opponent.ordinary]
+        self._pool = [opponent.name for opponent in roster.drawable if not opponent.ordinary]
+        self._ordinary = [opponent.name for opponent in roster.drawable if opponent.ordinary]
         self.wins: dict[str, float] = {}
-        """Share of their latest dialogues that the adversaries won, a draw counting half; those that have been met."""
+        """Share of latest dialogues that each played adversary won; a draw counts half."""
 
     def names(self, update: int, size: int) -> list[str]:
         """Return the name of the opponent for each of `size` dialogues of an update."""
         drawn = str(stream(self._seed, "opponent", update).choice(self._pool, p=self._probabilities()))
-        # One dialogue at least is the adversary's: of the others alone there is nothing to learn about it.
+        # At least one dialogue is against the adversary; the others give no information about it.
         num_ordinary = min(round(self._drawing.partner_share * size), size - 1) if self._ordinary else 0
         return self._ordinary * num_ordinary + [drawn] * (size - num_ordinary)
 
@@ -297,7 +297,7 @@ class OpponentDraw:
         """Add an update's dialogues to the records.
 
         Args:
-            names: whom each was played with.
+            names: the opponent of each dialogue.
             leads_N: points of the opponent less those of the learner.
         """
         for name in self._pool:
@@ -316,6 +316,6 @@ class OpponentDraw:
             weights = np.array([weight for weight in self._drawing.weights if weight > 0])
             return weights / weights.sum()
         if self._drawing.sampling == "prioritised":
-            # One that was never met counts as one that always wins.
+            # An opponent without a record counts as one that always wins.
             return hard_weights(np.array([self.wins.get(name, 1.0) for name in self._pool]))
         return np.full(len(self._pool), 1 / len(self._pool))

@@ -25,7 +25,7 @@ def discounted_returns(own_NT: np.ndarray, rewards_N: np.ndarray, gamma: float) 
     """Return the discounted return of each learner word: gamma^k times the reward, k own words before the last; else 0.
 
     Args:
-        own_NT: which tokens the learner wrote, bool.
+        own_NT: mask of the tokens that the learner wrote.
         rewards_N: centered rewards.
         gamma: discount per own word.
 
@@ -46,9 +46,9 @@ def policy_gradient_loss(log_probs_M: Tensor, returns_M: Tensor, num_dialogues: 
     """Return minus the sum over words of return times log-probability, per dialogue (Lewis et al. 2017, eq. 4).
 
     Args:
-        log_probs_M: of the learner's words as spoken, all dialogues after one another.
+        log_probs_M: log-probabilities of the learner's words, dialogue after dialogue.
         returns_M: their returns, from `discounted_returns`.
-        num_dialogues: how many dialogues the words come from.
+        num_dialogues: number of dialogues of the words.
     """
     return -(log_probs_M * returns_M).sum() / num_dialogues
 

@@ -30,7 +30,7 @@ from torch import Tensor
 from parley.engine.negotiation.attacks.candidates import (
     Candidates,
     ExchangeBatch,
-    Found,
+    ReplacementResult,
     ReplacementStep,
     Scores,
     offered_words,
@@ -56,8 +56,8 @@ REPLY_WORDS = 40
 """Words of a sampled reply, its end included; longer ones are cut off."""
 
 Judge = Callable[[Candidates, np.ndarray | None], Scores]
-"""Scores candidates: exactly for the best of each dialogue if its code is below the given code (n,). Without codes, it only
-tells which one is best."""
+"""Function that scores candidates. Scores are exact for the best of each dialogue if its code is below the given code (n,);
+without codes, only the order of the best is certain."""
 
 
 @torch.no_grad()
@@ -68,16 +68,16 @@ def reactive(
     config: SearchConfig,
     generators: Sequence[np.random.Generator] = (),
     fluency: PerplexityFilter | None = None,
-) -> list[Found]:
+) -> list[ReplacementResult]:
     """Search for sentences after which the target ends the talk and chooses in the adversary's favour.
 
     Args:
         target: its networks are read; it is never asked to play.
-        exchanges: where the sentences would be said.
+        exchanges: the dialogues before the sentences.
         sentences: word ids of each, `<eos>` last and nowhere else.
-        config: how to search.
-        generators: one per dialogue; random proposals alone need them.
-        fluency: which sentences may be candidates; None for all.
+        config: the settings of the search.
+        generators: one per dialogue; only random proposals need them.
+        fluency: a filter that candidates must pass; None for all sentences.
 
     Returns:
         One result per dialogue.
@@ -94,19 +94,19 @@ def preemptive(
     config: SearchConfig,
     generators: Sequence[np.random.Generator],
     fluency: PerplexityFilter | None = None,
-) -> list[Found]:
+) -> list[ReplacementResult]:
     """Search for sentences after whose reply the adversary should end the talk.
 
     Args:
         target: its networks are read and its replies sampled, at its own temperature.
-        exchanges: where the sentences would be said.
+        exchanges: the dialogues before the sentences.
         sentences: word ids of each, `<eos>` last and nowhere else.
-        config: how to search.
+        config: the settings of the search.
         generators: one per dialogue; they decide the draws of the replies.
-        fluency: which sentences may be candidates; None for all.
+        fluency: a filter that candidates must pass; None for all sentences.
 
     Returns:
-        One result per dialogue; `reached` is judged on replies that the search has not met.
+        One result per dialogue; `reached` is judged on replies that the search has not used.
     """
     search = _Search(target, exchanges, sentences, config, generators, fluency)
     search.draw_replies()
@@ -115,7 +115,7 @@ def preemptive(
     if not hopeful.size:
         return results
     search.draw_replies()
-    expected = search.judge_replies(search.untouched(hopeful), config.replies, 1, search.any_code)
+    expected = search.judge_replies(search.unchanged(hopeful), config.replies, 1, search.any_code)
     for row, d in enumerate(hopeful.tolist()):
         step = search.step(expected, row, d, -1, -1)
         reached = search.reaches(step, config.preemptive_goal)
@@ -148,16 +148,16 @@ class _Search:
         self.any_code = np.full(len(exchanges), np.inf)
         self.tokens, self.prefixes = self._read()
 
-    def run(self, judge: Judge, goal: float) -> list[Found]:
+    def run(self, judge: Judge, goal: float) -> list[ReplacementResult]:
         """Replace words until the key no longer falls, the limit is reached, or the goal is reached and suffices."""
         size = len(self.exchanges)
-        first = judge(self.untouched(np.arange(size)), self.any_code)
+        first = judge(self.unchanged(np.arange(size)), self.any_code)
         # A sentence that the filter stops is worse than any other.
-        unheard = ~self._admissible(self.untouched(np.arange(size)))
-        keys = [(True, np.inf, np.inf) if unheard[d] else first.key(d) for d in range(size)]
-        codes = np.where(first.broken | unheard, np.inf, codes_of(first.loss, first.advantage))
+        filtered = ~self._admissible(self.unchanged(np.arange(size)))
+        keys = [(True, np.inf, np.inf) if filtered[d] else first.key(d) for d in range(size)]
+        codes = np.where(first.broken | filtered, np.inf, codes_of(first.loss, first.advantage))
         steps = [[self.step(first, d, d, -1, -1)] for d in range(size)]
-        enough = np.array([self._stops(steps[d][-1], goal) for d in range(size)]) & ~unheard
+        enough = np.array([self._stops(steps[d][-1], goal) for d in range(size)]) & ~filtered
         active = np.flatnonzero((self.lengths > 1) & ~enough)
         for _ in range(self.config.max_replacements):
             if not active.size:
@@ -166,12 +166,12 @@ class _Search:
             going = []
             for row in scores.best(candidates.dialogues).tolist():
                 d, position, word = (int(x[row]) for x in (candidates.dialogues, candidates.positions, candidates.words))
-                # A word in its own place gains nothing but rounding.
+                # A word that replaces itself gains only rounding.
                 if scores.key(row) < keys[d] and word != self.sentences[d, position]:
                     keys[d] = scores.key(row)
                     codes[d] = np.inf if scores.broken[row] else codes_of(scores.loss[row], scores.advantage[row])
                     self.sentences[d, position] = word
-                    unheard[d] = False
+                    filtered[d] = False
                     steps[d].append(self.step(scores, row, d, position, word))
                     if not self._stops(steps[d][-1], goal):
                         going.append(d)
@@ -179,10 +179,10 @@ class _Search:
             active = np.array(going, dtype=np.int64)
         gaps, probabilities = self._answers()
         return [
-            Found(
+            ReplacementResult(
                 sentence=self.sentences[d, : self.lengths[d]],
                 steps=tuple(steps[d]),
-                reached=self.reaches(steps[d][-1], goal) and not unheard[d],
+                reached=self.reaches(steps[d][-1], goal) and not filtered[d],
                 ends=bool(gaps[d] <= 0),
                 end_probability=float(probabilities[d]),
                 reads=int(self.reads[d]),
@@ -192,7 +192,7 @@ class _Search:
             for d in range(size)
         ]
 
-    def untouched(self, dialogues: np.ndarray) -> Candidates:
+    def unchanged(self, dialogues: np.ndarray) -> Candidates:
         """Return the current sentences as candidates: their `<eos>` replaced by itself."""
         return Candidates(dialogues, self.lengths[dialogues] - 1, np.full(len(dialogues), EOS_ID))
 
@@ -258,30 +258,30 @@ class _Search:
 
     def _propose(self, active: np.ndarray, judge: Judge, below: np.ndarray) -> tuple[Candidates, Scores]:
         """Return candidates for one more replacement in each active dialogue, and their scores."""
-        proposals, places = self.config.proposals, [np.arange(self.lengths[d] - 1) for d in active.tolist()]
+        proposals, positions = self.config.proposals, [np.arange(self.lengths[d] - 1) for d in active.tolist()]
         if proposals == "random":
             candidates = self._at_random(active)
         elif proposals == "gradient":
             candidates = self._by_gradient(active, judge == self.judge_reactive)
         else:
             if proposals == "pad-scan":
-                index = np.repeat(active, [len(p) for p in places])
-                padded = Candidates(index, np.concatenate(places), np.full(len(index), PAD_ID))
-                places = [padded.positions[[row]] for row in judge(padded, None).best(index).tolist()]
-            candidates = self._everywhere(active, places)
-        heard = self._admissible(candidates)
-        np.add.at(self.kept_out, candidates.dialogues[~heard], 1)
-        candidates = candidates[np.flatnonzero(heard)]
+                index = np.repeat(active, [len(p) for p in positions])
+                padded = Candidates(index, np.concatenate(positions), np.full(len(index), PAD_ID))
+                positions = [padded.positions[[row]] for row in judge(padded, None).best(index).tolist()]
+            candidates = self._everywhere(active, positions)
+        fluent = self._admissible(candidates)
+        np.add.at(self.kept_out, candidates.dialogues[~fluent], 1)
+        candidates = candidates[np.flatnonzero(fluent)]
         return candidates, judge(candidates, below) if len(candidates) else Scores(*np.zeros((4, 0)))
 
     def _admissible(self, candidates: Candidates) -> np.ndarray:
         return admissible(self.fluency, self.exchanges, self.tokens, self.lengths, candidates)
 
-    def _everywhere(self, active: np.ndarray, places: Sequence[np.ndarray]) -> Candidates:
+    def _everywhere(self, active: np.ndarray, positions: Sequence[np.ndarray]) -> Candidates:
         """Return every offered word at each of the given positions of every dialogue."""
         count = len(self.words)
-        index = np.repeat(active, [len(p) * count for p in places])
-        return Candidates(index, np.repeat(np.concatenate(places), count), np.tile(self.words, len(index) // count))
+        index = np.repeat(active, [len(p) * count for p in positions])
+        return Candidates(index, np.repeat(np.concatenate(positions), count), np.tile(self.words, len(index) // count))
 
     def _at_random(self, active: np.ndarray) -> Candidates:
         count, positions, words = self.config.candidates, [], []
@@ -292,8 +292,8 @@ class _Search:
 
     def _by_gradient(self, active: np.ndarray, reactive: bool) -> Candidates:
         """Return the candidates with the largest first-order fall of the loss, given `<selection>` or the first reply."""
-        untouched = self.untouched(active)
-        suffixes, widths = self._end_now(len(active)) if reactive else self._end_after_reply(untouched, 1)
+        unchanged = self.unchanged(active)
+        suffixes, widths = self._end_now(len(active)) if reactive else self._end_after_reply(unchanged, 1)
         starts, ends = self.exchanges.lengths[active] + 1, self.exchanges.lengths[active] + 1 + self.lengths[active]
         tokens = np.full((len(active), int((ends + widths).max())), PAD_ID, dtype=np.int64)
         for i, end in enumerate(ends.tolist()):
@@ -335,7 +335,7 @@ class _Search:
 
     def _answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Return gaps and probabilities (n,) of `<selection>` as the answer to the current sentences."""
-        logits_nV = self._answer_logits(self.untouched(np.arange(len(self.exchanges))))
+        logits_nV = self._answer_logits(self.unchanged(np.arange(len(self.exchanges))))
         gaps = end_gaps(logits_nV)
         greedy = self.target.temperature == 0
         probabilities = (gaps <= 0).float() if greedy else logits_nV.softmax(1)[:, SELECTION_ID]
@@ -358,7 +358,7 @@ class _Search:
         """Return the suffixes after preemptive sentences: `count` sampled replies each, and `<selection>` behind a reply.
 
         Returns:
-            Tokens (r * count, W), the replies of a candidate in a row, and how many of them count.
+            Tokens (r * count, W), the replies of a candidate one after the other, and their lengths.
         """
         states = self.prefixes.states(self._endings(candidates, *self._answer(len(candidates))))
         rows = torch.arange(len(candidates), device=states.device).repeat_interleave(count)

@@ -18,9 +18,9 @@ from parley.envs.core.config import (
 )
 
 AttackKind = Literal["reactive", "preemptive", "ra-pa-da", "ra-pa-ta"]
-"""The white-box attacks of Cheng et al. 2019, by what they search for and what they do when that fails."""
+"""The white-box attacks of Cheng et al. 2019."""
 FIXED_TURN_KINDS: tuple[AttackKind, ...] = ("reactive", "preemptive")
-"""Those that attack once, at a fixed turn; the others try at every turn."""
+"""Attacks that act once, at a fixed turn; the others try at every turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class ReinforceConfig(Configuration):
     gamma: PositiveShare = 0.95
     """Discount per own word, counted back from the last."""
     scaling: Literal["none", "deviation", "sign"] = "none"
-    """What is kept of a reward less the baseline, the mean of the whole training so far: all of it (papers), per running
+    """Scale of a reward less the baseline, which is the mean of the training so far: none (papers), per running
     deviation, or its sign alone."""
     optimiser: Literal["adam", "sgd"] = "adam"
     """Adam, or SGD with Nesterov momentum 0.1 (released code)."""
@@ -63,7 +63,7 @@ class ReinforceConfig(Configuration):
     stalling_penalty: NonNegativeFloat = 0.0
     """Points that the learner loses in a dialogue whose end is forced. Without it a target learns to talk for ever."""
     max_lost: Share = 0.1
-    """Share of an update's dialogues that an agent of a user's own may fail in; they are left out, and training goes on."""
+    """Share of an update's dialogues in which a user's own agent may fail; they are left out, and training goes on."""
 
     @property
     def updates(self) -> int:
@@ -76,9 +76,9 @@ class DefenceConfig(Configuration):
     """Defences around the target, which is not trained for them."""
 
     max_perplexity: NonNegativeFloat = 0.0
-    """The target hears one <unk> for a sentence that the judge finds more perplexing, as it reads it. 0: no filter."""
+    """The target hears one <unk> for a sentence that is more perplexing to the judge. 0: no filter."""
     own_demand: bool = False
-    """The target does not end the talk where it would choose less than it last demanded: it repeats that demand."""
+    """The target does not end the talk if it would choose less than its last demand; it repeats that demand."""
 
     @property
     def wanted(self) -> bool:
@@ -95,7 +95,7 @@ class SearchConfig(Configuration):
     kappa: NonNegativeFloat = 0.0
     """Margin of the hinge in logits; larger asks for a surer choice."""
     constraint: Literal["hard", "soft"] = "hard"
-    """The target must end the talk (paper), or a penalty on the loss says how far it is from that (released code)."""
+    """The target must end the talk (paper), or the loss has a penalty for its distance from that (released code)."""
     penalty: NonNegativeFloat = 1.0
     """Weight of the soft constraint."""
     end_margin: NonNegativeFloat = 0.0
@@ -121,7 +121,7 @@ class SearchConfig(Configuration):
     finalists: PositiveInt = 24
     """Candidates of a preemptive search that go on to be judged over all replies."""
     max_perplexity: NonNegativeFloat = 0.0
-    """Sentences that the judge finds more perplexing are no candidates, nor asked about: an attack on a filter. 0: no limit."""
+    """Sentences above this perplexity under the judge are no candidates: an attack on a filter. 0: no limit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,7 +137,7 @@ class TacticSettings(Configuration):
     """Settings of an attacker that writes tactics for a chat model."""
 
     rounds: PositiveInt = 5
-    """Times that each stream asks for a tactic; all but the first see what came of those before."""
+    """Times that each stream asks for a tactic; all but the first see the results of earlier ones."""
     streams: PositiveInt = 3
     """Streams side by side, each with a history of its own."""
     controls: str = "gains,blind"
@@ -145,10 +145,10 @@ class TacticSettings(Configuration):
     transcripts: PositiveInt = 3
     """Dialogues of the last tactic that the attacker reads, from worst to best; fewer where its context holds no more."""
     memory: PositiveInt = 4
-    """Earlier tactics with their gains that it is told, the best among them."""
+    """Earlier tactics with their gains in its prompt, the best among them."""
     temperature: NonNegativeFloat = 1.0
     """Of the attacker's answers; at 0 all streams write the same."""
     max_words: PositiveInt = 80
-    """Words of a tactic at most; a longer one is asked for once more, and then is none."""
+    """Words of a tactic at most; a longer one is asked for once more, and then counts as none."""
     max_tokens: PositiveInt = 200
     """Tokens of an attacker's answer at most."""

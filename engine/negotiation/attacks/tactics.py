@@ -51,7 +51,7 @@ def last_sentences(rows: Iterable[Mapping[str, Any]], min_advantage: int, limit:
     counts: Counter[str] = Counter()
     for row in rows:
         if row["status"] == "ok" and row["points_adversary"] - row["points_target"] >= min_advantage:
-            # Behind other words <selection> ends an utterance; nobody may plug it in.
+            # <selection> after other words ends an utterance; it is no part of a sentence to plug in.
             sentences = [turn["words"].removesuffix(SELECTION).strip() for turn in row["turns"] if turn["side"] == 0]
             if sentences := list(filter(None, sentences)):
                 counts[sentences[-1]] += 1
@@ -62,7 +62,7 @@ def encode_sentence(sentence: str, vocabulary: Vocabulary) -> np.ndarray:
     """Return a sentence as word ids with `<eos>` last.
 
     Raises:
-        ConfigError: it has a word that the vocabulary lacks or nobody may say.
+        ConfigError: it has a word that the vocabulary lacks or reserves.
     """
     if wrong := unspeakable_words(sentence, vocabulary):
         raise ConfigError(
@@ -85,12 +85,12 @@ class TransferAgent:
     """A speaker that says a learned sentence once.
 
     Args:
-        speaker: who speaks at all other turns, and chooses.
-        sentences: what may be plugged in, words separated by blanks.
-        turn: utterances that must be behind it, n in the paper.
+        speaker: the agent that speaks at all other turns, and chooses.
+        sentences: the sentences to plug in, words separated by blanks.
+        turn: least number of utterances before the sentence, n in the paper.
 
     Raises:
-        ConfigError: the list is empty, or a sentence has a word that the speaker does not know or nobody may say.
+        ConfigError: the list is empty, or a sentence has a word that the speaker does not know or may not say.
     """
 
     def __init__(self, speaker: Agent, sentences: Sequence[str], turn: int = PAPER_TURN) -> None:
@@ -112,10 +112,10 @@ class TransferAgent:
 class _TransferSession:
     def __init__(self, agent: TransferAgent, view: SideView, inner: Session) -> None:
         self._agent, self._view, self.inner = agent, view, inner
-        self._said = np.zeros(len(view), dtype=bool)
+        self._has_spoken = np.zeros(len(view), dtype=bool)
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        plugged = rows[~self._said[rows] & (self._view.num_turns[rows] >= self._agent.turn)]
+        plugged = rows[~self._has_spoken[rows] & (self._view.num_turns[rows] >= self._agent.turn)]
         ordinary = np.setdiff1d(rows, plugged)
         parts: dict[int, np.ndarray] = {}
         if ordinary.size:
@@ -124,7 +124,7 @@ class _TransferSession:
         for row in plugged.tolist():
             choices = self._agent.tokens
             parts[row] = choices[self._view.generator(row).integers(len(choices))]
-        self._said[plugged] = True
+        self._has_spoken[plugged] = True
         return Utterances.of([parts[row] for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
@@ -137,9 +137,9 @@ ATTACKERS: dict[str, str] = {
     GAINS: "told gains, no transcripts",
     BLIND: "drawn blind, best of all",
 }
-"""Titles of attackers by name: what each sees of the dialogues that its tactics were tried in."""
+"""Titles of attackers by name; they differ in their view of the dialogues of their tactics."""
 ARMS: dict[str, str] = {NONE: "no tactic", **ATTACKERS}
-"""Titles of everything that is measured, the player without a tactic first."""
+"""Titles of all measured players, the one without a tactic first."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ class TriedTactic:
 
     Args:
         text: the tactic.
-        gain: the player's points less the partner's, mean over the dialogues; NaN where none came to its end.
-        transcripts: dialogues that were played with it, as `transcript` tells them.
+        gain: the player's points less the partner's, mean over the dialogues; NaN if none ended.
+        transcripts: dialogues that were played with it, in the form of `transcript`.
     """
 
     text: str
@@ -162,15 +162,15 @@ class WrittenTactic:
     """An attacker's answer to a request for a tactic.
 
     Args:
-        arm: which attacker, a key of `ATTACKERS`.
-        stream: of its streams, from 1.
-        round: from 1.
-        number: of the tactic, from 1: the same text has the same number; 0 where none could be read.
-        text: the tactic; where none could be read, the beginning of what was written.
-        problem: why none could be read; empty where one was.
-        calls: answers that the attacker gave, the repair included.
-        tokens_in: tokens that it read, as far as it says.
-        tokens_out: tokens that it wrote, as far as it says.
+        arm: the attacker, a key of `ATTACKERS`.
+        stream: number of the stream, from 1.
+        round: number of the round, from 1.
+        number: number of the tactic, from 1; equal texts have equal numbers; 0 if the answer has no tactic.
+        text: the tactic; without one, the beginning of the answer.
+        problem: the reason why there is no tactic; empty if there is one.
+        calls: number of answers, the repair included.
+        tokens_in: tokens read, if the model reports them.
+        tokens_out: tokens written, if the model reports them.
     """
 
     arm: str
@@ -185,25 +185,25 @@ class WrittenTactic:
 
 
 def questions(arm: str, rules: str, tried: Sequence[TriedTactic], settings: TacticSettings) -> Iterator[Chat]:
-    """Yield the question to an attacker, whole first, then in shorter forms for small contexts.
+    """Yield the question to an attacker, first in full, then in shorter forms for small contexts.
 
     Args:
-        arm: which attacker; one that draws blind is told nothing of what it wrote.
-        rules: of the game, in sentences.
+        arm: the attacker; the blind one reads nothing of its earlier tactics.
+        rules: the rules of the game, in sentences.
         tried: its stream's tactics so far, oldest first.
-        settings: how much it is told.
+        settings: number of tactics and transcripts in the question.
     """
     history = [] if arm == BLIND else list(tried)
-    shown = len(history[-1].transcripts) if arm == REFINED and history else 0
+    num_shown = len(history[-1].transcripts) if arm == REFINED and history else 0
     memory = min(settings.memory, len(history))
     for num_tactics, num_transcripts in [
-        *((memory, num) for num in range(shown, -1, -1)),
+        *((memory, num) for num in range(num_shown, -1, -1)),
         *((num, 0) for num in range(memory - 1, -1, -1)),
     ]:
         yield _question(rules, history, num_tactics, num_transcripts, settings.max_words)
 
 
-def asked_again(problem: str, max_words: int) -> str:
+def repair_request(problem: str, max_words: int) -> str:
     """Return the request after an answer without a tactic."""
     return f"No tactic can be read of that: {problem}. {_form(max_words)}"
 
@@ -224,7 +224,7 @@ def transcript(row: Mapping[str, Any]) -> str:
         f"{count} {item} (worth {value} each to the player)"
         for item, count, value in zip(domain.items, row["counts"], row["values_adversary"], strict=True)
     )
-    lines = [_told(turn["side"], str(turn["words"]), bool(row["forced"])) for turn in row["turns"]]
+    lines = [_turn_line(turn["side"], str(turn["words"]), bool(row["forced"])) for turn in row["turns"]]
     end = f"Points: player {row['points_adversary']}, partner {row['points_target']}" + ("" if row["agreed"] else " (no deal)")
     return "\n".join([f"Items: {items}", *lines, end])
 
@@ -232,8 +232,8 @@ def transcript(row: Mapping[str, Any]) -> str:
 def spread_out(rows: Sequence[Mapping[str, Any]], num: int) -> list[Mapping[str, Any]]:
     """Return some finished dialogues from the player's worst to its best, evenly spaced; ties in order of their keys."""
     order = sorted(rows, key=lambda row: (row["points_adversary"] - row["points_target"], row["item_key"]))
-    places = np.linspace(0, len(order) - 1, min(num, len(order))).round().astype(int)
-    return [order[position] for position in dict.fromkeys(places.tolist())]
+    positions = np.linspace(0, len(order) - 1, min(num, len(order))).round().astype(int)
+    return [order[position] for position in dict.fromkeys(positions.tolist())]
 
 
 def _question(rules: str, history: Sequence[TriedTactic], num_tactics: int, num_transcripts: int, max_words: int) -> Chat:
@@ -246,7 +246,7 @@ def _question(rules: str, history: Sequence[TriedTactic], num_tactics: int, num_
     if num_tactics:
         lines = [
             f"{number}. gain {_gain(tactic.gain)}: {tactic.text}"
-            for number, tactic in enumerate(_kept(history, num_tactics), 1)
+            for number, tactic in enumerate(_remembered(history, num_tactics), 1)
         ]
         what = "These tactics were tried. The gain is the player's points minus the partner's, a mean over games:"
         parts.append("\n".join([what, *lines]))
@@ -259,7 +259,7 @@ def _question(rules: str, history: Sequence[TriedTactic], num_tactics: int, num_
     return Message("system", head), Message("user", "\n\n".join(parts))
 
 
-def _kept(history: Sequence[TriedTactic], num: int) -> list[TriedTactic]:
+def _remembered(history: Sequence[TriedTactic], num: int) -> list[TriedTactic]:
     """Return the last tactics; the best one replaces the oldest of them if it is older."""
     last = list(history[-num:])
     best = max(history, key=lambda tactic: -math.inf if math.isnan(tactic.gain) else tactic.gain)
@@ -277,7 +277,7 @@ def _gain(gain: float) -> str:
     return "unknown, no game came to its end" if math.isnan(gain) else f"{gain:+.2f}"
 
 
-def _told(side: int, words: str, forced: bool) -> str:
+def _turn_line(side: int, words: str, forced: bool) -> str:
     who = ("player", "partner")[side]
     if words.strip() == SELECTION:
         return "(a limit ends the talk)" if forced else f"({who} ends the talk)"

@@ -25,7 +25,7 @@ from typing import cast
 import numpy as np
 
 from parley.engine.negotiation.attacks.adversary import AttackLog, Attempt
-from parley.engine.negotiation.attacks.candidates import Found, ReplacementStep
+from parley.engine.negotiation.attacks.candidates import ReplacementResult, ReplacementStep
 from parley.engine.negotiation.attacks.choices import Values
 from parley.envs.core.play import Session, Utterances
 from parley.envs.negotiation.domain import SELECTION, SELECTION_ID, Vocabulary, split_text
@@ -35,7 +35,7 @@ from parley.policies.chat.model import Chat, ScoringChatModel
 from parley.policies.chat.negotiator import ChatNegotiator, nats_by_chat
 
 KIND = "reactive"
-"""Kind of the attempts: the target is wanted to end the talk right after them."""
+"""Kind of the attempts: the target should end the talk right after them."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class SearchedTalk:
     """The talk in which words are searched.
 
     Args:
-        base: what stands before them in the same utterance.
-        vocabulary: by whose words the game writes utterances down.
-        prompts: what the target reads, a slot `{}` behind the base, and what it shall answer to each.
-        seed: of the search.
+        base: the text before them in the same utterance.
+        vocabulary: the words in which the game writes utterances.
+        prompts: prompts of the target, with a slot `{}` after the base, and the wanted answer to each.
+        seed: seed of the search.
     """
 
     base: str
@@ -55,10 +55,10 @@ class SearchedTalk:
     seed: int
 
     def written(self, text: str) -> str:
-        """Return the words behind the base as the game writes them; the whole utterance if they change the base."""
-        whole = " ".join(split_text(self.base + text, self.vocabulary))
-        apart = not self.base or whole.startswith(f"{self.base} ")
-        return whole.removeprefix(self.base) if apart else whole
+        """Return the words after the base as the game writes them; the full utterance if they change the base."""
+        written = " ".join(split_text(self.base + text, self.vocabulary))
+        extends_base = not self.base or written.startswith(f"{self.base} ")
+        return written.removeprefix(self.base) if extends_base else written
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class WordsResult:
     """The result of a search.
 
     Args:
-        text: to be said behind the base; empty where nothing was found that can be said.
-        candidates: that were tried.
+        text: text to say after the base; empty if no result can be said.
+        candidates: number of tried candidates.
     """
 
     text: str
@@ -81,12 +81,12 @@ class TriggerAgent:
     """An `Agent` that speaks through another one, and says searched words once.
 
     Args:
-        speaker: who speaks at all other turns.
+        speaker: the agent that speaks at all other turns.
         target: the attacked model; its likelihoods decide.
-        search: finds words.
-        most: words that a search adds at most.
-        turn: utterances that must be behind them.
-        goal: advantage in points from which a choice is wanted.
+        search: function that searches the words.
+        most: largest number of added words.
+        turn: least number of utterances before them.
+        goal: least advantage in points of a wanted choice.
     """
 
     def __init__(self, speaker: Agent, target: ChatNegotiator, search: Search, *, most: int, turn: int, goal: float) -> None:
@@ -113,32 +113,35 @@ class TriggerSession:
     def speak(self, rows: np.ndarray) -> Utterances:
         """Attack in the dialogues whose turn has come, end those after an attack, and speak in the others."""
         ended = rows[self._spent[rows]]
-        said_by_row: dict[int, list[int]] = {row: [SELECTION_ID] for row in ended.tolist()}
+        words_by_row: dict[int, list[int]] = {row: [SELECTION_ID] for row in ended.tolist()}
         left = rows[~self._spent[rows]]
         if left.size:
             spoken = self.inner.speak(left)
-            said_by_row |= {row: spoken.tokens[i, : spoken.lengths[i]].tolist() for i, row in enumerate(left.tolist())}
+            words_by_row |= {row: spoken.tokens[i, : spoken.lengths[i]].tolist() for i, row in enumerate(left.tolist())}
         due = left[self._view.num_turns[left] >= self._agent.turn]
         self._spent[due] = True
-        said_by_row |= {row: self._attacked(row, said_by_row[row]) for row in due.tolist()}
-        return Utterances.of([said_by_row[row] for row in rows.tolist()])
+        words_by_row |= {row: self._attack(row, words_by_row[row]) for row in due.tolist()}
+        return Utterances.of([words_by_row[row] for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
         """Return the speaker's choice; the complementary rule does not ask for it."""
         return self.inner.choose(rows)
 
-    def _attacked(self, row: int, spoken: Sequence[int]) -> list[int]:
+    def _attack(self, row: int, spoken: Sequence[int]) -> list[int]:
         """Return the attack's utterance in place of the speaker's."""
         agent, view = self._agent, self._view
         words = split_text(" ".join(word for word in view.written(spoken) if word != SELECTION), view.vocabulary)
-        # Room for the words that are added, and the end.
+        # Leave room for the added words and the end.
         base = " ".join(words[: max(0, view.rules.max_words - agent.most - 1)])
         before = self._reply(row, base)
-        wanted = self._wanted(row, before)
+        wanted = self._wanted_choice(row, before)
         slot = [(False, f"{base}{{}}")]
         prompts = [
             (bargaining.talk(self._opponent, row, agent.target.tactic, slot), SELECTION),
-            (bargaining.choice(self._opponent, row, agent.target.tactic, [*slot, (True, SELECTION)]), self._legal(row)[wanted]),
+            (
+                bargaining.choice(self._opponent, row, agent.target.tactic, [*slot, (True, SELECTION)]),
+                bargaining.choices(view.domain, self._counts(row))[wanted],
+            ),
         ]
         seed = int(view.generator(row).integers(2**31))
         words_result = agent.search(SearchedTalk(base, view.vocabulary, prompts, seed))
@@ -146,18 +149,15 @@ class TriggerSession:
         sentence, after = view.encode(text), self._reply(row, text)
         points = [int(table[row, after.argmax()]) for table in (self._values.adversary, self._values.target)]
         reached = bool(points[0] - points[1] >= agent.goal)
-        ends = self._ends(row, text)
+        ends = self._end_probability(row, text)
         log = self.logs[row]
         log.reads, log.decisions = words_result.candidates, len(before) + len(after)
         start = ReplacementStep(-1, -1, False, float(-before[wanted]), self._points(row, before), 0, len(before))
         last = ReplacementStep(len(words), -1, False, float(-after[wanted]), (points[0], points[1]), log.reads, log.decisions)
-        result = Found(np.array(sentence), (start, last), reached, ends > 0.5, ends, log.reads, log.decisions)
+        result = ReplacementResult(np.array(sentence), (start, last), reached, ends > 0.5, ends, log.reads, log.decisions)
         turn, position = int(view.num_turns[row]), int(view.num_tokens[row]) + 1
         log.attempts.append(Attempt(turn, KIND, np.array(view.encode(base)), np.array(sentence), position, result))
         return sentence
-
-    def _legal(self, row: int) -> list[str]:
-        return bargaining.choices(self._view.domain, self._counts(row))
 
     def _counts(self, row: int) -> tuple[int, ...]:
         return tuple(self._opponent.contexts[row, ::2].tolist())
@@ -167,11 +167,11 @@ class TriggerSession:
         chat = bargaining.choice(self._opponent, row, self._agent.target.tactic, then)
         return self._agent.target.choice_scores([chat], self._view.domain, [self._counts(row)])[0]
 
-    def _ends(self, row: int, text: str) -> float:
+    def _end_probability(self, row: int, text: str) -> float:
         chat = bargaining.talk(self._opponent, row, self._agent.target.tactic, [(False, text)])
         return float(np.exp(nats_by_chat(self._model, [chat], [[SELECTION]])[0][0]))
 
-    def _wanted(self, row: int, scores: np.ndarray) -> int:
+    def _wanted_choice(self, row: int, scores: np.ndarray) -> int:
         advantage = self._values.advantage[row, : len(scores)]
         enough = advantage >= self._agent.goal
         return int(np.argmax(np.where(enough, scores, -np.inf))) if enough.any() else int(advantage.argmax())

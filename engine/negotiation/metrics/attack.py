@@ -30,6 +30,7 @@ from parley.engine.core.stats.statistics import (
     perplexity,
     rate,
 )
+from parley.engine.core.tables.table import read_published
 from parley.engine.negotiation.metrics.dialogues import METRICS, negotiation_metrics, outcome_metrics
 
 
@@ -38,14 +39,14 @@ class PublishedAttack:
     """The published figures of one attack.
 
     Args:
-        points: the adversary's and the target's, 0 to 10.
+        points: points of the adversary and of the target, 0 to 10.
         par: share of dialogues with a positive advantage, ties counted.
         agreement: share of dialogues that end in an agreement.
     """
 
     points: tuple[float, float]
     par: float
-    agreement: float = 1.0
+    agreement: float
 
     @property
     def advantage(self) -> float:
@@ -55,39 +56,11 @@ class PublishedAttack:
 
 
 ATTACKS: Mapping[str, Mapping[str, PublishedAttack]] = {
-    "sv": {
-        "none": PublishedAttack((7.23, 4.55), 0.7579, 0.8957),
-        "rl": PublishedAttack((8.28, 4.03), 0.8445),
-        "transfer": PublishedAttack((6.41, 6.54), 0.4443),
-        "reactive": PublishedAttack((8.83, 3.43), 0.8700),
-        "preemptive": PublishedAttack((7.76, 4.95), 0.7186),
-        "ra-pa-da": PublishedAttack((8.79, 2.96), 0.8433),
-        "ra-pa-ta": PublishedAttack((8.67, 3.05), 0.8312),
-    },
-    "rl": {
-        "none": PublishedAttack((5.05, 5.00), 0.4470, 0.7636),
-        "rl": PublishedAttack((7.11, 4.79), 0.6935),
-        "transfer": PublishedAttack((5.65, 6.84), 0.3610),
-        "reactive": PublishedAttack((8.72, 3.77), 0.9023),
-        "preemptive": PublishedAttack((6.78, 6.01), 0.6923),
-        "ra-pa-da": PublishedAttack((8.73, 2.95), 0.8693),
-        "ra-pa-ta": PublishedAttack((8.62, 2.92), 0.8974),
-    },
-    "hardened": {
-        "none": PublishedAttack((6.51, 6.64), 0.4867, 0.9175),
-        "rl": PublishedAttack((5.71, 7.51), 0.6261),
-        "transfer": PublishedAttack((4.93, 7.59), 0.2305),
-        "reactive": PublishedAttack((8.83, 4.31), 0.8076),
-        "preemptive": PublishedAttack((5.64, 7.41), 0.3439),
-        "ra-pa-da": PublishedAttack((8.05, 4.07), 0.7396),
-        "ra-pa-ta": PublishedAttack((8.06, 4.13), 0.7345),
-    },
-    "turns": {
-        "reactive-1": PublishedAttack((8.84, 3.32), 0.9402),
-        "reactive-2": PublishedAttack((8.72, 3.77), 0.9023),
-        "reactive-3": PublishedAttack((8.81, 3.62), 0.9202),
-        "reactive-4": PublishedAttack((8.71, 3.87), 0.9035),
-    },
+    table: {
+        attack: PublishedAttack((figures["adversary"], figures["target"]), figures["par"], figures["agreement"])
+        for attack, figures in attacks.items()
+    }
+    for table, attacks in read_published("parley.engine.negotiation.metrics", "cheng2019.csv").items()
 }
 """Attacks in Cheng et al. 2019, by what was attacked and the attack: tables 2 (supervised or RL agent), 6 (after adversarial
 training) and 7 (fixed turns, against the RL agent).
@@ -140,7 +113,7 @@ ATTACK_METRICS: dict[str, Metric] = {
         "attack sentence's perplexity", LOWER_FOR_ADVERSARY, "exp of nll per token over attempts", "perplexity", main=True
     ),
     "base_ppl": Metric(
-        "untouched sentence's perplexity",
+        "unchanged sentence's perplexity",
         NEITHER,
         "the same for what the speaker would have said instead",
         "perplexity",
@@ -154,10 +127,10 @@ ATTACK_METRICS: dict[str, Metric] = {
         main=True,
     ),
     "replaced_words": Metric(
-        "replaced words", LOWER_FOR_ADVERSARY, "words that differ from the untouched sentence, mean over attempts", main=True
+        "replaced words", LOWER_FOR_ADVERSARY, "words that differ from the unchanged sentence, mean over attempts", main=True
     ),
     "reads": Metric(
-        "sentences read", LOWER_FOR_ADVERSARY, "candidates that the target's reader was asked about, mean over all dialogues"
+        "sentences read", LOWER_FOR_ADVERSARY, "candidates that the target's reader scored, mean over all dialogues"
     ),
     "decisions": Metric(
         "decisions asked for", LOWER_FOR_ADVERSARY, "candidates that the target decided upon, mean over all dialogues"
@@ -166,24 +139,24 @@ ATTACK_METRICS: dict[str, Metric] = {
 }
 """Every metric of an attack in the order of the result table: live ones, forced ones, then those of the searches."""
 
-UNTOUCHED: dict[str, Metric] = {
+UNCHANGED: dict[str, Metric] = {
     "untouched_advantage": METRICS["advantage"]._replace(
-        title="advantage, end forced, untouched sentence",
-        definition="what the target would choose behind what the speaker would have said, mean over attempts: the control",
+        title="advantage, end forced, unchanged sentence",
+        definition="advantage of the target's choice after the speaker's own sentence, mean over attempts: the control",
         main=True,
     )
 }
-"""What an attack is compared with whose sentences always count: the same ones without what was searched."""
+"""Control of an attack whose sentences always count: the same sentences without the searched words."""
 
 Step = Mapping[str, Any]
 """One entry of the column `steps` of an attempt."""
 
 _COSTS: Mapping[str, Callable[[Step], int]] = {
     "replaced": lambda step: step["replaced"],
-    # A black box answers both by being asked: whether a sentence ends the talk, and what the target then chooses.
+    # A black box answers both by queries: whether a sentence ends the talk, and the target's choice then.
     "queries": lambda step: step["reads"] + step["decisions"],
 }
-"""What a search has spent by one of its steps, by the name of the budget."""
+"""Cost of a search up to one of its steps, by the name of the budget."""
 
 
 def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate]:
@@ -194,12 +167,13 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
         seconds: worker seconds per dialogue, which rows do not hold because they are the same for any number of workers.
 
     Returns:
-        One estimate per name in `ATTACK_METRICS`, in its order; the value is NaN where nothing qualifies (no attempt, no
+        One estimate per name in `ATTACK_METRICS`, in its order; the value is NaN if nothing qualifies (no attempt, no
         judge).
     """
     live = negotiation_metrics(rows)
     dialogues = finished(rows)
-    forced = outcome_metrics([_with_forced_end(row) for row in dialogues])
+    scored = ("points_adversary", "points_target", "agreed")
+    forced = outcome_metrics([{name: row[f"forced_{name}"] for name in scored} for row in dialogues])
     attempts = [(str(row["item_key"]), attempt) for row in dialogues for attempt in row["attempts"]]
     reached = [(key, attempt) for key, attempt in attempts if attempt["accepted"] and attempt["kind"] == REACTIVE]
     judged = [(key, attempt) for key, attempt in attempts if attempt["lowest_probability"] is not None]
@@ -227,7 +201,7 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
         "ended_share": share(reached, lambda attempt: attempt["ended"]),
         "end_probability": over(reached, lambda attempt: attempt["end_probability"]),
         "attack_ppl": fluency("attack sentences", ""),
-        "base_ppl": fluency("untouched sentences", "_base"),
+        "base_ppl": fluency("unchanged sentences", "_base"),
         "unusual_share": share(judged, _is_unusual),
         "replaced_words": over(attempts, lambda attempt: len(attempt["replaced"])),
         "reads": per_dialogue("reads"),
@@ -238,8 +212,8 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
     return estimates
 
 
-def untouched_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """Return `UNTOUCHED` from the rows of one attack, over its attempts."""
+def unchanged_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
+    """Return `UNCHANGED` from the rows of one attack, over its attempts."""
     paths = [
         (str(row["item_key"]), attempt["steps"]) for row in finished(rows) for attempt in row["attempts"] if attempt["steps"]
     ]
@@ -250,18 +224,18 @@ def untouched_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
 def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
     """Return the forced advantage of reactive searches within a budget, averaged over their dialogues.
 
-    A search within a budget is the search that was recorded, stopped before the first step that exceeds it; where no step
-    is left out, it stays where it ended. A sentence that does not satisfy the end constraint earns 0:0, whether or not the
-    search reached its goal. The recorded steps are whole replacements, so what a search would have found in the middle of one
-    is not counted. Attacks that say only what succeeded have only such searches on record.
+    A search within a budget is the recorded search, stopped before the first step that exceeds the budget. A sentence that
+    does not satisfy the end constraint earns 0:0, even if the search reached its goal. The recorded steps are complete
+    replacements, so results in the middle of one do not count. Attacks that say only successful sentences record only such
+    searches.
 
     Args:
         rows: rows of `parley.engine.negotiation.verbs.match.ATTACKS`; the first reactive attempt of each dialogue counts.
 
     Returns:
-        Advantage by budget: under "replaced" for 0, 1, ... words, under "queries" for 1, 2, 4, ... answers of the target, to
-        whether a sentence ends the talk and to what it would then choose; gradients are not counted. n dialogues with a
-        reactive attempt at every budget. Without any, both are empty.
+        Advantage by budget: under "replaced" for 0, 1, ... words, under "queries" for 1, 2, 4, ... answers of the target
+        (whether a sentence ends the talk, and the choice then); gradients do not count. n is the number of dialogues with
+        a reactive attempt. Without any, both are empty.
     """
     attempts = (next((attempt for attempt in row["attempts"] if attempt["kind"] == REACTIVE), None) for row in finished(rows))
     paths = [attempt["steps"] for attempt in attempts if attempt is not None]
@@ -279,7 +253,7 @@ def budget_curves(rows: Sequence[Row]) -> dict[str, Points]:
 
 
 def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) -> int:
-    """Return the forced advantage of the last step within the budget; the untouched sentence costs nothing."""
+    """Return the forced advantage of the last step within the budget; the unchanged sentence costs nothing."""
     first, *rest = path
     last = first
     for step in rest:
@@ -289,10 +263,6 @@ def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) 
     return int(last["points_adversary"] - last["points_target"]) if last["feasible"] else 0
 
 
-def _with_forced_end(row: Row) -> Row:
-    return {name: row[f"forced_{name}"] for name in ("points_adversary", "points_target", "agreed")}
-
-
 def _is_unusual(attempt: Attempt) -> bool:
-    # Turned round, so that a likelihood that is not a number counts as unusual.
+    # Negated, so that a likelihood of NaN counts as unusual.
     return attempt["special"] > 0 or not attempt["lowest_probability"] >= UNUSUAL_PROBABILITY

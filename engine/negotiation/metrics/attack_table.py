@@ -1,27 +1,43 @@
-"""The tables of attacks: one line per attack on one target, and attacks against a column per defence or trained counterpart.
+"""The tables of attacks: a row for each attack on one target, and a column for each defence or trained counterpart.
 
-Source of the rows: Cheng et al. 2019, tables 2 and 7; `attack.py` defines the figures. The second table shows the cost of a
-defence in ordinary play above and the strongest attack below, for a defence is as good as the strongest attack on it. That one
-is chosen on one half of the dialogues and measured on the other (`engine/core/stats/known.py`).
+Source of the rows: Cheng et al. 2019, tables 2 and 7; `attack.py` defines the figures. The second table begins with the cost
+of a defence in ordinary play and ends with the strongest attack, because a defence is as good as the strongest attack on it.
+That attack is chosen on one half of the dialogues and measured on the other (`engine/core/stats/known.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import Literal, NamedTuple
 
 import numpy as np
 
 from parley.engine.core.stats.known import best_of
-from parley.engine.core.stats.statistics import LOWER_FOR_ADVERSARY, NOTHING, Estimate, Metric
-from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, above, few_note, figure, interval, number
-from parley.engine.negotiation.metrics.attack import ATTACKS, UNUSUAL_PROBABILITY, PublishedAttack
+from parley.engine.core.stats.statistics import LOWER_FOR_ADVERSARY, NOTHING, Estimate, Metric, count
+from parley.engine.core.tables.table import (
+    ABSENT,
+    DECIMAL,
+    DIGITS,
+    PERCENT,
+    WHOLE,
+    Column,
+    EstimateTable,
+    Form,
+    MarkedEstimate,
+    TableCell,
+    TableRow,
+    figure,
+    metric_table,
+    number,
+    published_cell,
+)
+from parley.engine.negotiation.metrics.attack import UNUSUAL_PROBABILITY, PublishedAttack
 
 PLAIN = "plain"
-"""The row of ordinary play, in which both sides choose: what a defence costs."""
+"""The row of ordinary play, in which both sides choose; it shows the cost of a defence."""
 TABLE_2: dict[str, str] = {
     "none": "no attack",
     "rl": "RL attack",
@@ -31,19 +47,19 @@ TABLE_2: dict[str, str] = {
     "ra-pa-da": "RA+PA+DA",
     "ra-pa-ta": "RA+PA+TA",
 }
-"""Titles of the rows that a table has unless others are asked for, by name; "none" is the speaker without any attack."""
+"""Titles of the default rows by name; "none" is the speaker without any attack."""
 TURNS: dict[str, int] = {f"reactive-{n}": n for n in (1, 2, 3, 4)}
-"""Rows of table 7: the reactive attack by n, the utterances of both sides together that are said before the attack's sentence.
+"""Rows of table 7: the reactive attack by n, the number of utterances of both sides before the attack's sentence.
 
-With n = 2, as in the released runs and in the row "reactive", the adversary says something, the target answers, and the third
-utterance is the attack's. The adversary begins where n is even, the target where it is odd.
+With n = 2, as in the released runs and in the row "reactive", the adversary speaks, the target answers, and the third utterance
+is the attack's. The adversary begins if n is even, the target if it is odd.
 """
 TRIGGERS: dict[str, str] = {"trigger": "searched words", "trigger-random": "random words, as many tried"}
-"""Rows of chat models whose weights are here, the control among them."""
+"""Rows of chat models with readable weights, the control among them."""
 TACTIC = "tactic"
-"""The row of an attacker that refines tactics; it brings the lines of `TACTICS` along."""
+"""The row of an attacker that refines tactics; it also adds the rows of `TACTICS`."""
 TACTICS: dict[str, str] = {"none": "chat player, no tactic", "gains": "tactics by gains", "blind": "tactics drawn blind"}
-"""Titles of the lines that stand beside a refined tactic, by what `engine.negotiation.attacks.tactics.ARMS` calls them."""
+"""Titles of the rows beside a refined tactic, by their names in `engine.negotiation.attacks.tactics.ARMS`."""
 ROWS: dict[str, str] = {
     PLAIN: "plain play, both choose",
     **TABLE_2,
@@ -51,34 +67,34 @@ ROWS: dict[str, str] = {
     **TRIGGERS,
     TACTIC: "refined tactic",
 }
-"""Titles of all rows by name, in the order of a table that has them all."""
+"""Titles of all rows by name, in the order of a full table."""
 DEFENCES: dict[str, str] = {
     "filter": "perplexity filter",
     "filter-known": "filter known to the attack",
     "own-demand": "own demand",
     "own-demand-known": "own demand known to the attack",
 }
-"""What may stand around the target, by name, and attacks that are made for it."""
+"""Titles of defences by name, and of attacks that are made for a defence."""
 KNOWN = "-known"
-"""Ends the rows of attacks that are made for a defence around the target: by searches or adversaries that know it."""
+"""Suffix of the rows of attacks that are made for a defence: by searches or adversaries that know it."""
 UNATTACKED = (PLAIN, "none", f"{TACTIC}-none")
-"""Rows in which nobody attacks."""
+"""Rows without an attack."""
 SEARCHES = tuple(row for row in ROWS if row not in (*UNATTACKED, "rl", "transfer", *TRIGGERS, TACTIC))
-"""Rows whose search reads a negotiator."""
+"""Rows whose search reads a negotiator's weights."""
 LEARNED = ("rl", "transfer")
-"""Rows that an adversary learns for."""
-MADE_FOR_IT = ", adaptive"
-"""Ends the titles of attacks that are made for what is around the target, or in its place."""
+"""Rows that need a trained adversary."""
+ADAPTIVE_TITLE = ", adaptive"
+"""Suffix of the titles of attacks that are made for a defence of the target, or for its counterpart."""
 ADAPTIVE = "-adaptive"
-"""Ends the rows of attacks that are made for a trained counterpart of the target; others are made for the target itself."""
+"""Suffix of the rows of attacks that are made for a trained counterpart of the target."""
 
 
-def around_trained(number: int, adaptive: bool = False) -> str:
+def trained_suffix(number: int, adaptive: bool = False) -> str:
     """Return the suffix of rows against a trained counterpart, such as "+trained1-adaptive".
 
     Args:
-        number: which one, from 1.
-        adaptive: whether the attack is made for it.
+        number: number of the counterpart, from 1.
+        adaptive: True for attacks that are made for it.
     """
     return f"+trained{number}{ADAPTIVE if adaptive else ''}"
 
@@ -90,27 +106,27 @@ def titles_of(trained: Sequence[str] = ()) -> dict[str, str]:
         trained: names of the target's trained counterparts.
 
     Returns:
-        Behind each attack those on a defended target ("reactive+filter") and on each counterpart. The lines that a tactic
-        brings are last.
+        Each attack is followed by those on a defended target ("reactive+filter") and on each counterpart. The rows that a
+        tactic adds are last.
     """
     titles: dict[str, str] = {}
     for row, attack in (ROWS | {f"{TACTIC}-{name}": title for name, title in TACTICS.items()}).items():
         titles[row] = attack
-        minded = {*DEFENCES} if row in LEARNED else {"filter-known"} if row in SEARCHES else set()
+        adapted = {*DEFENCES} if row in LEARNED else {"filter-known"} if row in SEARCHES else set()
         titles |= {
             f"{row}+{name}": f"{attack}, {title}"
             for name, title in DEFENCES.items()
-            if not row.startswith(TACTIC) and (name in minded or not name.endswith(KNOWN))
+            if not row.startswith(TACTIC) and (name in adapted or not name.endswith(KNOWN))
         }
         for index, name in enumerate(trained, start=1):
             if row not in TRIGGERS:
-                titles[row + around_trained(index)] = f"{attack}, {name}"
+                titles[row + trained_suffix(index)] = f"{attack}, {name}"
             if row not in UNATTACKED:
-                titles[row + around_trained(index, adaptive=True)] = f"{attack}, {name}{MADE_FOR_IT}"
+                titles[row + trained_suffix(index, adaptive=True)] = f"{attack}, {name}{ADAPTIVE_TITLE}"
     return titles
 
 
-ASKED_METRICS: dict[str, Metric] = {
+REQUEST_METRICS: dict[str, Metric] = {
     "answers_before": Metric(
         "answers to make it",
         LOWER_FOR_ADVERSARY,
@@ -121,287 +137,175 @@ ASKED_METRICS: dict[str, Metric] = {
         "cost", LOWER_FOR_ADVERSARY, "of these answers and of those in its dialogues, at the prices of the settings"
     ),
 }
-"""What an attack on a chat model asked of chat models."""
+"""Metrics of an attack's requests to chat models."""
 
 _NOTE = (
-    "Live: the target answers and decides itself; wins and agreement are live too. Forced: where an attack sentence satisfies "
-    "the end constraint, the target must end. Points: adversary : target. PAR: ties count. Fluency: perplexity under "
-    "the judge of the attack sentences, in rows without a search of all that the adversary says; unusual: attack sentences "
-    f"with a special token or one that the judge finds less likely than 1 in {1 / UNUSUAL_PROBABILITY:,.0f}. Seconds: of one "
-    "worker, per dialogue. Who begins: a coin decides, but in rows at a fixed turn (reactive, preemptive) "
-    "the side whose turn the attack's then is. Brackets: 95 % intervals."
+    "Live: the target answers and decides itself. Forced: the target must end where an attack sentence satisfies the end "
+    "constraint. Points: adversary : target. PAR: ties count. Fluency: perplexity of the attack sentences under the "
+    "judge; without a search, of all that the adversary says. Unusual: attack sentences with a special token or a token "
+    f"less likely than 1 in {1 / UNUSUAL_PROBABILITY:,.0f}. Seconds: of one worker, per dialogue. A coin decides who "
+    "begins; at a fixed turn (reactive, preemptive) the turn of the attack does. Brackets: 95 % intervals."
 )
 _NOTE_PUBLISHED = (
-    " Published: Cheng et al. 2019, on 2,000 scenarios that are not known; where an attack searches, forced figures; without "
-    "an attack both sides choose there."
+    " Published: Cheng et al. 2019, on 2,000 unknown scenarios; forced figures of attacks that search; without an attack "
+    "both sides choose there."
 )
-_NOTE_BASELINE = " Before: the same attack, measured alike, on the other target named below."
+_NOTE_BASELINE = " Before: the same attack on the other target named below."
 _NOTE_DEFENCES = (
-    " Stopped: share of the adversary's sentences that the target's filter keeps from it, without an attack plain "
-    "talk. Known to the attack: too perplexing sentences are no candidates of a search, an adversary learned from the defended "
-    "target, transferred sentences won from it. Refused: dialogues in which the target did not end the talk, where it would "
-    "choose less than it last demanded. Nobody forces a defended target to end."
+    " Stopped: share of the adversary's sentences that the filter stops. Known to the attack: a search respects the "
+    "filter's limit, an adversary learned from the defended target, transferred sentences won from it. Refused: "
+    "dialogues in which the target refused to end below its last demand. A defended target is never forced to end."
 )
 _NOTE_TRAINED = (
-    " Behind the name of another agent: the same attack, made for the target and played with that agent; adaptive: made for "
-    "it, by an adversary that learned from it, by sentences that won from it, by a search that read it."
+    " With the name of another agent: the same attack, made for the target and played against that agent; adaptive: made "
+    "for that agent."
 )
 _NOTE_CHAT = (
-    " The target is a chat model. Illegal: dialogues in which it chose what is not there; repairs: in which it was asked for "
-    "its choice once more; answers and tokens (read + written): of a dialogue, as far as it says; answers before: of chat "
-    "models that it took to make the attack; cost: of those and of its dialogues, of tactics all attackers together."
+    " The target is a chat model. Illegal: dialogues with a choice out of range; repairs: with a second request for the "
+    "choice; answers and tokens (read + written): per dialogue; answers before: of chat models, to make the attack; "
+    "cost: of those and of its dialogues, of tactics all attackers together."
 )
 _NOTE_TRIGGERS = (
-    " Without the words: what the target would choose behind the same utterances without what was searched. Tried: candidates "
-    "of a search."
+    " Without the words: the target's choice after the same utterances without the searched words. Tried: candidates."
 )
-_NOTE_TACTICS = (
-    " Tactics: the attacker's model plays, in as many dialogues as the other rows have, none of which chose a tactic; their "
-    "scenarios are others."
-)
-_NOTE_MET_BY_TACTICS = " With another agent play those that were refined against the target; adaptive: against that agent."
-_NOTE_TRAININGS = " Each training: the live advantage of each trained adversary; the row's figures are means over them."
+_NOTE_TACTICS = " Tactics: the attacker's model plays in dialogues of its own, none of which chose a tactic."
+_NOTE_MET_BY_TACTICS = " With another agent play tactics that were refined against the target; adaptive: against that agent."
+_NOTE_TRAININGS = " Each training: the live advantage of each trained adversary; the row has their means."
 
 
-@dataclass(frozen=True)
-class AttackLine:
-    """One attack of the table.
-
-    Args:
-        title: what it is called.
-        metrics: estimates by name: `parley.engine.negotiation.metrics.attack.ATTACK_METRICS`, or the metrics of negotiation
-            alone for an attack without a search.
-        published: what was published of it; None where nothing was.
-        baseline: what the same attack measured on another target, by name.
-        trainings: the live advantage of each adversary, where the line is of several that were trained.
-        unfound: why it could not be played, or not with all of these; empty where it was.
-    """
-
-    title: str
-    metrics: Mapping[str, Estimate] = field(default_factory=dict)
-    published: PublishedAttack | None = None
-    baseline: Mapping[str, Estimate] = field(default_factory=dict)
-    trainings: Sequence[float] = ()
-    unfound: str = ""
-
-
-_Cell = Callable[[AttackLine], str]
-
-
-class _Column(NamedTuple):
-    """A column: its cells, the lines that ask for it (all of them, unless it says which), and what a screen shows of it."""
-
-    cell: _Cell
-    wanted: Callable[[AttackLine], bool] = lambda line: True
-    brief: Literal["whole", "figure", "absent"] = "figure"
-
-
-def table_lines(
+def attack_table(
     metrics: Mapping[str, Estimate],
-    published: str,
-    baseline: Mapping[str, Estimate] | None = None,
-    trainings: Mapping[str, Sequence[float]] | None = None,
-    trained: Sequence[str] = (),
+    titles: Mapping[str, str] | None = None,
+    *,
+    published: Mapping[str, PublishedAttack] = MappingProxyType({}),
+    baseline: Mapping[str, Estimate] = MappingProxyType({}),
+    trainings: Mapping[str, Sequence[float]] = MappingProxyType({}),
     unfound: Mapping[str, str] = MappingProxyType({}),
-) -> list[AttackLine]:
-    """Return the lines of a table from the metrics of all its attacks.
+    brief: bool = False,
+) -> EstimateTable:
+    """Return the table of at least one attack, with the columns that some row needs.
 
     Args:
-        metrics: estimates by "ROW.METRIC", the row a name of `titles_of`.
-        published: which figures to put beside them, a key of `published.ATTACKS`; any other name for none.
-        baseline: metrics of all attacks on another target, by "ROW.METRIC".
-        trainings: what each of several adversaries came to, by "ROW.METRIC".
-        trained: names of the target's trained counterparts.
-        unfound: why rows could not be played, or not those of all adversaries, by row.
-
-    Returns:
-        One line per row with metrics or without what it plays, in the order of `titles_of`.
+        metrics: estimates by "ROW.METRIC": `parley.engine.negotiation.metrics.attack.ATTACK_METRICS`, or the metrics of
+            negotiation alone for an attack without a search.
+        titles: titles of rows in the order of the table; rows without metrics or a reason are left out. None: `titles_of`.
+        published: published figures by row.
+        baseline: metrics of the same attacks on another target, by "ROW.METRIC".
+        trainings: values of several trained adversaries, by "ROW.METRIC".
+        unfound: reasons why rows could not be played, or not with all adversaries, by row.
+        brief: True for a screen: only advantages have intervals, and columns beside published figures are left out.
     """
-    published_rows, rows, baseline_rows = ATTACKS.get(published, {}), by_row(metrics), by_row(baseline or {})
-    spread = trainings or {}
-    return [
-        AttackLine(
-            title,
-            rows.get(row, {}),
-            published_rows.get(row),
-            baseline_rows.get(row, {}),
-            spread.get(f"{row}.advantage", ()),
-            unfound.get(row, ""),
-        )
-        for row, title in titles_of(trained).items()
-        if row in rows or row in unfound
-    ]
+    measured = {name.rpartition(".")[0] for name in metrics}
+    titles = {row: title for row, title in (titles or titles_of()).items() if row in measured or row in unfound}
+    trained = {row: trainings[f"{row}.advantage"] for row in titles if trainings.get(f"{row}.advantage")}
+    printed = {row: published[row] for row in titles if row in published}
+    before = any(name.rpartition(".")[0] in titles for name in baseline)
 
+    def has(name: str) -> bool:
+        return any(f"{row}.{name}" in metrics for row in titles)
 
-def by_row(metrics: Mapping[str, Estimate]) -> dict[str, dict[str, Estimate]]:
-    """Return the metrics of each row from those by "ROW.METRIC"."""
-    rows: dict[str, dict[str, Estimate]] = {}
-    for name, estimate in metrics.items():
-        row, _, metric = name.partition(".")
-        rows.setdefault(row, {})[metric] = estimate
-    return rows
-
-
-def attack_table(lines: Sequence[AttackLine], brief: bool = False) -> EstimateTable:
-    """Return the table of at least one attack, without columns that no line needs.
-
-    Args:
-        lines: the attacks.
-        brief: as a screen has room for it: advantages alone keep intervals, figures that are there for others are gone.
-    """
-    columns = {name: column for name, column in _COLUMNS.items() if any(map(column.wanted, lines))}
-    if brief:
-        columns = {name: column for name, column in columns.items() if column.brief != "absent"}
-    rows = tuple(
-        tuple(
-            column.cell(line).split("\n")[0] if brief and column.brief == "figure" else column.cell(line)
-            for column in columns.values()
-        )
-        for line in lines
-    )
+    decimal, percent = replace(DECIMAL, bounded=not brief), replace(PERCENT, bounded=not brief)
+    compared, words, chat = bool(printed) and not brief, has("untouched_advantage"), has("chat_repairs_target")
+    columns = {
+        Column("advantage, live", "{row}.advantage"): True,
+        Column("each training"): bool(trained),
+        Column("advantage, forced", "{row}.forced_advantage"): True,
+        Column("forced, without the words", "{row}.untouched_advantage"): words,
+        Column("advantage, published"): bool(printed),
+        Column("before, live", "before.{row}.advantage"): before,
+        Column("before, forced", "before.{row}.forced_advantage"): before,
+        Column("points, live", cell=partial(_points, decimal, "")): True,
+        Column("points, forced", cell=partial(_points, decimal, "forced_")): compared,
+        Column("points, published"): compared,
+        Column("PAR, live", "{row}.par", percent): True,
+        Column("PAR, forced", "{row}.forced_par", percent): compared,
+        Column("PAR, published"): compared,
+        Column("wins", "{row}.par_strict", percent): True,
+        Column("agreement", "{row}.agreement", percent): True,
+        Column("agreement, forced", "{row}.forced_agreement", percent): compared,
+        Column("agreement, published"): compared,
+        Column("stopped", "{row}.stopped_share", percent): has("stopped_share"),
+        Column("refused", "{row}.refused_share", percent): has("refused_share"),
+        Column("illegal", "{row}.illegal_target", percent): chat,
+        Column("repairs", "{row}.chat_repairs_target", percent): chat,
+        Column("answers", "{row}.chat_answers_target", DIGITS): chat,
+        Column("tokens", cell=_tokens): chat,
+        Column("answers before", "{row}.answers_before", WHOLE): chat,
+        Column("cost", "{row}.cost", DIGITS): any(metrics.get(f"{row}.cost", NOTHING).value > 0 for row in titles),
+        Column("fluency", cell=partial(_fluency, decimal)): True,
+        Column("unusual", "{row}.unusual_share", percent): True,
+        Column("tried", "{row}.reads", DIGITS): words,
+        Column("seconds", "{row}.seconds", DIGITS): True,
+    }
     notes = {
         _NOTE: True,
-        _NOTE_PUBLISHED: any(line.published for line in lines),
-        _NOTE_BASELINE: any(line.baseline for line in lines),
-        _NOTE_TRAININGS: any(line.trainings for line in lines),
-        _NOTE_TRIGGERS: any(map(_has_untouched, lines)),
-        _NOTE_CHAT: any(map(_has_chat_target, lines)),
-        _NOTE_TACTICS: any(line.title == ROWS[TACTIC] for line in lines),
-        _NOTE_MET_BY_TACTICS: any(line.title.startswith(f"{ROWS[TACTIC]}, ") for line in lines),
-        _NOTE_DEFENCES: any(map(_is_defended, lines)),
-        _NOTE_TRAINED: any(line.title.endswith(MADE_FOR_IT) for line in lines),
-        few_note("dialogues"): any(line.metrics and _num(line).flagged for line in lines),
-        **{f" {line.title[:1].upper()}{line.title[1:]}: {line.unfound}.": True for line in lines if line.unfound},
+        _NOTE_PUBLISHED: bool(printed),
+        _NOTE_BASELINE: before,
+        _NOTE_TRAININGS: bool(trained),
+        _NOTE_TRIGGERS: words,
+        _NOTE_CHAT: chat,
+        _NOTE_TACTICS: ROWS[TACTIC] in titles.values(),
+        _NOTE_MET_BY_TACTICS: any(title.startswith(f"{ROWS[TACTIC]}, ") for title in titles.values()),
+        _NOTE_DEFENCES: has("stopped_share") or has("refused_share"),
+        _NOTE_TRAINED: any(title.endswith(ADAPTIVE_TITLE) for title in titles.values()),
+        **{f" {title[:1].upper()}{title[1:]}: {unfound[row]}.": True for row, title in titles.items() if unfound.get(row)},
     }
-    return EstimateTable(tuple(columns), rows, "".join(note for note, wanted in notes.items() if wanted))
-
-
-def share_cell(estimate: Estimate) -> str:
-    """Return a share in percent, above its interval; a dash for none."""
-    return above(_percent(estimate.value), interval(estimate, lambda share: f"{100 * share:.1f}"))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if math.isfinite(share) else ABSENT
-
-
-def _digits(estimate: Estimate) -> str:
-    return f"{estimate.value:.3g}" if math.isfinite(estimate.value) else ABSENT
-
-
-def _whole(estimate: Estimate) -> str:
-    return f"{estimate.value:,.0f}" if math.isfinite(estimate.value) else ABSENT
-
-
-def _num(line: AttackLine) -> Estimate:
-    return line.metrics.get("advantage", NOTHING)
-
-
-def _metric(name: str, show: Callable[[Estimate], str], instead: str = "") -> _Cell:
-    """The cell of a metric, or of the metric `instead` where a line lacks it."""
-    return lambda line: show(line.metrics.get(name, line.metrics.get(instead, NOTHING)))
-
-
-def points_cell(metrics: Mapping[str, Estimate], protocol: str = "") -> str:
-    """Return the points of adversary and target, above their intervals; a dash if not measured.
-
-    Args:
-        metrics: by name.
-        protocol: "forced_", or empty for what came of it live.
-    """
-    sides = [metrics.get(f"{protocol}score_{side}", NOTHING) for side in ("adversary", "target")]
-    if not all(math.isfinite(side.value) for side in sides):
-        return ABSENT
-    return above(BETWEEN.join(figure(side.value) for side in sides), *map(interval, sides))
-
-
-def _baseline(name: str) -> _Cell:
-    return lambda line: number(line.baseline.get(name, NOTHING))
-
-
-def _published(show: Callable[[PublishedAttack], str]) -> _Cell:
-    return lambda line: show(line.published) if line.published else ABSENT
-
-
-def _has_published(line: AttackLine) -> bool:
-    return line.published is not None
-
-
-def _has_baseline(line: AttackLine) -> bool:
-    return bool(line.baseline)
-
-
-def _has_filter(line: AttackLine) -> bool:
-    return "stopped_share" in line.metrics
-
-
-def _has_own_demand(line: AttackLine) -> bool:
-    return "refused_share" in line.metrics
-
-
-def _has_chat_target(line: AttackLine) -> bool:
-    return "chat_repairs_target" in line.metrics
-
-
-def _has_cost(line: AttackLine) -> bool:
-    return line.metrics.get("cost", NOTHING).value > 0
-
-
-def _tokens(line: AttackLine) -> str:
-    estimates = [line.metrics.get(f"chat_tokens_{way}_target", NOTHING) for way in ("in", "out")]
-    return (
-        " + ".join(f"{estimate.value:,.0f}" for estimate in estimates)
-        if all(math.isfinite(estimate.value) for estimate in estimates)
-        else ABSENT
+    return metric_table(
+        {**metrics, **{f"before.{name}": estimate for name, estimate in baseline.items()}},
+        "attack",
+        [TableRow(title, {"row": row}, cells=_given(trained.get(row, ()), printed.get(row))) for row, title in titles.items()],
+        [column for column, needed in columns.items() if needed],
+        "".join(note for note, needed in notes.items() if needed),
+        n="{row}.advantage",
     )
 
 
-def _has_untouched(line: AttackLine) -> bool:
-    return "untouched_advantage" in line.metrics
+def _given(trainings: Sequence[float], published: PublishedAttack | None) -> dict[str, str]:
+    """Return the cells of a row that no metric fills: each training's advantage, and published figures."""
+    figures = (MarkedEstimate(count(value, 1)) for value in trainings)
+    cells: dict[str, str] = {"each training": TableCell(" ".join(map(figure, trainings)), *figures)}
+    if published is not None:
+        cells |= {
+            "advantage, published": published_cell(published.advantage),
+            "points, published": published_pair(published.points),
+            "PAR, published": published_cell(published.par, PERCENT),
+            "agreement, published": published_cell(published.agreement, PERCENT),
+        }
+    return cells
 
 
-def _is_defended(line: AttackLine) -> bool:
-    return _has_filter(line) or _has_own_demand(line)
+def published_pair(points: tuple[float, float]) -> TableCell:
+    """Return the published points of both sides as a cell."""
+    adversary, target = (Estimate(value, math.nan, math.nan, 0) for value in points)
+    return DECIMAL.pair(adversary, target)
 
 
-_COLUMNS: dict[str, _Column] = {
-    "attack": _Column(lambda line: line.title),
-    "advantage, live": _Column(_metric("advantage", number), brief="whole"),
-    "each training": _Column(
-        lambda line: " ".join(map(figure, line.trainings)), lambda line: bool(line.trainings), brief="whole"
-    ),
-    "advantage, forced": _Column(_metric("forced_advantage", number), brief="whole"),
-    "forced, without the words": _Column(_metric("untouched_advantage", number), _has_untouched, brief="whole"),
-    "advantage, published": _Column(_published(lambda attack: figure(attack.advantage)), _has_published),
-    "before, live": _Column(_baseline("advantage"), _has_baseline, brief="whole"),
-    "before, forced": _Column(_baseline("forced_advantage"), _has_baseline, brief="whole"),
-    "points, live": _Column(lambda line: points_cell(line.metrics)),
-    "points, forced": _Column(lambda line: points_cell(line.metrics, "forced_"), _has_published, brief="absent"),
-    "points, published": _Column(
-        _published(lambda attack: BETWEEN.join(map(figure, attack.points))), _has_published, brief="absent"
-    ),
-    "PAR, live": _Column(_metric("par", share_cell)),
-    "PAR, forced": _Column(_metric("forced_par", share_cell), _has_published, brief="absent"),
-    "PAR, published": _Column(_published(lambda attack: _percent(attack.par)), _has_published, brief="absent"),
-    "wins": _Column(_metric("par_strict", share_cell)),
-    "agreement": _Column(_metric("agreement", share_cell)),
-    "agreement, forced": _Column(_metric("forced_agreement", share_cell), _has_published, brief="absent"),
-    "agreement, published": _Column(_published(lambda attack: _percent(attack.agreement)), _has_published, brief="absent"),
-    "stopped": _Column(_metric("stopped_share", share_cell), _has_filter),
-    "refused": _Column(_metric("refused_share", share_cell), _has_own_demand),
-    "illegal": _Column(_metric("illegal_target", share_cell), _has_chat_target),
-    "repairs": _Column(_metric("chat_repairs_target", share_cell), _has_chat_target),
-    "answers": _Column(_metric("chat_answers_target", _digits), _has_chat_target),
-    "tokens": _Column(_tokens, _has_chat_target),
-    "answers before": _Column(_metric("answers_before", _whole), _has_chat_target),
-    "cost": _Column(_metric("cost", _digits), _has_cost),
-    "fluency": _Column(_metric("attack_ppl", number, instead="fluency_ppl")),
-    "unusual": _Column(_metric("unusual_share", share_cell)),
-    "tried": _Column(_metric("reads", _digits), _has_untouched),
-    "seconds": _Column(_metric("seconds", _digits)),
-    "n": _Column(lambda line: f"{_num(line).n:,}{' few' if _num(line).flagged else ''}" if line.metrics else ABSENT),
-}
-"""A published figure has the forced one beside it, which is like it."""
+def points_pair(form: Form, metrics: Mapping[str, Estimate], prefix: str = "") -> TableCell:
+    """Return the points of adversary and target as a cell; a dash if they were not measured.
+
+    Args:
+        form: form of the numbers.
+        metrics: estimates by name.
+        prefix: prefix of the names, such as "forced_" for the protocol with a forced end.
+    """
+    adversary, target = (metrics.get(f"{prefix}score_{side}", NOTHING) for side in ("adversary", "target"))
+    return form.pair(adversary, target)
+
+
+def _points(form: Form, protocol: str, metrics: Mapping[str, Estimate], row: TableRow) -> str:
+    return points_pair(form, metrics, f"{row.fields['row']}.{protocol}")
+
+
+def _tokens(metrics: Mapping[str, Estimate], row: TableRow) -> str:
+    estimates = [metrics.get(f"{row.fields['row']}.chat_tokens_{way}_target", NOTHING) for way in ("in", "out")]
+    if not all(math.isfinite(estimate.value) for estimate in estimates):
+        return ABSENT
+    return TableCell(" + ".join(WHOLE.value(estimate.value) for estimate in estimates), *map(MarkedEstimate, estimates))
+
+
+def _fluency(form: Form, metrics: Mapping[str, Estimate], row: TableRow) -> str:
+    spoken = metrics.get(f"{row.fields['row']}.fluency_ppl", NOTHING)
+    return form.cell(metrics.get(f"{row.fields['row']}.attack_ppl", spoken))
 
 
 TARGET = "target"
@@ -411,19 +315,17 @@ _ATTACKS = {
     f"{TACTIC}-none": TACTICS["none"],
     TACTIC: ROWS[TACTIC],
 }
-"""Titles of the lines below plain play by row; the refined tactic is behind the same player without one."""
+"""Titles of the rows below plain play; the refined tactic comes after the same player without one."""
 _UNFOUND = "no sentence"
 _NOTE_TARGETS_TABLE = (
-    "Live advantage of the adversary in points, on the same scenarios; brackets: 95 % intervals. Plain play: the attacker's "
-    "speaker plays, nobody attacks and both choose; the target's points and agreement there are what a defence costs. No "
-    "attack: the target alone chooses, as in all attacks. An attack is made for the target alone (an adversary that learned "
-    "from it, sentences that won from it, a search that reads it) and meets each defence unaware of it; adaptive: it is made "
-    "for what the column names (learned from it, won from it, reads it; of a filter, a search that knows its limit). "
-    "Strongest: the best attack and adversary of a column, on each half of the dialogues the one that the other half chooses; "
-    "tactics, which have other dialogues, are left out."
+    "Live advantage of the adversary in points, on the same scenarios. Plain play: the attacker's speaker plays without "
+    "an attack and both choose, which shows the cost of a defence. No attack: the target alone chooses, as in all "
+    "attacks. An attack is made for the target alone; adaptive: for the column's agent or defence (it learned from it, "
+    "won from it, reads it, or knows the filter's limit). Strongest: the best attack of a column, chosen on one half of "
+    "the dialogues and measured on the other, without tactics. Brackets: 95 % intervals."
 )
 _NOTE_TACTICS_TARGETS_TABLE = (
-    " Tactics: refined against the target, adaptive ones against what the column names; their scenarios are others."
+    " Tactics: refined against the target, adaptive ones against the column's agent; their scenarios differ."
 )
 _NOTE_UNFOUND = (
     " No sentence: none of the adversary's dialogues was won by enough points, or the speaker knows no sentence that won."
@@ -431,10 +333,10 @@ _NOTE_UNFOUND = (
 
 
 STRONGEST = "strongest"
-"""Begins the name of the row of the strongest attack; the ending of a column follows."""
+"""Prefix of the name of the row of the strongest attack; the suffix of a column follows."""
 
 
-def endings_of(trained: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
+def suffixes_of(trained: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
     """Return the suffixes of attack rows by column: made for the target, and made for the column's agent.
 
     Args:
@@ -443,7 +345,7 @@ def endings_of(trained: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
     endings = {TARGET: ("", "")}
     endings |= {title: (f"+{name}", f"+{name}{KNOWN}") for name, title in DEFENCES.items() if not name.endswith(KNOWN)}
     return endings | {
-        name: (around_trained(number), around_trained(number, adaptive=True)) for number, name in enumerate(trained, start=1)
+        name: (trained_suffix(number), trained_suffix(number, adaptive=True)) for number, name in enumerate(trained, start=1)
     }
 
 
@@ -451,7 +353,7 @@ def strongest_attack(gains: Sequence[Mapping[str, float]]) -> Estimate:
     """Estimate the gain of the strongest attack in the dialogues that all attacks have.
 
     Args:
-        gains: of each attack by the dialogue's key.
+        gains: gains of each attack by the dialogue's key.
     """
     keys = sorted(set.intersection(*map(set, gains))) if gains else []
     return best_of(np.array([[by_dialogue[key] for by_dialogue in gains] for key in keys])) if keys else NOTHING
@@ -463,45 +365,36 @@ def targets_table(
     """Return the attacks by opponent; None if they meet the target alone.
 
     Args:
-        metrics: estimates by "ROW.METRIC", the row a name of `attack_table.titles_of`.
+        metrics: estimates by "ROW.METRIC", the row a name of `titles_of`.
         trained: names of the target's trained counterparts.
-        unfound: rows that could not be played, or not those of all adversaries.
+        unfound: rows that could not be played, or not with all adversaries.
     """
-    by_name = by_row(metrics)
-    endings = endings_of(trained)
+    rows = {name.partition(".")[0] for name in metrics}
     columns = {
-        name: suffixes for name, suffixes in endings.items() if any(row + end in by_name for row in ROWS for end in suffixes)
+        name: suffixes
+        for name, suffixes in suffixes_of(trained).items()
+        if any(row + end in rows for row in ROWS for end in suffixes)
     }
     if len(columns) < 2:
         return None
-    rows: list[tuple[str, ...]] = []
-    if PLAIN in by_name:
-        played = [by_name.get(PLAIN + end, {}) for end, _ in columns.values()]
-        rows.append(
-            ("plain play: target's points", *(_cell(row_metrics.get("score_target", NOTHING)) for row_metrics in played))
-        )
-        rows.append(("plain play: agreement", *(share_cell(row_metrics.get("agreement", NOTHING)) for row_metrics in played)))
-    empty = False
+
+    def figures(row: str, adaptive: bool = False, metric: str = "advantage") -> list[Estimate]:
+        return [metrics.get(f"{row}{suffixes[adaptive]}.{metric}", NOTHING) for suffixes in columns.values()]
+
+    lines: list[tuple[str, ...]] = []
+    if PLAIN in rows:
+        lines.append(("plain play: target's points", *map(number, figures(PLAIN, metric="score_target"))))
+        lines.append(("plain play: agreement", *map(PERCENT.cell, figures(PLAIN, metric="agreement"))))
     for row, title in _ATTACKS.items():
         for adaptive in (False, True):
-            gains = {
-                name: by_name.get(row + suffixes[adaptive], {}).get("advantage", NOTHING) for name, suffixes in columns.items()
-            }
             cells = {
-                name: _UNFOUND if not gain.n and row + columns[name][adaptive] in unfound else _cell(gain)
-                for name, gain in gains.items()
+                name: _UNFOUND if not gain.n and row + columns[name][adaptive] in unfound else number(gain)
+                for name, gain in zip(columns, figures(row, adaptive), strict=True)
             }
-            # An adaptive attack is shown where there is one that is not the target's own.
-            if not any(cell != ABSENT for name, cell in cells.items() if name != TARGET or not adaptive):
-                continue
-            rows.append((title + MADE_FOR_IT * adaptive, *cells.values()))
-            empty |= _UNFOUND in cells.values()
-    strongest = [by_name.get(STRONGEST + end, {}).get("advantage", NOTHING) for end, _ in columns.values()]
-    if any(estimate.n for estimate in strongest):
-        rows.append((STRONGEST, *map(_cell, strongest)))
-    notes = {_NOTE_TARGETS_TABLE: True, _NOTE_TACTICS_TARGETS_TABLE: TACTIC in by_name, _NOTE_UNFOUND: empty}
-    return EstimateTable(("attack", *columns), tuple(rows), "".join(note for note, wanted in notes.items() if wanted))
-
-
-def _cell(estimate: Estimate) -> str:
-    return number(estimate) if estimate.n else ABSENT
+            # An adaptive attack is shown if there is one besides the target's own.
+            if any(cell != ABSENT for name, cell in cells.items() if name != TARGET or not adaptive):
+                lines.append((title + ADAPTIVE_TITLE * adaptive, *cells.values()))
+    if any(estimate.n for estimate in figures(STRONGEST)):
+        lines.append((STRONGEST, *map(number, figures(STRONGEST))))
+    note = _NOTE_TARGETS_TABLE + _NOTE_TACTICS_TARGETS_TABLE * (TACTIC in rows)
+    return EstimateTable(("attack", *columns), tuple(lines), note + _NOTE_UNFOUND * any(_UNFOUND in line for line in lines))

@@ -19,8 +19,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH, Round, best_against_best_target, best_of
-from parley.engine.core.stats.statistics import LOST, NOTHING, Estimate, Metric, Row, finished, has_lost, mean
-from parley.engine.core.tables.table import EstimateTable, figure, with_interval
+from parley.engine.core.stats.statistics import LOST, NOTHING, Estimate, Metric, Row, count, finished, has_lost, mean
+from parley.engine.core.tables.table import (
+    THOUSANDTHS,
+    Column,
+    EstimateTable,
+    Form,
+    MarkedEstimate,
+    TableCell,
+    TableRow,
+    metric_table,
+    with_interval,
+)
 from parley.engine.negotiation.attacks.opponents import META_STRATEGIES, Mixture
 from parley.envs.core.seeds import stream
 
@@ -45,30 +55,29 @@ ROUND_METRICS = {
     ),
     PERPLEXITY: Metric("perplexity", "lower: better", "of the corpus' validation dialogues, released formula", "perplexity"),
 }
-"""What a round is measured by, in the order of the table's columns."""
+"""Metrics of a round, in the order of the table's columns."""
 _NOTE = (
-    "Round 0 is the target before any training. Adversary: advantage of the round's adversary, in points, against the target "
-    "before and after the target learned from it. Exploitability: advantage of the best adversary known by then, in dialogues "
-    "that did not choose it. Mean of fresh adversaries: of those trained against the frozen target of that round on a fixed "
-    "budget, what an average training finds. Plain: ordinary play with the partner. Repetition: what share of the "
-    f"4-grams of the target's utterances there stand in the same utterance before; above {LOST:g} it has lost its language. "
-    "Brackets: 95 % intervals."
+    "Round 0 is the target before any training. Adversary: advantage of the round's adversary in points, before and "
+    "after the target learned from it. Exploitability: advantage of the best adversary known by then, in dialogues that "
+    "did not choose it. Mean of fresh adversaries: of those trained against the frozen target of the round. Plain: "
+    "ordinary play with the partner. Repetition: share of the target's 4-grams there that the same utterance had before; "
+    f"above {LOST:g} it has lost its language. Brackets: 95 % intervals."
 )
 
 
-def exploitability_of(one: Round) -> float:
+def exploitability_of(measured: Round) -> float:
     """Return the exploitability of a round in points; training is to lower it."""
-    return one.metrics[EXPLOITABILITY].value
+    return measured.metrics[EXPLOITABILITY].value
 
 
 def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
-    """The rounds whose target still plays well with an ordinary partner, and still speaks, besides the start.
+    """Return the start, and the rounds whose target plays well with an ordinary partner and has not lost its language.
 
-    One that refuses every deal is not exploitable either, nor may one be that says the same words over and over.
+    Without these conditions a target that refuses every deal, or repeats the same words, could look unexploitable.
 
     Args:
-        rounds: all, the start first.
-        plain_loss: points of plain score that may be lost against the start.
+        rounds: all rounds, the start first.
+        plain_loss: points of plain score that a target may lose against the start.
     """
     least = rounds[0].metrics[PLAIN_SCORE].value - plain_loss
     return [
@@ -79,22 +88,21 @@ def still_playing(rounds: Sequence[Round], plain_loss: float) -> list[Round]:
 
 
 def has_lost_language(metrics: Mapping[str, Estimate]) -> bool:
-    """Return True if the target of a round repeats itself too much; False where repetition was not measured."""
+    """Return True if the target of a round repeats itself too much; False if repetition was not measured."""
     return has_lost(metrics.get(REPETITION, NOTHING).value)
 
 
 def rounds_table(rounds: Sequence[Round]) -> EstimateTable:
-    """Return the table of rounds, one line each."""
-    columns = ("round", *(metric.title for metric in ROUND_METRICS.values()))
-    return EstimateTable(columns, tuple(round_cells(one) for one in rounds), _NOTE)
-
-
-def round_cells(one: Round) -> tuple[str, ...]:
-    """Return a round's line of the table."""
-    estimates = ((name, one.metrics.get(name, NOTHING)) for name in ROUND_METRICS)
-    alone = (PLAIN_AGREEMENT, REPETITION, PERPLEXITY)
-    cells = (figure(estimate.value) if name in alone else with_interval(estimate) for name, estimate in estimates)
-    return (str(one.number), *cells)
+    """Return the table of rounds, one row each."""
+    metrics = {f"{row.number}.{name}": estimate for row in rounds for name, estimate in row.metrics.items()}
+    without_interval = (PLAIN_AGREEMENT, REPETITION, PERPLEXITY)
+    columns = [
+        Column(metric.title, f"{{round}}.{name}", Form(inline=True, bounded=name not in without_interval))
+        for name, metric in ROUND_METRICS.items()
+    ]
+    return metric_table(
+        metrics, "round", [TableRow(str(row.number), {"round": str(row.number)}) for row in rounds], columns, _NOTE
+    )
 
 
 VALUE, SINGLE, BEST_KNOWN = "value", "best_single", "known"
@@ -129,19 +137,19 @@ LEGEND = {
         "advantage of those that were trained against the mixture, mean over them: what an average training finds",
     ),
 }
-"""Metrics of a population; payoffs and ratings are told in tables."""
+"""Metrics of a population; tables show payoffs and ratings."""
 _SCALE = 400 / math.log(10)
 _STEPS, _LARGEST_STEP = 60, 2.0
 
 
 @dataclass(frozen=True)
-class Played:
+class PayoffGains:
     """The dialogues of a payoff matrix.
 
     Args:
         targets: their names, oldest first.
         adversaries: their names, oldest first.
-        gains_GTA: the adversary's points less the target's; of the dialogues that failed in no cell.
+        gains_GTA: the adversary's points less the target's; only of the dialogues that failed in no cell.
     """
 
     targets: Sequence[str]
@@ -149,16 +157,16 @@ class Played:
     gains_GTA: np.ndarray
 
     @classmethod
-    def of(cls, rows: Sequence[Row], targets: Sequence[str], adversaries: Sequence[str]) -> Played:
+    def of(cls, rows: Sequence[Row], targets: Sequence[str], adversaries: Sequence[str]) -> PayoffGains:
         """Return the dialogues from the rows of a population, without other agents and failed rows."""
-        places = {(t, a): (i, j) for i, t in enumerate(targets) for j, a in enumerate(adversaries)}
+        cell_of = {(t, a): (i, j) for i, t in enumerate(targets) for j, a in enumerate(adversaries)}
         numbers: dict[int, dict[tuple[int, int], float]] = {}
         for row in finished(rows):
-            if cell := places.get((row["target"], row["adversary"])):
+            if cell := cell_of.get((row["target"], row["adversary"])):
                 numbers.setdefault(row["number"], {})[cell] = row["points_adversary"] - row["points_target"]
-        whole = [cells for _, cells in sorted(numbers.items()) if len(cells) == len(places)]
-        gains = np.zeros((len(whole), len(targets), len(adversaries)))
-        for number, cells in enumerate(whole):
+        complete = [cells for _, cells in sorted(numbers.items()) if len(cells) == len(cell_of)]
+        gains = np.zeros((len(complete), len(targets), len(adversaries)))
+        for number, cells in enumerate(complete):
             for cell, gain in cells.items():
                 gains[number][cell] = gain
         return cls(targets, adversaries, gains)
@@ -193,7 +201,7 @@ class Played:
         return {VALUE: mean(played_G), SINGLE: best_against_best_target(self.gains_GTA), **best_known}
 
 
-def payoff_estimates(played: Played) -> list[list[Estimate]]:
+def payoff_estimates(played: PayoffGains) -> list[list[Estimate]]:
     """Return the advantage of each adversary over each target, targets first."""
     return [[mean(played.gains_GTA[:, t, a]) for a in range(len(played.adversaries))] for t in range(len(played.targets))]
 
@@ -201,9 +209,9 @@ def payoff_estimates(played: Played) -> list[list[Estimate]]:
 def elo(gains_GTA: np.ndarray, seed: int = 0) -> tuple[list[Estimate], list[Estimate]]:
     """Return Elo ratings of targets and adversaries on one scale, with bootstrap intervals over dialogues.
 
-    Who earns more points wins; a tie, no deal among them, is half a win. Each pair is given one draw beside its dialogues, so
-    that ratings of agents that always win are finite. Ratings are around 0: 400 more are odds of ten to one. They suppose that
-    who beats the stronger beats the weaker; where the matrix goes in circles, the equilibrium tells more.
+    The side with more points wins; a tie, such as no deal, is half a win. Each pair gets one draw beside its dialogues, so
+    that ratings of agents that always win are finite. Ratings are around 0: 400 more are odds of ten to one. They assume a
+    transitive order of agents; if the matrix has cycles, the equilibrium says more.
 
     Args:
         gains_GTA: the adversary's points less the target's.
@@ -229,11 +237,11 @@ def _scores(gains_GTA: np.ndarray) -> np.ndarray:
 
 
 def _strengths(wins_RTA: np.ndarray, num: int) -> np.ndarray:
-    """Maximum likelihood (R, K) of the model P(a beats t) = sigmoid(x_a - x_t), sum 0, by Newton's method; targets first.
+    """Fit the strengths (R, K) of the model P(a beats t) = sigmoid(x_a - x_t), sum 0, by Newton's method; targets first.
 
     Args:
-        wins_RTA: of the adversary, out of `num`.
-        num: dialogues of each pair.
+        wins_RTA: wins of each adversary, out of `num`.
+        num: number of dialogues of each pair.
     """
     num_targets, num_adversaries = wins_RTA.shape[1:]
     strengths_RK = np.zeros((len(wins_RTA), num_targets + num_adversaries))
@@ -256,10 +264,12 @@ def _strengths(wins_RTA: np.ndarray, num: int) -> np.ndarray:
 
 
 def matrix_table(targets: Sequence[str], adversaries: Sequence[str], cells_TA: Sequence[Sequence[Estimate]]) -> EstimateTable:
-    """Return the payoff matrix, a line for each adversary."""
-    lines = tuple((name, *(with_interval(line[a]) for line in cells_TA)) for a, name in enumerate(adversaries))
-    note = "Advantage of the adversary of the line over the target of the column, in points, on the same scenarios."
-    return EstimateTable(("adversary", *targets), lines, f"{note} Brackets: 95 % intervals.")
+    """Return the payoff matrix, a row for each adversary."""
+    rows = tuple((name, *(with_interval(line[a]) for line in cells_TA)) for a, name in enumerate(adversaries))
+    note = (
+        "Advantage of the row's adversary over the column's target in points, on the same scenarios. Brackets: 95 % intervals."
+    )
+    return EstimateTable(("adversary", *targets), rows, note)
 
 
 def ratings_table(
@@ -269,17 +279,18 @@ def ratings_table(
 
     Args:
         role: "target" or "adversary".
-        names: of its agents, oldest first.
-        ratings: of each.
-        shares: of each, by meta-strategy.
-        remark: what else is worth a note.
+        names: names of its agents, oldest first.
+        ratings: the rating of each.
+        shares: the share of each, by meta-strategy.
+        remark: a further sentence of the note.
     """
-    lines = tuple(
-        (name, f"{rating.value:+.0f} [{rating.low:+.0f}, {rating.high:+.0f}]", *(f"{shares[meta][k]:.3f}" for meta in shares))
-        for k, (name, rating) in enumerate(zip(names, ratings, strict=True))
-    )
+    rows = []
+    for k, (name, rating) in enumerate(zip(names, ratings, strict=True)):
+        text = f"{rating.value:+.0f} [{rating.low:+.0f}, {rating.high:+.0f}]"
+        cells = (THOUSANDTHS.cell(count(shares[meta][k], 1)) for meta in shares)
+        rows.append((name, TableCell(text, MarkedEstimate(rating)), *cells))
     note = (
-        "Elo: 400 more are odds of ten to one to earn more points; a tie is half a win; targets and adversaries are on one "
-        "scale. Others: how often a meta-strategy plays the agent. Brackets: 95 % intervals."
+        "Elo: 400 more are odds of ten to one to earn more points; a tie is half a win; both sides have one scale. Others: "
+        "share of the agent in each mixture. Brackets: 95 % intervals."
     )
-    return EstimateTable((role, "Elo", *shares), lines, note + remark)
+    return EstimateTable((role, "Elo", *shares), tuple(rows), note + remark)

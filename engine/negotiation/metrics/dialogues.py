@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -50,7 +50,19 @@ from parley.engine.core.stats.statistics import (
     ratio_of_sums,
     repeated,
 )
-from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, few_note, figure, num_measured, number
+from parley.engine.core.tables.table import (
+    ABSENT,
+    BETWEEN,
+    PERCENT,
+    WHOLE,
+    Column,
+    EstimateTable,
+    MarkedEstimate,
+    TableCell,
+    TableRow,
+    figure,
+    metric_table,
+)
 from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, WrittenTactic
 from parley.envs.negotiation.domain import ILLEGAL
 from parley.policies.chat.model import NO_REPLIES
@@ -71,7 +83,7 @@ DEFENCE_METRICS: dict[str, Metric] = {
         "candidates left out", NEITHER, "candidates that the search left out as too perplexing, mean over all dialogues"
     ),
 }
-"""Metrics of matches and attacks with a defence, or with an attack that minds one; each only where it has a figure."""
+"""Metrics of matches and attacks with a defence, or with an attack under its limit; each only if it has a figure."""
 
 _SELECTION = "<selection>"
 
@@ -84,8 +96,8 @@ def defence_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """
     dialogues = finished(rows)
     metrics = {}
-    if heard := [row for row in dialogues if row.get("stopped") is not None]:
-        stopped, num_sentences = [len(row["stopped"]) for row in heard], [_num_sentences(row) for row in heard]
+    if filtered := [row for row in dialogues if row.get("stopped") is not None]:
+        stopped, num_sentences = [len(row["stopped"]) for row in filtered], [_num_sentences(row) for row in filtered]
         metrics["stopped_share"] = clustered_rate(stopped, trials=num_sentences)
     if ended := [row for row in dialogues if row.get("refused") is not None]:
         metrics["refused_share"] = rate(sum(bool(row["refused"]) for row in ended), len(ended))
@@ -99,12 +111,12 @@ def _num_sentences(row: Row) -> int:
 
 
 SIDES = ("adversary", "target")
-_ASKED = {
+_REQUESTS = {
     "answers": ("answers", "given by the model, repairs included, mean over all dialogues"),
     "tokens_in": ("tokens read", "for its answers, as far as it says, mean over all dialogues"),
     "tokens_out": ("tokens written", "as far as it says, mean over all dialogues"),
 }
-_BROKEN = {
+_BREACHES = {
     "wordless": ("wordless utterances", "share of its utterances without a word"),
     "cut": ("cut utterances", "share of its utterances that were cut at the most tokens or words"),
     "mixed_ends": ("mixed ends", "share of its utterances with <selection> among other words, which ends nothing"),
@@ -114,13 +126,13 @@ CHAT_METRICS: dict[str, Metric] = {
     f"chat_{name}_{side}": metric
     for side, lower in zip(SIDES, (LOWER_FOR_ADVERSARY, LOWER_FOR_TARGET), strict=True)
     for name, metric in {
-        **{name: Metric(f"{side}'s {title}", NEITHER, what, "count") for name, (title, what) in _ASKED.items()},
-        **{name: Metric(f"{side}'s {title}", lower, what, "share") for name, (title, what) in _BROKEN.items()},
+        **{name: Metric(f"{side}'s {title}", NEITHER, what, "count") for name, (title, what) in _REQUESTS.items()},
+        **{name: Metric(f"{side}'s {title}", lower, what, "share") for name, (title, what) in _BREACHES.items()},
         "no_reply": Metric(f"{side}'s answers without a reply", lower, _NO_REPLY, "share"),
-        "repairs": Metric(f"{side}'s repairs", lower, "share of all dialogues whose choice was asked for once more", "share"),
+        "repairs": Metric(f"{side}'s repairs", lower, "share of all dialogues with a second request for the choice", "share"),
     }.items()
 }
-"""Metrics of sides on which a chat model sits."""
+"""Metrics of sides that a chat model plays."""
 
 
 def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
@@ -139,19 +151,19 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
         if not dialogues:
             continue
         moves = [row[f"chat_{side}"] for row in dialogues]
-        # An end that a limit forces is said by nobody.
+        # No side says an end that a limit forces.
         num_utterances = [
             sum(turn["side"] == index for turn in row["turns"])
             - (row["forced"] and bool(row["turns"]) and row["turns"][-1]["side"] == index)
             for row in dialogues
         ]
-        for name in _ASKED:
-            counts = np.array([one[name] for one in moves], dtype=np.float64)
-            # Models that do not say how many tokens there were have none of this.
+        for name in _REQUESTS:
+            counts = np.array([counts_of[name] for counts_of in moves], dtype=np.float64)
+            # A model that reports no tokens has no such metric.
             metrics[f"chat_{name}_{side}"] = mean_count(counts) if counts.any() else NOTHING
-        for name in _BROKEN:
-            metrics[f"chat_{name}_{side}"] = clustered_rate([one[name] for one in moves], trials=num_utterances)
-        metrics[f"chat_repairs_{side}"] = rate(sum(one["repairs"] > 0 for one in moves), len(moves))
+        for name in _BREACHES:
+            metrics[f"chat_{name}_{side}"] = clustered_rate([counts_of[name] for counts_of in moves], trials=num_utterances)
+        metrics[f"chat_repairs_{side}"] = rate(sum(counts_of["repairs"] > 0 for counts_of in moves), len(moves))
     return {name: metrics[name] for name in CHAT_METRICS if name in metrics}
 
 
@@ -312,7 +324,7 @@ def _advantage(row: Row) -> int:
 
 
 def _distinct(dialogues: Sequence[Row], side: int) -> tuple[int, int]:
-    """Different utterances and all utterances of a side; `<selection>` alone is a move, not an utterance."""
+    """Count the different utterances and all utterances of a side; `<selection>` alone is no utterance."""
     utterances = [
         turn["words"] for row in dialogues for turn in row["turns"] if turn["side"] == side and turn["words"] != _SELECTION
     ]
@@ -324,7 +336,7 @@ def _share_of_distinct(distinct: int, total: int) -> Estimate:
 
 
 def _repetition(dialogues: Sequence[Row], side: int) -> Estimate:
-    """Repeated 4-grams of a side over all of them, pooled."""
+    """Return the share of repeated 4-grams of a side, pooled over dialogues."""
     utterances = [[turn["words"].split() for turn in row["turns"] if turn["side"] == side] for row in dialogues]
     again, grams = np.array([np.sum([(0, 0), *map(repeated, dialogue)], axis=0) for dialogue in utterances]).reshape(-1, 2).T
     return clustered_rate(again, trials=grams)
@@ -345,7 +357,7 @@ _COUNTS = {
     "tokens_out": Metric("tokens written", LOWER_FOR_ADVERSARY, "by these calls, as far as the models say", "count"),
 }
 COSTS = tuple(_COUNTS)
-"""What it took to find a tactic."""
+"""Costs of the search for a tactic."""
 OWN_METRICS: dict[str, Metric] = {
     "development": Metric("advantage, development", FOR_ADVERSARY, "in the dialogues that chose the tactic, so too high"),
     **{
@@ -362,28 +374,27 @@ OWN_METRICS: dict[str, Metric] = {
     },
     **_COUNTS,
 }
-"""What is measured of an attacker's best tactic beside the metrics of negotiation."""
+"""Metrics of an attacker's best tactic beside those of negotiation."""
 TACTIC_METRICS = METRICS | CHAT_METRICS | DEFENCE_METRICS | OWN_METRICS
 LEGEND = {f"{arm}.{name}": metric for arm in ARMS for name, metric in TACTIC_METRICS.items()}
 """Metrics of a run by "ARM.METRIC"."""
 _MOVES = ("wordless", "cut", "mixed_ends", "repairs")
 _NOTE = (
-    "Advantage: the player's points less the target's. Held out: dialogues that chose no tactic; development: those that "
-    "chose it. More than no tactic: over the same held-out dialogues. Illegal moves a dialogue, player : target: wordless, cut "
-    "and mixed utterances, repairs, illegal selections. Dialogues, calls and tokens: what it took to find the tactic, each "
-    "attacker as if it were alone. Without: answers in which no tactic could be read. Brackets: 95 % intervals over "
-    "dialogues; another run of an attacker writes other tactics."
+    "Advantage: the player's points less the target's; held out: in dialogues that chose no tactic, development: in "
+    "those that chose it. More than no tactic: over the same held-out dialogues. Illegal moves per dialogue, player : "
+    "target. Dialogues, calls and tokens: cost of the search for the tactic, each attacker as if it were alone. Without: "
+    "answers without a tactic. Brackets: 95 % intervals over dialogues; another run writes other tactics."
 )
 
 
 @dataclass(frozen=True)
-class TacticsPlayed:
+class TacticResults:
     """The dialogues of a run, and the answers of its attackers.
 
     Args:
-        rows: of the run (`parley.engine.negotiation.verbs.tactic.TACTICS`).
-        written: what attackers wrote, in the order of rounds.
-        chosen: by arm, the number of the tactic that was measured on held-out dialogues.
+        rows: rows of the run (`parley.engine.negotiation.verbs.tactic.TACTICS`).
+        written: the attackers' answers, in the order of rounds.
+        chosen: the number of the tactic that held-out dialogues measured, by arm.
     """
 
     rows: Sequence[Row]
@@ -446,14 +457,18 @@ class TacticsPlayed:
         return [point for point in points if math.isfinite(point[1].value)]
 
     def _difference(self, arm: str, other: str) -> Estimate:
-        first, second = ({row["dialogue"]: _advantage(row) for row in finished(self.held_out(one))} for one in (arm, other))
+        first, second = ({row["dialogue"]: _advantage(row) for row in finished(self.held_out(name))} for name in (arm, other))
         both = sorted(first.keys() & second.keys())
-        return paired_difference([first[one] for one in both], [second[one] for one in both]) if both else NOTHING
+        return (
+            paired_difference([first[dialogue] for dialogue in both], [second[dialogue] for dialogue in both])
+            if both
+            else NOTHING
+        )
 
     def _costs(self, arm: str) -> dict[str, Estimate]:
         answers, numbers = [answer for answer in self.written if answer.arm == arm], self.numbers(arm)
         rows = [row for number in numbers for row in self.tried.get(number, ())]
-        # Dialogues that were lost for want of a reply have cost their answers, too.
+        # Dialogues that were lost for lack of a reply also cost their answers.
         tried = [row for row in self.rows if not row["held_out"] and row["tactic_number"] in numbers]
         moves = [row[f"chat_{side}"] for row in tried for side in SIDES if row[f"chat_{side}"]]
         totals = {
@@ -461,35 +476,40 @@ class TacticsPlayed:
             "unusable": sum(not answer.number for answer in answers),
             "no_reply": sum(answer.problem.startswith(NO_REPLY) for answer in answers),
             "dialogues": len(rows),
-            "calls": sum(answer.calls for answer in answers) + sum(one["answers"] for one in moves),
-            "tokens_in": sum(answer.tokens_in for answer in answers) + sum(one["tokens_in"] for one in moves),
-            "tokens_out": sum(answer.tokens_out for answer in answers) + sum(one["tokens_out"] for one in moves),
+            "calls": sum(answer.calls for answer in answers) + sum(move["answers"] for move in moves),
+            "tokens_in": sum(answer.tokens_in for answer in answers) + sum(move["tokens_in"] for move in moves),
+            "tokens_out": sum(answer.tokens_out for answer in answers) + sum(move["tokens_out"] for move in moves),
         }
         return {name: count(total, max(1, len(answers))) for name, total in totals.items()}
 
 
 def tactics_table(metrics: Mapping[str, Estimate], brief: bool = False) -> EstimateTable:
-    """Return the table of a finished run, a line for each arm.
+    """Return the table of a finished run, a row for each arm.
 
     Args:
-        metrics: of the run, by "ARM.METRIC".
-        brief: as a screen has room for it.
+        metrics: metrics of the run, by "ARM.METRIC".
+        brief: True for a screen, without the columns of tokens.
     """
     arms = [arm for arm in ARMS if f"{arm}.advantage" in metrics]
-    columns = ["attacker", "advantage, held out", "more than no tactic", "development", "agreement", "illegal moves"]
-    columns += ["dialogues", "calls", *([] if brief else ["tokens in", "tokens out"]), "without", "n"]
-    rows = []
-    for arm in arms:
-        estimates = {name: metrics.get(f"{arm}.{name}", NOTHING) for name in TACTIC_METRICS}
-        cells: list[str] = [number(estimates[name]) for name in ("advantage", f"over_{NONE}", "development")]
-        share = estimates["agreement"].value
-        cells.append(f"{100 * share:.1f} %" if math.isfinite(share) else ABSENT)
-        cells.append(BETWEEN.join(figure(estimates[f"broken_{side}"].value) for side in SIDES))
-        names = ["dialogues", "calls", *([] if brief else ["tokens_in", "tokens_out"]), "unusable"]
-        cells += [f"{estimates[name].value:,.0f}" if arm in ATTACKERS else ABSENT for name in names]
-        rows.append((ARMS[arm], *cells, num_measured(estimates["advantage"])))
-    few = few_note("dialogues") if any(metrics[f"{arm}.advantage"].flagged for arm in arms) else ""
-    return EstimateTable(tuple(columns), tuple(rows), _NOTE + few)
+    costs = {"dialogues": "dialogues", "calls": "calls", "tokens in": "tokens_in", "tokens out": "tokens_out"}
+    if brief:
+        costs = {heading: name for heading, name in costs.items() if not name.startswith("tokens")}
+    costs["without"] = "unusable"
+    columns = [
+        Column("advantage, held out", "{arm}.advantage"),
+        Column("more than no tactic", f"{{arm}}.over_{NONE}"),
+        Column("development", "{arm}.development"),
+        Column("agreement", "{arm}.agreement", replace(PERCENT, bounded=False)),
+        Column("illegal moves", cell=_illegal_moves),
+        *(Column(heading, f"{{arm}}.{name}", WHOLE) for heading, name in costs.items()),
+    ]
+    rows = [TableRow(ARMS[arm], {"arm": arm}, cells={} if arm in ATTACKERS else dict.fromkeys(costs, ABSENT)) for arm in arms]
+    return metric_table(metrics, "attacker", rows, columns, _NOTE, n="{arm}.advantage")
+
+
+def _illegal_moves(metrics: Mapping[str, Estimate], row: TableRow) -> str:
+    sides = [metrics.get(f"{row.fields['arm']}.broken_{side}", NOTHING) for side in SIDES]
+    return TableCell(BETWEEN.join(figure(side.value) for side in sides), *map(MarkedEstimate, sides))
 
 
 def _broken(row: Row, side: str) -> int:

@@ -1,7 +1,7 @@
 """Tables 2, 6 and 7 of Cheng et al. 2019: measured beside published figures, and which of these are reproduced.
 
 A training is everything from the corpus on: supervised agent, RL agent, adversaries, adversarial training. Figures are means
-over trainings with intervals over trainings and dialogues (`parley.engine.core.tables.table`); all trainings are measured on
+over trainings with intervals over trainings and dialogues (`parley.engine.core.stats.trainings`); all trainings are measured on
 the same scenarios. A published figure is compared with the forced one if there is one, which is the paper's protocol.
 """
 
@@ -14,17 +14,31 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from parley.engine.core.stats.known import Round
-from parley.engine.core.stats.statistics import LOST, Estimate, has_lost
+from parley.engine.core.stats.statistics import LOST, NOTHING, Estimate, has_lost
 from parley.engine.core.stats.trainings import over_trainings
-from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, figure, with_interval
+from parley.engine.core.tables.table import (
+    ABSENT,
+    DECIMAL,
+    PERCENT,
+    EstimateTable,
+    Form,
+    published_cell,
+    with_interval,
+)
 from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, ATTACKS, PublishedAttack
-from parley.engine.negotiation.metrics.attack_table import TABLE_2, TURNS, AttackLine, attack_table, points_cell, share_cell
+from parley.engine.negotiation.metrics.attack_table import (
+    TABLE_2,
+    TURNS,
+    attack_table,
+    points_pair,
+    published_pair,
+)
 from parley.engine.negotiation.metrics.campaign import ROUND_METRICS, rounds_table
 
 SV, RL, TURN, CONTROL, HARDENED = "sv", "rl", "turns", "control", "hardened"
-"""Parts: what is attacked, or how. `CONTROL` is the RL agent after as much plain play as adversarial training has dialogues."""
+"""Parts, by target or protocol. `CONTROL` is the RL agent after as much plain play as adversarial training has dialogues."""
 PLAIN, KNOWN = "plain", "rl-known"
-"""Rows that a table of attacks has not: the RL agent plays, both choose; the adversary that the target learned from last."""
+"""Rows that no table of attacks has: the RL agent plays and both choose; the adversary that the target learned from last."""
 
 ATTACKED = {
     SV: "supervised agent",
@@ -32,22 +46,22 @@ ATTACKED = {
     HARDENED: "RL agent after adversarial training",
     CONTROL: "RL agent after plain play alone",
 }
-"""What is attacked, by parts; table 7 is of the RL agent, too."""
+"""Titles of the attacked agents by part; table 7 is also of the RL agent."""
 YES, SIGN, NO, OPEN = "yes", "sign only", "no", "open"
-"""Whether a figure is reproduced."""
+"""Verdicts on a figure."""
 
 _SPOKEN = {PLAIN: "RL agent, no attack, both choose", **TABLE_2, "none": "no attack, the target alone chooses"}
 _TRAINED_AGAIN = {"rl": "RL attack, the best adversary", KNOWN: "RL attack, the adversary of training"}
 
 
 class PaperTable(NamedTuple):
-    """One of the tables.
+    """A table of the paper.
 
     Args:
-        heading: above it.
+        heading: its heading.
         rows: titles by row.
         published: key of `ATTACKS`; empty for none.
-        names: of published rows, where they are not called as the measured ones.
+        names: names of published rows that differ from those of the measured ones.
     """
 
     heading: str
@@ -55,7 +69,7 @@ class PaperTable(NamedTuple):
     published: str = ""
     names: Mapping[str, str] = {}
 
-    def known(self, row: str) -> PublishedAttack | None:
+    def attack(self, row: str) -> PublishedAttack | None:
         """Return the published figures of a row."""
         return ATTACKS.get(self.published, {}).get(self.names.get(row, row))
 
@@ -76,7 +90,10 @@ PARTS: Mapping[str, PaperTable] = {
 }
 """The tables, in the order of the page."""
 LEGEND = {
-    f"{part}.{row}.{name}": metric for part, of in PARTS.items() for row in of.rows for name, metric in ATTACK_METRICS.items()
+    f"{part}.{row}.{name}": metric
+    for part, paper_table in PARTS.items()
+    for row in paper_table.rows
+    for name, metric in ATTACK_METRICS.items()
 }
 
 OfTraining = Mapping[str, Estimate]
@@ -99,25 +116,30 @@ class Reproduction:
         """Return the figures over trainings, by "PART.ROW.METRIC"."""
         return {f"{row}.{name}": estimate for row in self.rows for name, estimate in self.over(row).items()}
 
-    def each(self, row: str) -> dict[str, list[float]]:
+    def by_training(self, row: str) -> dict[str, list[float]]:
         """Return the figures of each training, by metric."""
         trainings = list(self.rows[row].values())
         return {name: [metrics[name].value for metrics in trainings] for name in trainings[0]}
 
-    def lines(self, part: str) -> list[AttackLine]:
-        """Return the lines of a table, beside the RL agent's if the target was trained on from it."""
-        of = PARTS[part]
-        return [
-            AttackLine(
-                title,
-                self.over(f"{part}.{row}"),
-                of.known(row),
-                self._before(row) if part in (HARDENED, CONTROL) else {},
-                self.each(f"{part}.{row}")["advantage"] if len(self.rows[f"{part}.{row}"]) > 1 else (),
-            )
-            for row, title in of.rows.items()
-            if f"{part}.{row}" in self.rows
-        ]
+    def attacks(self, part: str, brief: bool = False) -> EstimateTable | None:
+        """Return the table of a part, beside the RL agent's figures if the target was trained from it; None without rows."""
+        titles = {row: title for row, title in PARTS[part].rows.items() if f"{part}.{row}" in self.rows}
+        if not titles:
+            return None
+        before = [row for row in titles if part in (HARDENED, CONTROL)]
+        table = attack_table(
+            {f"{row}.{name}": estimate for row in titles for name, estimate in self.over(f"{part}.{row}").items()},
+            titles,
+            published={row: attack for row in titles if (attack := PARTS[part].attack(row)) is not None},
+            baseline={f"{row}.{name}": estimate for row in before for name, estimate in self._before(row).items()},
+            trainings={
+                f"{row}.advantage": values
+                for row in titles
+                if len(values := self.by_training(f"{part}.{row}")["advantage"]) > 1
+            },
+            brief=brief,
+        )
+        return replace(table, note=f"{table.note} {self._trained(part)}")
 
     def tables(self, brief: bool = False) -> dict[str, EstimateTable]:
         """Return all tables by heading; the reproduced figures come first."""
@@ -127,10 +149,9 @@ class Reproduction:
             "Whether the agents still speak": self.languages(),
         }
         tables = {heading: table for heading, table in first.items() if table.rows}
-        for part, of in PARTS.items():
-            if lines := self.lines(part):
-                table = attack_table(lines, brief)
-                tables[of.heading] = replace(table, note=f"{table.note} {self._trained(part)}")
+        for part, paper_table in PARTS.items():
+            if (table := self.attacks(part, brief)) is not None:
+                tables[paper_table.heading] = table
         if self.rounds:
             tables["Adversarial training by rounds"] = self._rounds()
         return tables
@@ -139,42 +160,39 @@ class Reproduction:
         """Return each row of the paper's tables beside its measurement, and the verdict on its advantage.
 
         Args:
-            brief: as a screen has room for it: advantages alone keep intervals.
+            brief: True for a screen: only advantages have intervals.
         """
-        rows = []
-        for part, of in PARTS.items():
-            for row, title in of.rows.items():
-                published_row = of.known(row)
-                if published_row is None or f"{part}.{row}" not in self.rows:
+        decimal, percent = (replace(form, inline=True, bounded=not brief) for form in (DECIMAL, PERCENT))
+        rows: list[tuple[str, ...]] = []
+        for part, paper_table in PARTS.items():
+            for row, title in paper_table.rows.items():
+                published = paper_table.attack(row)
+                if published is None or f"{part}.{row}" not in self.rows:
                     continue
                 estimates = self.over(f"{part}.{row}")
                 protocol = compared(estimates).removesuffix("advantage")
-                cells = [
-                    points_cell(estimates, protocol),
-                    *(share_cell(estimates[protocol + name]) for name in ("par", "agreement")),
-                ]
-                points, par, agreement = (cell.split("\n")[0] if brief else cell.replace("\n", " ") for cell in cells)
+                advantage = estimates[f"{protocol}advantage"]
                 rows.append(
                     (
                         f"{_TABLES[part]}: {title}",
                         "forced" if protocol else "live",
-                        with_interval(estimates[f"{protocol}advantage"]),
-                        figure(published_row.advantage),
-                        par,
-                        f"{100 * published_row.par:.4g} %",
-                        points,
-                        BETWEEN.join(map(figure, published_row.points)),
-                        agreement,
-                        f"{100 * published_row.agreement:.4g} %",
-                        ", ".join(_within(estimates, protocol, published_row)) or ABSENT,
+                        with_interval(advantage),
+                        published_cell(published.advantage),
+                        percent.cell(estimates[f"{protocol}par"]),
+                        published_cell(published.par, _PRINTED),
+                        points_pair(decimal, estimates, protocol),
+                        published_pair(published.points),
+                        percent.cell(estimates[f"{protocol}agreement"]),
+                        published_cell(published.agreement, _PRINTED),
+                        ", ".join(_within(estimates, protocol, published)) or ABSENT,
                         str(len(self.rows[f"{part}.{row}"])),
-                        _is_reproduced(estimates[f"{protocol}advantage"], published_row.advantage),
+                        _is_reproduced(advantage, published.advantage),
                     )
                 )
         measured = (name for column in _COLUMNS for name in (column, "published"))
         columns = ("figure", "protocol", *measured, "within", "trainings", "reproduced")
-        told = Counter(row[-1] for row in rows)
-        counts = ", ".join(f"{told[word]} {word}" for word in (YES, SIGN, NO, OPEN) if told[word])
+        verdicts = Counter(row[-1] for row in rows)
+        counts = ", ".join(f"{verdicts[word]} {word}" for word in (YES, SIGN, NO, OPEN) if verdicts[word])
         return EstimateTable(columns, tuple(rows), f"Of {len(rows)}: {counts}. {_NOTE_FIGURES}")
 
     def conclusions(self) -> EstimateTable:
@@ -182,16 +200,15 @@ class Reproduction:
         rows = []
         for title, (first, second) in _CLAIMS.items():
             if (difference := self._difference(first, second)) is not None:
-                published_advantage = _known(first) - (_known(second) if second else 0.0)
-                published = ABSENT if math.isnan(published_advantage) else figure(published_advantage)
-                rows.append((title, with_interval(difference), published, _holds(difference)))
+                published = _published_advantage(first) - (_published_advantage(second) if second else 0.0)
+                rows.append((title, with_interval(difference), published_cell(published), _holds(difference)))
         note = f"{_NOTE_CLAIMS} {lost}" if (lost := self.lost()) else _NOTE_CLAIMS
         return EstimateTable(("difference, in points of advantage", "measured", "published", "holds"), tuple(rows), note)
 
     def languages(self) -> EstimateTable:
         """Return each attacked agent's repetition in plain play, by training."""
         rows = [
-            (f"the {who}", *(figure(shares[number].value) if number in shares else ABSENT for number in self._numbers()))
+            (f"the {who}", *(_SHARE.cell(shares.get(number, NOTHING)) for number in self._numbers()))
             for part, who in ATTACKED.items()
             if (shares := self._repetition(part))
         ]
@@ -199,7 +216,7 @@ class Reproduction:
         return EstimateTable(columns, tuple(rows), f"{_NOTE_LANGUAGE} {self.lost()}".rstrip())
 
     def lost(self) -> str:
-        """Return a sentence on the agents that have lost their language, by training; empty if all speak."""
+        """Return a sentence on the agents that have lost their language, by training; empty if there are none."""
         phrases = [
             f"the {who} in training{'s' * (len(lost) > 1)} {' and '.join(lost)}"
             for part, who in ATTACKED.items()
@@ -217,34 +234,39 @@ class Reproduction:
                     "title": title,
                     "trainings": list(self.rows[f"{part}.{row}"]),
                     "measured": {name: estimate.to_json() for name, estimate in self.over(f"{part}.{row}").items()},
-                    "each": self.each(f"{part}.{row}"),
-                    "published": None if known is None else {"advantage": known.advantage, **asdict(known)},
+                    "each": self.by_training(f"{part}.{row}"),
+                    "published": None if attack is None else {"advantage": attack.advantage, **asdict(attack)},
                 }
-                for row, title in of.rows.items()
+                for row, title in paper_table.rows.items()
                 if f"{part}.{row}" in self.rows
-                for known in (of.known(row),)
+                for attack in (paper_table.attack(row),)
             }
-            for part, of in PARTS.items()
+            for part, paper_table in PARTS.items()
         }
         rounds = {
-            str(number): [{name: estimate.to_json() for name, estimate in each.metrics.items()} for each in made]
-            for number, made in self.rounds.items()
+            str(number): [{name: estimate.to_json() for name, estimate in row.metrics.items()} for row in rounds]
+            for number, rounds in self.rounds.items()
         }
         texts = {"figures": self.figures(), "conclusions": self.conclusions()}
         text_tables = {
-            name: [dict(zip(_unlike(table.columns), row, strict=True)) for row in table.rows] for name, table in texts.items()
+            name: [dict(zip(_distinct_names(table.columns), row, strict=True)) for row in table.rows]
+            for name, table in texts.items()
         }
         return {"tables": tables, "rounds": rounds, **text_tables}
 
     def over(self, row: str) -> dict[str, Estimate]:
         """Return the figures over trainings of a measured row, by metric."""
         trainings = list(self.rows[row].values())
-        names = [name for name in trainings[0] if all(name in one for one in trainings)]
-        return {name: over_trainings([one[name] for one in trainings], ATTACK_METRICS.get(name)) for name in names}
+        names = [name for name in trainings[0] if all(name in metrics for metrics in trainings)]
+        return {name: over_trainings([metrics[name] for metrics in trainings], ATTACK_METRICS.get(name)) for name in names}
 
     def _repetition(self, part: str) -> dict[int, Estimate]:
         measured = self.rows.get(f"{part}.{PLAIN}", {})
-        return {number: one["repetition_target"] for number, one in sorted(measured.items()) if "repetition_target" in one}
+        return {
+            number: metrics["repetition_target"]
+            for number, metrics in sorted(measured.items())
+            if "repetition_target" in metrics
+        }
 
     def _numbers(self) -> list[int]:
         return sorted({number for part in ATTACKED for number in self._repetition(part)})
@@ -264,28 +286,29 @@ class Reproduction:
         return f"Trainings: {'; '.join(phrases)}."
 
     def _rounds(self) -> EstimateTable:
-        made = list(self.rounds.values())
+        trainings = list(self.rounds.values())
         rounds = []
-        for number in range(max(map(len, made))):
-            there = [rounds_of_training[number].metrics for rounds_of_training in made if len(rounds_of_training) > number]
-            rounds.append(
-                Round(
-                    number, {name: over_trainings([one[name] for one in there], ROUND_METRICS.get(name)) for name in there[0]}
-                )
-            )
+        for number in range(max(map(len, trainings))):
+            measured = [training[number].metrics for training in trainings if len(training) > number]
+            means = {
+                name: over_trainings([metrics[name] for metrics in measured], ROUND_METRICS.get(name)) for name in measured[0]
+            }
+            rounds.append(Round(number, means))
         table = rounds_table(rounds)
-        return replace(table, note=f"{table.note} Means over trainings: {len(made)}.")
+        return replace(table, note=f"{table.note} Means over trainings: {len(trainings)}.")
 
     def _difference(self, first: str, second: str) -> Estimate | None:
         """Return the mean over trainings of one row less another, or of one alone; None if no training has both."""
         if first not in self.rows or (second and second not in self.rows):
             return None
         both = [number for number in self.rows[first] if not second or number in self.rows[second]]
-        apart = [
-            _apart(*(one[compared(one)] for one in (self.rows[row][number] for row in (first, second) if row)))
+        differences = [
+            _independent_difference(
+                *(metrics[compared(metrics)] for metrics in (self.rows[row][number] for row in (first, second) if row))
+            )
             for number in both
         ]
-        return over_trainings(apart) if apart else None
+        return over_trainings(differences) if differences else None
 
 
 _COLUMNS = {
@@ -294,7 +317,7 @@ _COLUMNS = {
     "points": ("score_adversary", "score_target"),
     "agreement": ("agreement",),
 }
-"""The paper's columns, and the metrics that each is of."""
+"""The paper's columns, with their metrics."""
 _TABLES = {SV: "2, supervised", RL: "2, RL", TURN: "7", HARDENED: "6", CONTROL: "control"}
 _SEARCHES = ("reactive", "preemptive", "ra-pa-da", "ra-pa-ta")
 _CLAIMS: dict[str, tuple[str, str]] = {
@@ -318,24 +341,25 @@ _CLAIMS: dict[str, tuple[str, str]] = {
         for row in ("rl", *_SEARCHES)
     },
 }
-"""Rows by what the paper concludes from the first less the second, or the first alone; the control is not in the paper."""
+"""Pairs of rows by the paper's conclusion from the first less the second, or the first alone; the paper has no control."""
 _WIDEST = 1.0
-"""Points on either side of an advantage from which its interval says too little of a published one that is within it."""
+"""Half width in points from which an interval is too wide to say that a published advantage is reproduced."""
 _NOTE_FIGURES = (
-    "The paper's columns: its scores are points, adversary : target, 0 : 0 without agreement, and its PAR counts ties. "
-    "Within: the columns whose published figure lies within the 95 % interval here, points those of both sides. "
-    "Reproduced, by the advantage alone: yes, where the published advantage is within the 95 % interval; open, where it "
-    f"is, and the interval is wider than {_WIDEST:g} point on a side, so that it says little; sign only, where it is not "
-    "within and the measured one is certainly on the same side of 0; otherwise no. Forced: the target must end where an "
-    "attack sentence satisfies the end constraint, as in the paper. Nothing is known of the published scenarios and seeds."
+    "The paper's columns: points are adversary : target, 0 : 0 without agreement, and PAR counts ties. Within: columns whose "
+    "published figures are within the 95 % intervals here. Reproduced, by the advantage alone: yes, if the published one is "
+    f"within the interval; open, if that is wider than {_WIDEST:g} point on a side; sign only, if it is not within and the "
+    "measured one is certainly on the same side of 0; otherwise no. Forced: the target must end where an attack sentence "
+    "satisfies the end constraint, as in the paper. Scenarios and seeds of the paper are unknown."
 )
 _NOTE_CLAIMS = (
-    "First less second within each training, mean over trainings, by the same protocol as above. Holds: yes or no where the "
-    "interval excludes 0, else not certain. The paper has no control: nothing is published of it."
+    "First less second within each training, mean over trainings, by the same protocol as above. Holds: yes or no if the "
+    "interval excludes 0, else not certain. The paper has no control."
 )
 _NOTE_LANGUAGE = (
-    f"Share of the 4-grams of its utterances that stand in the same utterance before; above {LOST:g} it has lost its language."
+    f"Share of the 4-grams of its utterances that the same utterance had before; above {LOST:g} it has lost its language."
 )
+_PRINTED = Form(places=4, factor=100.0, unit=" %", digits=True)
+_SHARE = Form(bounded=False)
 
 
 def compared(metrics: OfTraining) -> str:
@@ -344,9 +368,14 @@ def compared(metrics: OfTraining) -> str:
     return "forced_advantage" if forced is not None and math.isfinite(forced.value) else "advantage"
 
 
-def _within(metrics: OfTraining, protocol: str, known: PublishedAttack) -> list[str]:
+def _within(metrics: OfTraining, protocol: str, attack: PublishedAttack) -> list[str]:
     """Return the columns whose published figures lie within the measured intervals."""
-    published = {"advantage": (known.advantage,), "PAR": (known.par,), "points": known.points, "agreement": (known.agreement,)}
+    published = {
+        "advantage": (attack.advantage,),
+        "PAR": (attack.par,),
+        "points": attack.points,
+        "agreement": (attack.agreement,),
+    }
     return [
         column
         for column, names in _COLUMNS.items()
@@ -357,8 +386,8 @@ def _within(metrics: OfTraining, protocol: str, known: PublishedAttack) -> list[
     ]
 
 
-def _apart(first: Estimate, second: Estimate | None = None) -> Estimate:
-    """The first less the second, as if they were of unlike dialogues, which makes the interval wide rather than narrow."""
+def _independent_difference(first: Estimate, second: Estimate | None = None) -> Estimate:
+    """Return the first less the second, as if their dialogues were independent, so that the interval is rather too wide."""
     if second is None:
         return first
     half = math.hypot(first.high - first.low, second.high - second.low) / 2
@@ -366,10 +395,10 @@ def _apart(first: Estimate, second: Estimate | None = None) -> Estimate:
     return Estimate(value, value - half, value + half, min(first.n, second.n))
 
 
-def _known(row: str) -> float:
+def _published_advantage(row: str) -> float:
     part, _, name = row.partition(".")
-    known = PARTS[part].known(name)
-    return math.nan if known is None else known.advantage
+    attack = PARTS[part].attack(name)
+    return math.nan if attack is None else attack.advantage
 
 
 def _is_reproduced(estimate: Estimate, published: float) -> str:
@@ -384,6 +413,6 @@ def _holds(difference: Estimate) -> str:
     return NO if difference.high < 0 else "not certain"
 
 
-def _unlike(columns: Sequence[str]) -> list[str]:
+def _distinct_names(columns: Sequence[str]) -> list[str]:
     """Return the names of columns; of equal names the later one gets the column before it as a prefix."""
     return [f"{columns[index - 1]} {name}" if columns.index(name) < index else name for index, name in enumerate(columns)]

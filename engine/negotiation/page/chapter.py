@@ -1,6 +1,6 @@
 """The page's chapter on negotiations: matches, attacks and adversarial training, from run folders.
 
-Its verdict on a negotiator: the gain of the strongest attack, and the effect of hardening.
+Its verdict on a negotiator has the gain of the strongest attack and the effect of hardening.
 """
 
 from __future__ import annotations
@@ -16,13 +16,23 @@ from parley.engine.core.page.page import MINUS, MOST_MARKS, POINTS, SHARE, cavea
 from parley.engine.core.page.trainings import CurveSource, curve_figure, read_curves
 from parley.engine.core.stats.known import EXPLOITABILITY, MEAN_FRESH
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Points, has_lost
-from parley.engine.core.tables.table import EstimateTable, with_interval
+from parley.engine.core.tables.table import Column, EstimateTable, Form, MarkedEstimate, TableCell, TableRow, metric_table
 from parley.engine.core.verbs.hardening import rounds_of
 from parley.engine.negotiation.metrics.attack import REACTIVE, budget_curves
-from parley.engine.negotiation.metrics.attack_table import AttackLine, attack_table, titles_of
+from parley.engine.negotiation.metrics.attack_table import attack_table, titles_of
 from parley.engine.negotiation.metrics.campaign import PLAIN_AGREEMENT, REPETITION, ROUND_METRICS, rounds_table
-from parley.engine.negotiation.page.dialogues import BEST_AND_WORST, dialogue_items, shown_tactics
-from parley.engine.negotiation.page.populations import PLAIN, Hardening, Match, Negotiation, populations, reproductions
+from parley.engine.negotiation.page.dialogues import BEST_AND_WORST, dialogue_items, tactic_runs
+from parley.engine.negotiation.page.populations import (
+    PLAIN,
+    Hardening,
+    Match,
+    Negotiation,
+    populations,
+    reproduction_figures,
+    reproduction_marks,
+    reproduction_sentence,
+    reproductions,
+)
 from parley.engine.negotiation.verbs.exploitability import (
     BEST,
     EVALUATE_EXPLOITABILITY,
@@ -65,35 +75,35 @@ ATTACKERS = {
 }
 
 
-def verdict_on(found: Negotiation) -> Verdict | None:
-    """The sentences of a page: on its attacks or, without any, its plain matches; then on each campaign and each population.
+def verdict_on(negotiation: Negotiation) -> Verdict | None:
+    """Return the sentences of a page: on its attacks or, without any, its matches; then on each campaign and population.
 
-    Where there are several of these, each is told by its name.
+    If there are several campaigns or populations, each has its name.
     """
-    attacks = [match for match in found.matches if match.is_attack]
-    plain = [match for match in found.matches if match.job == PLAIN and math.isfinite(match.advantage.value)]
-    sentences = [_attacked(attacks)] if attacks else [_played(plain)] if plain and not found.campaigns else []
-    shown = [*plain, *attacks]
-    if len(shown) > MOST_MARKS:
-        # There is not room for all of a table of several targets and defences.
-        shown = [*plain[:1], *sorted(attacks, key=lambda match: -match.advantage.value)]
-    marks = {match.name: match.advantage for match in shown}
-    hardened = [(campaign.name, *_hardened(campaign)) for campaign in found.campaigns]
-    told_by_name = sum(bool(sentence) for _, sentence, _ in hardened) > 1
+    attacks = [match for match in negotiation.matches if match.is_attack]
+    plain = [match for match in negotiation.matches if match.job == PLAIN and math.isfinite(match.advantage.value)]
+    sentences = [_attacked(attacks)] if attacks else [_played(plain)] if plain and not negotiation.campaigns else []
+    compared = [*plain, *attacks]
+    if len(compared) > MOST_MARKS:
+        # A table of several targets and defences has too many marks.
+        compared = [*plain[:1], *sorted(attacks, key=lambda match: -match.advantage.value)]
+    marks = {match.name: match.advantage for match in compared}
+    hardened = [(campaign.name, *_hardened(campaign)) for campaign in negotiation.campaigns]
+    by_name = sum(bool(sentence) for _, sentence, _ in hardened) > 1
     for name, sentence, measured in hardened:
-        sentences.append(f"{name}: {sentence[:1].lower()}{sentence[1:]}" if sentence and told_by_name else sentence)
-        # A match that a campaign measures by stands there under its name, and not twice.
+        sentences.append(f"{name}: {sentence[:1].lower()}{sentence[1:]}" if sentence and by_name else sentence)
+        # A match that measures a campaign has one mark, under the campaign's name.
         marks = {label: estimate for label, estimate in marks.items() if estimate not in measured.values()}
-        marks |= {f"{name}: {label}" if told_by_name else label: estimate for label, estimate in measured.items()}
-    sentences += [one.sentence for one in found.tactics]
-    for one in found.reproductions:
-        sentences.append(one.sentence)
-        marks |= one.marks
-    for matrix in found.populations:
+        marks |= {f"{name}: {label}" if by_name else label: estimate for label, estimate in measured.items()}
+    sentences += [run.sentence for run in negotiation.tactics]
+    for results in negotiation.reproductions:
+        sentences.append(reproduction_sentence(results))
+        marks |= reproduction_marks(results)
+    for matrix in negotiation.populations:
         sentences.append(matrix.sentence)
-        several = len(found.populations) > 1
+        several = len(negotiation.populations) > 1
         marks |= {f"{matrix.name}: {label}" if several else label: estimate for label, estimate in matrix.marks.items()}
-    sentences += _without_effect(found.matches)
+    sentences += _without_effect(negotiation.matches)
     sentences = [sentence for sentence in sentences if sentence]
     return Verdict(sentence=" ".join(sentences), metric=_AHEAD, marks=first_marks(marks)) if sentences else None
 
@@ -103,15 +113,15 @@ def _attacked(attacks: Sequence[Match]) -> str:
     who = ATTACKERS.get(best.job, f"the attack {best.job.removeprefix('attack-')}")
     won = {1: "is certainly ahead", 0: "is not certainly ahead", -1: "stays certainly behind"}[certain_sign(best.advantage)]
     num_ahead = sum(certain_sign(match.advantage) > 0 for match in attacks)
-    others = f" ({num_ahead} of {len(attacks)} attacks are)" if len(attacks) > 1 and num_ahead else ""
-    said = f"{who[:1].upper()}{who[1:]} {_points(best)}: it {won}{others}.{caveat(best.advantage, unit='dialogues')}"
+    ahead_of_all = f" ({num_ahead} of {len(attacks)} attacks are)" if len(attacks) > 1 and num_ahead else ""
+    sentence = f"{who[:1].upper()}{who[1:]} {_points(best)}: it {won}{ahead_of_all}.{caveat(best.advantage, unit='dialogues')}"
     without, forced = (best.metrics.get(name, NOTHING) for name in ("untouched_advantage", "forced_advantage"))
     if without.n:
         ahead = number(POINTS, forced.value)
-        said += (
+        sentence += (
             f" If the target ended the talk there, {ahead} points ahead; {number(POINTS, without.value)} without these words."
         )
-    return said
+    return sentence
 
 
 def _points(match: Match) -> str:
@@ -125,14 +135,14 @@ def _played(matches: Sequence[Match]) -> str:
     first = matches[0]
     sides = [first.metrics.get(f"score_{side}", NOTHING).value for side in ("adversary", "target")]
     deals = first.metrics.get("agreement", NOTHING)
-    told = " to ".join(number(POINTS, side) for side in sides)
+    points = " to ".join(number(POINTS, side) for side in sides)
     more = f" {len(matches) - 1} more matches are below." if len(matches) > 1 else ""
-    said = f"{first.name}: {told} of {first.best} points, a deal in {100 * deals.value:.1f} % of the dialogues."
-    return said + caveat(first.advantage, unit="dialogues") + more
+    sentence = f"{first.name}: {points} of {first.best} points, a deal in {100 * deals.value:.1f} % of the dialogues."
+    return sentence + caveat(first.advantage, unit="dialogues") + more
 
 
 def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
-    """Return whether the best known adversary gains less than before, in either direction, and the figures."""
+    """Return a sentence on the change of the best known adversary's gain, and its figures."""
     if DROP not in campaign.metrics:
         return _unfinished(campaign)
     before, after = campaign.metrics[EXPLOITABILITY + BEFORE_TRAINING], campaign.metrics[EXPLOITABILITY]
@@ -166,40 +176,40 @@ def _hardened(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
         text += " It is still exploitable."
     was_agreed, agreed = (campaign.metrics.get(f"{PLAIN_AGREEMENT}{when}", NOTHING) for when in (BEFORE_TRAINING, ""))
     if agreed.n and agreed.value < _AGREES:
-        # Nobody gains from who never comes to a deal.
+        # No adversary gains from a target that never comes to a deal.
         text += f" But in plain play it comes to a deal in {number(SHARE, agreed.value)} of the dialogues"
         text += f" ({number(SHARE, was_agreed.value)} before)." if was_agreed.n else "."
     for who, ending in (("it", ""), ("the target of plain play alone", AS_CONTROL)):
         share = campaign.metrics.get(f"{REPETITION}{ending}", NOTHING)
         if has_lost(share.value):
-            # What attacks gain from who no longer speaks says nothing of who does.
+            # Gains from an agent without language say nothing about agents with one.
             text += f" But {who} has lost its language: it repeats itself in {number(SHARE, share.value)} of its 4-grams."
     return text + caveat(drop, unit="dialogues"), marks
 
 
 def _unfinished(campaign: Hardening) -> tuple[str, dict[str, Estimate]]:
-    measured = [one for one in campaign.rounds if EXPLOITABILITY in one.metrics]
+    measured = [row for row in campaign.rounds if EXPLOITABILITY in row.metrics]
     if not measured:
         return "", {}
     last = measured[-1]
     text = f"Round {last.number} is measured and the campaign is not finished: the best adversary known is "
-    marks = {f"best adversary, round {one.number}": one.metrics[EXPLOITABILITY] for one in measured}
+    marks = {f"best adversary, round {row.number}": row.metrics[EXPLOITABILITY] for row in measured}
     ahead = last.metrics[EXPLOITABILITY]
     return f"{text}{number(POINTS, ahead.value)} points ahead.{caveat(ahead)}", marks
 
 
 def _without_effect(matches: Sequence[Match]) -> list[str]:
-    """Sentences on attacks that said no other word, and on those that came to the same points as others."""
+    """Return sentences on attacks that changed no word, and on matches with the same points."""
     attacks = [match for match in matches if match.job != PLAIN and match.done]
     unchanged = [match.name for match in attacks if not match.changed_words]
-    said = [f"No word was changed by: {listed(unchanged)}."] if unchanged else []
+    sentences = [f"No word was changed by: {listed(unchanged)}."] if unchanged else []
     by_points: dict[tuple[tuple[str, int, int], ...], list[Match]] = {}
     for match in matches:
         by_points.setdefault(match.points, []).append(match)
     for points, alike in by_points.items():
         if points and len(alike) > 1 and any(match.job != PLAIN for match in alike):
-            said.append(f"The same points in every dialogue have: {listed([match.name for match in alike])}.")
-    return said
+            sentences.append(f"The same points in every dialogue have: {listed([match.name for match in alike])}.")
+    return sentences
 
 
 CURVES = (
@@ -218,7 +228,7 @@ CURVES = (
     CurveSource("round", "language", "perplexity", {"validation": "perplexity"}),
     CurveSource("round", "repetition", "share of 4-grams", {"plain play": "repetition"}),
 )
-"""What the rounds of a campaign tell."""
+"""Curves of the rounds of a campaign."""
 _BUDGETS = {
     "replaced": ("Advantage by replaced words", "words that may be replaced", "a word that is replaced twice counts twice"),
     "queries": (
@@ -227,15 +237,15 @@ _BUDGETS = {
         "a query asks whether a sentence makes the target end the talk, or what it would then choose; gradients do not count",
     ),
 }
-"""Title, budget and what is counted in it, by name in `budget_curves`."""
+"""Title, axis label and explanation of each budget, by its name in `budget_curves`."""
 _WITHOUT_CURVE = "preemptive and trigger attacks record no steps, combined ones only those that succeeded: these have no curve"
 _STEPLESS = (ATTACK_RA_PA_DA.name, ATTACK_RA_PA_TA.name, ATTACK_TRIGGER.name)
-"""Attacks that have only the searches on record that succeeded, or of each no more than its beginning and its end."""
+"""Attacks that record only successful searches, or only the beginning and the end of each."""
 _OF_DIALOGUES = set(DIALOGUES.names) - set(OF_DEFENCES)
-"""Columns of a dialogue; runs of before there were defences have no more."""
+"""Columns of a dialogue in runs of all versions; those before defences have no others."""
 _ATTACK = "attack-"
 _IN_TABLES = (ATTACK_TABLE.name, ATTACK_TACTIC.name, MINMAX.name, EVALUATE_POPULATION.name, REPRODUCE_CHENG2019.name)
-"""Jobs whose figures stand in tables, and not beside those of matches."""
+"""Jobs whose figures are in tables of their own."""
 _KEY = Markup(
     'one bubble per result, its area the number of dialogues: <span class="key tint">deals</span> <span class="key good">of '
     'them Pareto optimal</span> <span class="key dull">no deal</span> <span class="key mean">mean</span>; below the dashed '
@@ -280,9 +290,9 @@ class Negotiations(Chapter[Negotiation]):
     }
 
     def collect(self, runs: Sequence[Run]) -> Negotiation | None:
-        tactics = shown_tactics(runs)
+        tactics = tactic_runs(runs)
         matches = [match for run in runs if run.shown and (match := _match(run))]
-        matches += [match for one in tactics for match in one.matches]
+        matches += [match for run_of_tactics in tactics for match in run_of_tactics.matches]
         budgets = {run.heading: points for run in runs if len(points := _found_by_budget(run)) > 1}
         campaigns = [Hardening(name=run.heading, metrics=run.metrics, rounds=rounds_of(run.folder)) for run in _campaigns(runs)]
         curves = read_curves(CURVES, _campaigns(runs))
@@ -301,45 +311,45 @@ class Negotiations(Chapter[Negotiation]):
             reproductions=published,
         )
 
-    def verdict(self, found: Negotiation) -> Verdict | None:
-        return verdict_on(found)
+    def verdict(self, negotiation: Negotiation) -> Verdict | None:
+        return verdict_on(negotiation)
 
-    def render(self, found: Negotiation) -> Section:
+    def render(self, negotiation: Negotiation) -> Section:
         from parley.engine.negotiation.page import populations as plots
 
-        played = [match for match in found.matches if match.done]
+        played = [match for match in negotiation.matches if match.done]
         items = [(match, dialogue_items(match)) for match in played]
         outcomes = [
-            Figure(each.name, _outcome_caption(each, place == 0), Markup(plots.scatter_svg(each.name, each.done)))
-            for place, each in enumerate(played)
+            Figure(match.name, _outcome_caption(match, index == 0), Markup(plots.scatter_svg(match.name, match.done)))
+            for index, match in enumerate(played)
         ]
-        curves = [curve_figure(curve) for curve in found.curves if any(curve.series.values())]
+        curves = [curve_figure(curve) for curve in negotiation.curves if any(curve.series.values())]
         chosen: dict[str, Item] = {}
-        for match, shown in items:
-            chosen[f"{match.name}: best for the adversary"] = shown[0]
-            if len(shown) > 1:
-                chosen[f"{match.name}: worst for the adversary"] = shown[1]
+        for match, dialogues in items:
+            chosen[f"{match.name}: best for the adversary"] = dialogues[0]
+            if len(dialogues) > 1:
+                chosen[f"{match.name}: worst for the adversary"] = dialogues[1]
         return Section(
-            notes=[_NOTE_CHOSEN] if any(len(match.done) > len(shown) for match, shown in items) else [],
+            notes=[_NOTE_CHOSEN] if any(len(match.done) > len(dialogues) for match, dialogues in items) else [],
             tables=[
-                *(table for one in found.tactics for table in one.tables),
-                *(table for one in found.reproductions for table in one.tables),
-                *found.tables,
-                *(table for one in found.populations for table in one.tables.items()),
+                *(table for tactics in negotiation.tactics for table in tactics.tables),
+                *(table for results in negotiation.reproductions for table in results.tables().items()),
+                *negotiation.tables,
+                *(table for matrix in negotiation.populations for table in matrix.tables.items()),
             ],
-            measured=[*found.matches, *found.populations],
+            measured=[*negotiation.matches, *negotiation.populations],
             figures=[
-                *(drawn for one in found.tactics for drawn in one.figures),
-                *(drawn for one in found.reproductions for drawn in one.figures),
-                *_learned(found.budgets),
+                *(drawn for tactics in negotiation.tactics for drawn in tactics.figures),
+                *(drawn for results in negotiation.reproductions for drawn in reproduction_figures(results)),
+                *_learned(negotiation.budgets),
                 *curves[:1],
-                *(drawn for one in found.populations for drawn in one.figures),
+                *(drawn for matrix in negotiation.populations for drawn in matrix.figures),
                 *outcomes,
                 *_budgets(played),
                 *curves[1:],
             ],
-            lists={heading: pairs for one in found.tactics for heading, pairs in one.lists.items()},
-            items=[item for _, shown in items for item in shown],
+            lists={heading: pairs for tactics in negotiation.tactics for heading, pairs in tactics.lists.items()},
+            items=[item for _, dialogues in items for item in dialogues],
             chosen=chosen,
         )
 
@@ -360,64 +370,70 @@ def _match(run: Run) -> Match | None:
     rows = run.rows if run.rows and set(run.rows[0]) >= _OF_DIALOGUES else []
     if not run.metrics and not rows:
         return None
-    # What a search records is of whom it read.
+    # A search on a surrogate records the surrogate's answers.
     stepless = run.job in _STEPLESS or bool(run.config.get("surrogate"))
     return Match.of(run, job=run.job, rows=rows, stepless=stepless)
 
 
 def _tables(runs: Sequence[Run]) -> list[tuple[str, EstimateTable]]:
-    """The tables of a folder, each with its heading: those that were measured as such, and one of its other attacks."""
+    """Return the tables of a folder with their headings: the runs of tables, and one table of the other attacks."""
     tables: list[tuple[str, EstimateTable]] = []
-    lines = []
-    for run in runs:
+    titles: dict[str, str] = {}
+    metrics: dict[str, Estimate] = {}
+    for index, run in enumerate(runs):
         if run.job == EVALUATE_EXPLOITABILITY.name:
-            if known := known_adversaries(run.folder):
-                tables.append((f"{run.heading}: known adversaries", known.table()))
+            if adversaries := known_adversaries(run.folder):
+                tables.append((f"{run.heading}: known adversaries", adversaries.table()))
             if len(by_budget(run.folder)) * run.config["seeds"] > 1:
                 tables.append((f"{run.heading}: fresh adversaries by budget", budget_table(run.folder)))
         elif run.job == MINMAX.name:
-            found = _campaign_tables(run)
+            of_campaign = _campaign_tables(run)
             if not run.name:
-                return found
-            tables += [(f"{run.heading}: {title.lower()}", table) for title, table in found]
+                return of_campaign
+            tables += [(f"{run.heading}: {title.lower()}", table) for title, table in of_campaign]
         elif run.job == ATTACK_TABLE.name and run.metrics:
             by_heading = ATTACK_TABLE.tables(run.folder)
             if not run.name:
-                # The attacks below it are its rows, and the page bears its title.
+                # The attacks below it are its rows, and the page has its title.
                 return [(heading or ALL_ATTACKS, table) for heading, table in by_heading.items()]
-            tables += [(f"{run.heading}: {each.lower()}" if each else run.heading, table) for each, table in by_heading.items()]
+            for title, table in by_heading.items():
+                tables.append((f"{run.heading}: {title.lower()}" if title else run.heading, table))
         elif run.job.startswith(_ATTACK) and run.job != ATTACK_TACTIC.name and run.metrics:
-            lines.append(AttackLine(run.heading, run.metrics))
-    return [*tables, *([("Attacks side by side", attack_table(lines))] if len(lines) > 1 else [])]
+            titles[str(index)] = run.heading
+            metrics |= {f"{index}.{name}": estimate for name, estimate in run.metrics.items()}
+    return [*tables, *([("Attacks side by side", attack_table(metrics, titles))] if len(titles) > 1 else [])]
 
 
 def _campaign_tables(campaign: Run) -> list[tuple[str, EstimateTable]]:
     """Return the result of a campaign and the table of its rounds."""
     rounds = rounds_of(campaign.folder)
     outcome = [("Before and after", _before_and_after(campaign.metrics))] if campaign.metrics else []
-    outcome += [("Known adversaries", known.table())] if (known := known_adversaries(campaign.folder)) else []
+    outcome += [("Known adversaries", adversaries.table())] if (adversaries := known_adversaries(campaign.folder)) else []
     return [*outcome, *campaign.trainings, *([("Rounds", rounds_table(rounds))] if rounds else [])]
 
 
 def _before_and_after(metrics: Mapping[str, Estimate]) -> EstimateTable:
-    columns = {"before": BEFORE_TRAINING, "after": ""}
-    if DROP_BEYOND_CONTROL in metrics:
-        columns["plain play alone"] = AS_CONTROL
-    rows = [
-        (metric.title, *(with_interval(metrics.get(name + ending, NOTHING)) for ending in columns.values()))
-        for name, metric in {**ROUND_METRICS, MORE: LEGEND[MORE]}.items()
-        if name in metrics
-    ]
+    inline = Form(inline=True)
+    endings = {"before": BEFORE_TRAINING, "after": ""}
     lost = LEGEND[DROP]
-    more = [with_interval(metrics[name]) for name in (DROP, DROP_BEYOND_CONTROL) if name in metrics]
-    rows.append((lost.title, "", more[0], *(f"{each} more than it" for each in more[1:])))
-    known = metrics.get(NUM_KNOWN, NOTHING)
-    many = f" of {known.value:.0f} known adversaries" if known.n else " known adversary"
+    drop: dict[str, str] = {"before": "", "after": inline.cell(metrics[DROP])}
+    if DROP_BEYOND_CONTROL in metrics:
+        endings["plain play alone"] = AS_CONTROL
+        beyond = metrics[DROP_BEYOND_CONTROL]
+        drop["plain play alone"] = TableCell(f"{inline.cell(beyond)} more than it", MarkedEstimate(beyond))
+    rows = [TableRow(metric.title, {"name": name}) for name, metric in _BEFORE_AND_AFTER.items() if name in metrics]
+    rows.append(TableRow(lost.title, cells=drop))
+    num = metrics.get(NUM_KNOWN, NOTHING)
+    best_of = f" of {num.value:.0f} known adversaries" if num.n else " known adversary"
     note = (
-        f"Exploitability: by the best{many}, in dialogues that chose neither it nor a round; a lower bound. "
+        f"Exploitability: by the best{best_of}, in dialogues that chose neither it nor a round; a lower bound. "
         f"{lost.title.capitalize()}: {lost.definition}. Brackets: 95 % intervals."
     )
-    return EstimateTable(("target", *columns), tuple(rows), note)
+    columns = [Column(heading, f"{{name}}{ending}", inline) for heading, ending in endings.items()]
+    return metric_table(metrics, "target", rows, columns, note)
+
+
+_BEFORE_AND_AFTER = {**ROUND_METRICS, MORE: LEGEND[MORE]}
 
 
 def _found_by_budget(run: Run) -> Points:

@@ -1,6 +1,6 @@
-"""The page's dialogues: their choice and their print, and the tactics of attackers.
+"""The page's dialogues: their selection and their text, and the tactics of attackers.
 
-Speakers, searches and attackers may write anything, so text is made visible before the page escapes and shows it.
+Speakers, searches and attackers may write anything, so hidden characters are made visible before the page escapes the text.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, Row
 from parley.engine.core.tables.table import EstimateTable, with_interval
 from parley.engine.negotiation.attacks.tactics import ARMS, ATTACKERS, NONE, REFINED
 from parley.engine.negotiation.metrics.attack import Attempt
-from parley.engine.negotiation.metrics.dialogues import TACTIC_METRICS, TacticsPlayed, tactics_table
+from parley.engine.negotiation.metrics.dialogues import TACTIC_METRICS, TacticResults, tactics_table
 from parley.engine.negotiation.page.populations import PLAIN, Match, domain_of_row
 from parley.engine.negotiation.verbs.tactic import ATTACK_TACTIC, played_tactics
 from parley.envs.core.seeds import stable_hash
 from parley.envs.core.visible import visible
 from parley.envs.negotiation.domain import ILLEGAL, SELECTION
 
-_MOST_SHOWN = 600
-"""Characters of a tactic that the page shows."""
+_MAX_CHARACTERS = 600
+"""Largest number of characters of a tactic on the page."""
 
 
 @dataclass(frozen=True)
-class ShownTactics:
+class TacticRun:
     """One run of an attack by tactics.
 
     Args:
         name: a short heading, empty on the run's own page.
-        metrics: of the run, by "ARM.METRIC".
+        metrics: metrics of the run, by "ARM.METRIC".
         played: its dialogues and tactics.
-        source: the run that its tactics are of, where they were refined against another target; empty where here.
+        source: the run that refined its tactics against another target; empty if this run did.
     """
 
     name: str
     metrics: Mapping[str, Estimate]
-    played: TacticsPlayed
+    played: TacticResults
     source: str = ""
 
     def heading(self, what: str) -> str:
@@ -49,42 +49,43 @@ class ShownTactics:
 
     @property
     def tables(self) -> list[tuple[str, EstimateTable]]:
-        """The attackers beside each other; none before the run is finished."""
+        """The table of the attackers; none before the run is finished."""
         return [(self.heading("tactics beside their controls"), tactics_table(self.metrics))] if self.metrics else []
 
     @property
     def matches(self) -> list[Match]:
         """The held-out dialogues of each attacker's best tactic, and those without one, as matches."""
-        found = []
+        matches = []
         legend: Mapping[str, Metric] = TACTIC_METRICS
         for arm in self.played.chosen:
-            own = {name: estimate for name in legend if (estimate := self.metrics.get(f"{arm}.{name}")) is not None}
+            metrics = {name: estimate for name in legend if (estimate := self.metrics.get(f"{arm}.{name}")) is not None}
             rows = self.played.held_out(arm)
             job = PLAIN if arm == NONE else ATTACK_TACTIC.name
-            if own or rows:
-                found.append(Match(name=self.heading(ARMS[arm]), job=job, metrics=own, legend=legend, rows=rows))
-        return found
+            if metrics or rows:
+                matches.append(Match(name=self.heading(ARMS[arm]), job=job, metrics=metrics, legend=legend, rows=rows))
+        return matches
 
     @property
     def lists(self) -> dict[str, list[tuple[str, str]]]:
-        """Everything that attackers wrote, attacker by attacker: what was chosen first; nothing of a source beside its own."""
-        found: dict[str, list[tuple[str, str]]] = {}
+        """The texts of each attacker, the chosen one first; none for a run with the tactics of another on the same page."""
+        lists: dict[str, list[tuple[str, str]]] = {}
         if self.source and self.name:
-            return found
+            return lists
         for arm, title in ATTACKERS.items():
             best = self.played.chosen.get(arm)
-            own = [each for each in self.played.written if each.arm == arm]
-            own.sort(key=lambda each: (not each.number or each.number != best, each.round, each.stream))
+            written = [tactic for tactic in self.played.written if tactic.arm == arm]
+            written.sort(key=lambda tactic: (not tactic.number or tactic.number != best, tactic.round, tactic.stream))
             pairs = []
-            for each in own:
-                text = visible(each.text)
-                shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}\N{HORIZONTAL ELLIPSIS}"
-                gain = f"gain {with_interval(self.played.gain(each.number))}" if each.number else f"no tactic: {each.problem}"
-                chosen = "chosen, " if each.number and each.number == best else ""
-                pairs.append((f"{chosen}round {each.round}, stream {each.stream}: {gain}", shown or "(nothing)"))
+            for tactic in written:
+                text = visible(tactic.text)
+                printed = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}\N{HORIZONTAL ELLIPSIS}"
+                estimate = with_interval(self.played.gain(tactic.number))
+                gain = f"gain {estimate}" if tactic.number else f"no tactic: {tactic.problem}"
+                chosen = "chosen, " if tactic.number and tactic.number == best else ""
+                pairs.append((f"{chosen}round {tactic.round}, stream {tactic.stream}: {gain}", printed or "(nothing)"))
             if pairs:
-                found[self.heading(f"tactics, {title}")] = pairs
-        return found
+                lists[self.heading(f"tactics, {title}")] = pairs
+        return lists
 
     @property
     def figures(self) -> list[Figure]:
@@ -104,29 +105,29 @@ class ShownTactics:
 
     @property
     def sentence(self) -> str:
-        """Return the verdict on refining: beside no tactic, and beside attackers that see less; not for a source's tactics."""
+        """Return the verdict on refining, against no tactic and weaker attackers; empty for tactics of a source."""
         over = {arm: self.metrics.get(f"{REFINED}.over_{arm}", NOTHING) for arm in ARMS if arm != REFINED}
         if not over[NONE].n or self.source:
             return ""
-        if not any(each.number for each in self.played.written):
+        if not any(tactic.number for tactic in self.played.written):
             return "The attacker wrote no tactic that could be tried."
-        told = {1: "certainly more", 0: "no certain difference", -1: "certainly less"}
+        certainty = {1: "certainly more", 0: "no certain difference", -1: "certainly less"}
         parts = [
-            f"{number(POINTS, each.value)} points more than {what} ({told[certain_sign(each)]})"
-            for arm, what in ((NONE, "no tactic"), *((arm, f"one {title}") for arm, title in _OTHERS.items()))
-            if (each := over[arm]).n
+            f"{number(POINTS, estimate.value)} points more than {what} ({certainty[certain_sign(estimate)]})"
+            for arm, what in ((NONE, "no tactic"), *((arm, f"one {title}") for arm, title in _CONTROLS.items()))
+            if (estimate := over[arm]).n
         ]
         who = f"{self.name[:1].upper()}{self.name[1:]}: the" if self.name else "The"
         return f"{who} tactic refined from transcripts gains {', '.join(parts)}.{caveat(over[NONE], unit='dialogues')}"
 
 
-_OTHERS = {"gains": "of an attacker that is told gains alone", "blind": "drawn blind"}
+_CONTROLS = {"gains": "of an attacker that is told gains alone", "blind": "drawn blind"}
 
 
-def shown_tactics(runs: Sequence[Run]) -> list[ShownTactics]:
-    """The attacks by tactics among some runs, finished or not."""
+def tactic_runs(runs: Sequence[Run]) -> list[TacticRun]:
+    """Return the attacks by tactics among some runs, finished or not."""
     return [
-        ShownTactics(run.heading if run.name else "", run.metrics, played, run.config.get("source", ""))
+        TacticRun(run.heading if run.name else "", run.metrics, played, run.config.get("source", ""))
         for run in runs
         if run.shown and run.job == ATTACK_TACTIC.name and (played := played_tactics(run.folder)).rows
     ]
@@ -134,18 +135,18 @@ def shown_tactics(runs: Sequence[Run]) -> list[ShownTactics]:
 
 SIDES = ("adversary", "target")
 BEST_AND_WORST = 20
-"""Dialogues of a match that the viewer holds of each kind: the adversary's best, its worst, and others drawn by chance."""
+"""Dialogues of a match in the viewer, of each kind: the adversary's best, its worst, and random others."""
 _PLUGGED_IN = "transfer"
 
 
 @dataclass(frozen=True)
-class Words:
-    """A stretch of an utterance.
+class Span:
+    """A part of an utterance.
 
     Args:
-        text: what was said; for a stretch of an attack sentence that was replaced, one word.
-        replaced: whether a search put it there.
-        before: the word that would have stood there; empty when nothing was replaced or it is not known.
+        text: its text; one word for a replaced part of an attack sentence.
+        replaced: True if a search replaced it.
+        before: the word before the replacement; empty without one, or if it is not known.
     """
 
     text: str
@@ -154,20 +155,20 @@ class Words:
 
 
 @dataclass(frozen=True)
-class ShownTurn:
+class Turn:
     """One utterance.
 
     Args:
-        side: who spoke.
-        words: what was said, in stretches that a blank separates.
-        ends: whether it is the `<selection>` that ended the talk, told in words.
-        attempt: for an attack sentence, in a few words, which attack and how it went; empty for any other.
-        instead_of: for an attack sentence that resembles it in no word, what the speaker would have said.
-        defence: what a defence of the target did, in a few words.
+        side: the speaker.
+        words: the utterance, in parts that a blank separates.
+        ends: True for the `<selection>` that ended the talk, given in words.
+        attempt: the attack and its result in a few words; empty for other utterances.
+        instead_of: the speaker's own sentence, for an attack sentence of another length.
+        defence: the act of a defence of the target, in a few words.
     """
 
     side: str
-    words: tuple[Words, ...]
+    words: tuple[Span, ...]
     ends: bool
     attempt: str = ""
     instead_of: str = ""
@@ -176,7 +177,7 @@ class ShownTurn:
 
 @dataclass(frozen=True)
 class ItemType:
-    """One item type: how many there are, its value to each side, and how many each side took (None: no allocation)."""
+    """One item type: its count, its value to each side, and the number that each side took (None: no allocation)."""
 
     name: str
     count: int
@@ -186,18 +187,18 @@ class ItemType:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """One dialogue as it is shown.
+    """One dialogue of the viewer.
 
     Args:
         key: the item's key in the run.
-        seed: what replays it.
-        points: of the adversary and of the target.
+        seed: the seed that replays it.
+        points: points of the adversary and of the target.
         forced: their points under the protocol that forces the target to end; None for a dialogue without an attack.
-        outcome: one clause that says how it ended.
-        agreed: whether there was a deal.
+        outcome: a clause on its end.
+        agreed: True if there was a deal.
         notes: short remarks, such as "Pareto optimal".
-        items: the scenario and who took what.
-        turns: what was said.
+        items: the scenario and the allocation.
+        turns: the utterances.
     """
 
     key: str
@@ -208,18 +209,18 @@ class Dialogue:
     agreed: bool
     notes: tuple[str, ...]
     items: tuple[ItemType, ...]
-    turns: tuple[ShownTurn, ...]
+    turns: tuple[Turn, ...]
 
 
 def extremes(rows: Sequence[Row], limit: int = BEST_AND_WORST) -> tuple[list[Row], list[Row]]:
-    """The best and the worst dialogues for the adversary.
+    """Return the best and the worst dialogues for the adversary.
 
-    Ordered by the adversary's lead, then by its points; of equal ones those with an attack sentence come first, then it goes
-    by key, so that the same run shows the same dialogues.
+    They are ordered by the adversary's lead, then by its points, by attack sentences and by key, so that a run always shows
+    the same dialogues.
 
     Args:
         rows: finished dialogues.
-        limit: how many to show of each kind at most; no dialogue is shown twice.
+        limit: largest number of each kind; no dialogue is in both.
 
     Returns:
         The best, best first, and the worst, worst first.
@@ -232,23 +233,23 @@ def extremes(rows: Sequence[Row], limit: int = BEST_AND_WORST) -> tuple[list[Row
 
 
 def dialogue_items(match: Match) -> list[Item]:
-    """The dialogues of a match that the viewer holds: the best first, the worst second, then the others of `BEST_AND_WORST`.
+    """Return the dialogues of the viewer: the best first, the worst second, then the others of `BEST_AND_WORST`.
 
     Args:
-        match: with at least one finished dialogue.
+        match: a match with at least one finished dialogue.
     """
     best, worst = extremes(match.done)
     taken = {str(row["item_key"]) for row in (*best, *worst)}
-    others = [row for row in match.done if str(row["item_key"]) not in taken]
-    others.sort(key=lambda row: stable_hash("report", str(row["item_key"])))
-    chosen = [*best[:1], *worst[:1], *best[1:], *worst[1:], *others[:BEST_AND_WORST]]
+    left = [row for row in match.done if str(row["item_key"]) not in taken]
+    left.sort(key=lambda row: stable_hash("report", str(row["item_key"])))
+    chosen = [*best[:1], *worst[:1], *best[1:], *worst[1:], *left[:BEST_AND_WORST]]
     return [_item(match.name, row) for row in chosen]
 
 
 def _item(group: str, row: Row) -> Item:
     dialogue = read_dialogue(row)
-    said = next((turn for turn in dialogue.turns if turn.attempt), dialogue.turns[0] if dialogue.turns else None)
-    words = " ".join(part.text for part in said.words) if said else ""
+    turn = next((turn for turn in dialogue.turns if turn.attempt), dialogue.turns[0] if dialogue.turns else None)
+    words = " ".join(part.text for part in turn.words) if turn else ""
     adversary, target = dialogue.points
     return Item(
         kind="dialogue",
@@ -264,7 +265,7 @@ def _item(group: str, row: Row) -> Item:
 
 
 def read_dialogue(row: Row) -> Dialogue:
-    """One finished dialogue of a run, ready to be shown."""
+    """Return a finished dialogue of a run for the viewer."""
     attempts = {attempt["turn"]: attempt for attempt in row.get("attempts", ())}
     defence = {
         **dict.fromkeys(row.get("stopped") or (), "not heard: the filter stopped it"),
@@ -272,10 +273,10 @@ def read_dialogue(row: Row) -> Dialogue:
     }
     turns = tuple(
         replace(
-            _turn(SIDES[turn["side"]], str(turn["words"]), bool(row["forced"]), attempts.get(place)),
-            defence=defence.get(place, ""),
+            _turn(SIDES[turn["side"]], str(turn["words"]), bool(row["forced"]), attempts.get(index)),
+            defence=defence.get(index, ""),
         )
-        for place, turn in enumerate(row["turns"])
+        for index, turn in enumerate(row["turns"])
     )
     notes = []
     if row["agreed"]:
@@ -310,20 +311,20 @@ def _rank(row: Row) -> tuple[bool, str]:
     return not row.get("attempts"), str(row["item_key"])
 
 
-def _turn(side: str, words: str, forced: bool, attempt: Attempt | None) -> ShownTurn:
+def _turn(side: str, words: str, forced: bool, attempt: Attempt | None) -> Turn:
     if words.strip() == SELECTION:
-        return ShownTurn(side, (Words("a limit ends the talk" if forced else f"the {side} ends the talk"),), ends=True)
+        return Turn(side, (Span("a limit ends the talk" if forced else f"the {side} ends the talk"),), ends=True)
     if attempt is None:
-        return ShownTurn(side, (Words(visible(words) or "(says nothing)"),), ends=False)
-    said, base = (words or "(says nothing)").split(" "), str(attempt["base"]).split(" ")
-    # Only a sentence of the same length holds each word in the place of another one.
-    aligned = len(said) == len(base)
+        return Turn(side, (Span(visible(words) or "(says nothing)"),), ends=False)
+    spoken, base = (words or "(says nothing)").split(" "), str(attempt["base"]).split(" ")
+    # Only in a sentence of equal length does each word replace one word.
+    aligned = len(spoken) == len(base)
     marked = set(attempt["replaced"]) if aligned else set()
-    return ShownTurn(
+    return Turn(
         side,
         tuple(
-            Words(visible(word), place in marked, visible(base[place]) if place in marked else "")
-            for place, word in enumerate(said)
+            Span(visible(word), index in marked, visible(base[index]) if index in marked else "")
+            for index, word in enumerate(spoken)
         ),
         ends=False,
         attempt=_story(attempt),
@@ -332,7 +333,7 @@ def _turn(side: str, words: str, forced: bool, attempt: Attempt | None) -> Shown
 
 
 def _story(attempt: Attempt) -> str:
-    """Such as "reactive, 2 words replaced, target ends with 63 %: it did"."""
+    """Return the attack and its result, such as "reactive, 2 words replaced, target ends with 63 %: it did"."""
     num = len(attempt["replaced"])
     parts = [visible(str(attempt["kind"]))]
     if attempt["kind"] != _PLUGGED_IN:

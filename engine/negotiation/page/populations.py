@@ -1,7 +1,7 @@
-"""The page's views of populations, reproductions and matches, and the figures of negotiations.
+"""The page's matches, populations and reproductions, with their figures and sentences.
 
-Populations: the payoff matrix as a heat map, ratings as dots, and the values of the mixtures. Reproductions: measured beside
-published advantages. Figures follow the style of `parley.engine.core.page.plots`.
+A population has its payoff matrix as a heat map, its ratings as dots, and the values of its mixtures. A reproduction has
+measured beside published advantages. Figures follow the style of `parley.engine.core.page.plots`.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from parley.engine.negotiation.verbs.reproduction import REPRODUCE_CHENG2019
 from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL, Domain, domain_of, domain_recorded
 
 if TYPE_CHECKING:
-    from parley.engine.negotiation.page.dialogues import ShownTactics
+    from parley.engine.negotiation.page.dialogues import TacticRun
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownPopulation(ShownRun):
+class PayoffMatrix(ShownRun):
     """A payoff matrix; its items are dialogues, its summary holds names, payoffs, mixtures and ratings."""
 
     unit = "dialogues"
@@ -61,7 +61,7 @@ class ShownPopulation(ShownRun):
 
     @property
     def tables(self) -> dict[str, EstimateTable]:
-        """Payoffs, and both sides' ratings and mixtures."""
+        """The payoffs, and the ratings and mixtures of both sides."""
         return shown_tables(self.summary)
 
     @property
@@ -75,21 +75,21 @@ class ShownPopulation(ShownRun):
         axis_labels = ("target", "adversary")
         matrix = plots.heat_svg(f"{self.name}, payoffs", names["adversaries"], names["targets"], tinted, axis_labels)
         ratings = {
-            f"{name} ({one})": rating
-            for role, one in zip(ROLES, axis_labels, strict=True)
+            f"{name} ({side})": rating
+            for role, side in zip(ROLES, axis_labels, strict=True)
             for name, rating in zip(names[role], estimates_of(self.summary[RATINGS][role]), strict=True)
         }
         ladder = sorted(ratings, key=lambda label: -ratings[label].value)
         dots = plots.dots_svg(f"{self.name}, Elo", "Elo rating", ladder, {"rating": ratings})
-        told = "advantage of the adversary of the line over the target of the column, in points"
+        caption = "advantage of the adversary of the line over the target of the column, in points"
         return [
-            Figure("Payoff matrix", told, Markup(matrix)),
+            Figure("Payoff matrix", caption, Markup(matrix)),
             Figure("Elo ratings", "400 more are odds of ten to one to earn more points; bars: 95 % intervals", Markup(dots)),
         ]
 
     @property
     def sentence(self) -> str:
-        """What the mixtures come to."""
+        """The values of the mixtures in words."""
         value, single, fresh = (self.metrics.get(name) for name in (VALUE, SINGLE, EXPLOITABILITY))
         if value is None or single is None:
             return ""
@@ -103,94 +103,85 @@ class ShownPopulation(ShownRun):
 
     @property
     def marks(self) -> dict[str, Estimate]:
-        """The estimates behind the sentence."""
+        """The estimates beside the sentence."""
         labels = {VALUE: "equilibrium", SINGLE: "best target alone", EXPLOITABILITY: "best adversary, mixture"}
         return {label: self.metrics[name] for name, label in labels.items() if name in self.metrics}
 
 
-def populations(runs: Sequence[Run]) -> list[ShownPopulation]:
-    """The finished matrices of some runs."""
-    found = (run for run in runs if run.shown and run.job == EVALUATE_POPULATION.name and PAYOFF in run.summary)
-    return [ShownPopulation.of(run, summary=run.summary) for run in found]
+def populations(runs: Sequence[Run]) -> list[PayoffMatrix]:
+    """Return the finished matrices of some runs."""
+    matrices = (run for run in runs if run.shown and run.job == EVALUATE_POPULATION.name and PAYOFF in run.summary)
+    return [PayoffMatrix.of(run, summary=run.summary) for run in matrices]
 
 
 _MARKED = ("rl", "ra-pa-da")
-"""Attacks whose advantages stand beside the verdict: the one that learns, and the strongest that searches."""
+"""Attacks whose advantages are drawn beside the verdict: the one that learns, and the strongest that searches."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShownReproduction:
-    """The results of all finished trainings."""
-
-    found: Reproduction
-
-    @property
-    def tables(self) -> list[tuple[str, EstimateTable]]:
-        """All that there are, by heading."""
-        return list(self.found.tables().items())
-
-    @property
-    def figures(self) -> list[Figure]:
-        """Each table's advantages beside those that were published of it."""
-        found = []
-        for part, of in PARTS.items():
-            measured = {title: estimate for row, title in of.rows.items() if (estimate := self._gained(part, row)) is not None}
-            published = {
-                title: Estimate(known.advantage, known.advantage, known.advantage, 1)
-                for row, title in of.rows.items()
-                if title in measured and (known := of.known(row)) is not None
-            }
-            if measured:
-                series = {"measured": measured, "published": published}
-                drawn = plots.dots_svg(of.heading, "adversary's points ahead", list(measured), series)
-                told = "forced where the attack searches for an end; bars: 95 % intervals over trainings and dialogues"
-                found.append(Figure(of.heading, told, Markup(drawn)))
-        return found
-
-    @property
-    def sentence(self) -> str:
-        """Return the number of reproduced advantages, and the paper's conclusions that hold."""
-        figures, conclusions = self.found.figures(), self.found.conclusions()
-        if not figures.rows:
-            return ""
-        told = Counter(row[-1] for row in figures.rows)
-        words = {
-            YES: "within the interval measured here",
-            SIGN: "on the same side of 0",
-            NO: "not reproduced",
-            OPEN: "open, the interval being wide",
+def reproduction_figures(results: Reproduction) -> list[Figure]:
+    """Draw the advantages of each table beside the published ones."""
+    figures = []
+    for part, paper_table in PARTS.items():
+        measured = {
+            title: estimate
+            for row, title in paper_table.rows.items()
+            if (estimate := _compared_advantage(results, part, row)) is not None
         }
-        counts = ", ".join(f"{told[word]} {said}" for word, said in words.items() if told[word])
-        said = f"Of {len(figures.rows)} published advantages: {counts}."
-        num = len(conclusions.rows)
-        for holds, how in ((YES, "hold"), (NO, "do not hold")):
-            if titles := [row[0] for row in conclusions.rows if row[-1] == holds]:
-                said += f" Of {num} differences looked at {len(titles)} certainly {how}: {listed(titles)}."
-        return f"{said} {self.found.lost()}".rstrip()
-
-    @property
-    def marks(self) -> dict[str, Estimate]:
-        """The estimates behind the sentence."""
-        return {
-            f"{PARTS[part].rows[row]}: {target}": estimate
-            for row in _MARKED
-            for part, target in ATTACKED.items()
-            if (estimate := self._gained(part, row)) is not None
+        published = {
+            title: Estimate(attack.advantage, attack.advantage, attack.advantage, 1)
+            for row, title in paper_table.rows.items()
+            if title in measured and (attack := paper_table.attack(row)) is not None
         }
-
-    def _gained(self, part: str, row: str) -> Estimate | None:
-        """The advantage in the paper's protocol."""
-        name = f"{part}.{row}"
-        if name not in self.found.rows:
-            return None
-        metrics = self.found.over(name)
-        return metrics.get(compared(metrics))
+        if measured:
+            series = {"measured": measured, "published": published}
+            drawn = plots.dots_svg(paper_table.heading, "adversary's points ahead", list(measured), series)
+            caption = "forced where the attack searches for an end; bars: 95 % intervals over trainings and dialogues"
+            figures.append(Figure(paper_table.heading, caption, Markup(drawn)))
+    return figures
 
 
-def reproductions(runs: Sequence[Run]) -> list[ShownReproduction]:
+def reproduction_sentence(results: Reproduction) -> str:
+    """Return the number of reproduced advantages, and the paper's conclusions that hold."""
+    figures, conclusions = results.figures(), results.conclusions()
+    if not figures.rows:
+        return ""
+    verdicts = Counter(row[-1] for row in figures.rows)
+    meanings = {
+        YES: "within the interval measured here",
+        SIGN: "on the same side of 0",
+        NO: "not reproduced",
+        OPEN: "open, the interval being wide",
+    }
+    counts = ", ".join(f"{verdicts[word]} {meaning}" for word, meaning in meanings.items() if verdicts[word])
+    sentence = f"Of {len(figures.rows)} published advantages: {counts}."
+    num = len(conclusions.rows)
+    for holds, how in ((YES, "hold"), (NO, "do not hold")):
+        if titles := [row[0] for row in conclusions.rows if row[-1] == holds]:
+            sentence += f" Of {num} differences looked at {len(titles)} certainly {how}: {listed(titles)}."
+    return f"{sentence} {results.lost()}".rstrip()
+
+
+def reproduction_marks(results: Reproduction) -> dict[str, Estimate]:
+    """Return the estimates beside the sentence."""
+    return {
+        f"{PARTS[part].rows[row]}: {target}": estimate
+        for row in _MARKED
+        for part, target in ATTACKED.items()
+        if (estimate := _compared_advantage(results, part, row)) is not None
+    }
+
+
+def _compared_advantage(results: Reproduction, part: str, row: str) -> Estimate | None:
+    """Return the advantage that is comparable to the published one; None if the row was not measured."""
+    if f"{part}.{row}" not in results.rows:
+        return None
+    metrics = results.over(f"{part}.{row}")
+    return metrics.get(compared(metrics))
+
+
+def reproductions(runs: Sequence[Run]) -> list[Reproduction]:
     """Return the reproductions among some runs, finished or not."""
-    found = (REPRODUCE_CHENG2019.found(run.folder) for run in runs if run.job == REPRODUCE_CHENG2019.name)
-    return [ShownReproduction(found=each) for each in found]
+    return [REPRODUCE_CHENG2019.results(run.folder) for run in runs if run.job == REPRODUCE_CHENG2019.name]
 
 
 PLAIN = "selfplay"
@@ -207,8 +198,8 @@ class Match(ShownRun):
     """One match, or one attack; its items are dialogues.
 
     Args:
-        job: what was run.
-        stepless: whether what is on record says nothing of a budget: searches that succeeded alone, or no steps between.
+        job: the job of the run.
+        stepless: True if its rows show no budget: only searches that succeeded, or no steps.
     """
 
     unit = "dialogues"
@@ -223,7 +214,7 @@ class Match(ShownRun):
 
     @property
     def advantage(self) -> Estimate:
-        """Points that the adversary is ahead; `NOTHING` where that was not measured."""
+        """Points that the adversary is ahead; `NOTHING` if they were not measured."""
         return self.metrics.get("advantage", NOTHING)
 
     @property
@@ -246,7 +237,7 @@ class Match(ShownRun):
 
     @property
     def best(self) -> int:
-        """Points that the best deal of its game is worth to a side; of Deal or No Deal where no dialogue tells the game."""
+        """Points of the best deal of its game for a side; of Deal or No Deal if there is no dialogue."""
         return (domain_of_row(self.done[0]) if self.done else domain_of(DEAL_OR_NO_DEAL)).best
 
     @property
@@ -257,7 +248,7 @@ class Match(ShownRun):
 
 @dataclass(frozen=True, kw_only=True)
 class Hardening:
-    """A campaign of adversarial training: what it came to, and its rounds so far."""
+    """A campaign of adversarial training: its metrics and its rounds so far."""
 
     name: str
     metrics: Mapping[str, Estimate]
@@ -273,26 +264,26 @@ class Negotiation:
     tables: Sequence[tuple[str, EstimateTable]] = ()
     curves: Sequence[Curve] = ()
     budgets: Mapping[str, Points] = field(default_factory=dict)
-    populations: Sequence[ShownPopulation] = ()
-    tactics: Sequence[ShownTactics] = ()
-    reproductions: Sequence[ShownReproduction] = ()
+    populations: Sequence[PayoffMatrix] = ()
+    tactics: Sequence[TacticRun] = ()
+    reproductions: Sequence[Reproduction] = ()
 
 
 _LARGEST_BUBBLE = 900.0
 
 
 def scatter_svg(name: str, rows: Sequence[Row]) -> str:
-    """The points of both sides in every dialogue of a match, as SVG text (see `draw_scatter`)."""
+    """Draw the points of both sides in every dialogue of a match, as SVG text (see `draw_scatter`)."""
     return svg((4.2, 4.2), f"Points of both sides, {name}", lambda axes: draw_scatter(axes, rows))
 
 
 def draw_scatter(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draws one bubble per outcome, its area the number of dialogues, the Pareto optimal deals as the core of the bubble.
+    """Draw one bubble per outcome, its area the number of dialogues, its core the Pareto optimal deals.
 
-    Points are whole numbers, so single dots would hide each other; the mean of all dialogues is a cross.
+    Points are integers, so single dots would hide each other; the mean of all dialogues is a cross.
 
     Args:
-        axes: where to draw.
+        axes: the axes to draw on.
         rows: finished dialogues, at least one.
     """
     points = [(int(row["points_adversary"]), int(row["points_target"])) for row in rows]

@@ -73,7 +73,7 @@ ACTING = frozenset(
         *("env_runner_health_probe_timeout_s", "env_runner_restore_timeout_s"),
     }
 )
-"""RLlib's settings that the algorithm keeps to, beside those of callbacks."""
+"""RLlib's settings that take effect, beside those of callbacks."""
 _MADE = ("env", "env_config", "policies", "policy_mapping_fn", "policies_to_train", "_rl_module_spec")
 UNREFUSED = frozenset(
     {
@@ -86,7 +86,7 @@ _WORLD = (
     "leave it out: the game itself plays dialogues side by side, and no environment is stepped. For another reward override "
     "DialogueReinforce.rewards; an environment of your own trains under PPO (docs/environments.md)"
 )
-_WHO = "name who learns and whom it meets in dialogues(roster=...)"
+_WHO = "name the learner and its opponents in dialogues(roster=...)"
 _BATCH = "set dialogues(reinforce=ReinforceConfig(dialogues_per_update=...))"
 _HOW = {
     "env": _WORLD,
@@ -100,13 +100,13 @@ _HOW = {
     "seed": "set dialogues(seed=...)",
     "train_batch_size": _BATCH,
     "_train_batch_size_per_learner": _BATCH,
-    "_model_config": "leave it out: networks are as the checkpoints of roster say; what they draw by, reinforce does",
+    "_model_config": "leave it out: networks are those of the roster's checkpoints, and reinforce holds the temperature",
     "evaluation_duration_unit": "set evaluation_duration to a number of dialogues",
     "evaluation_num_env_runners": "set num_env_runners: they play the dialogues of evaluations too",
 }
 
 
-def world_of(config: Any) -> dict[str, Any]:
+def environment_settings(config: Any) -> dict[str, Any]:
     """Return the settings of environment, agents and modules in a comparable form, by name."""
     mapping, spec = config.policy_mapping_fn, config._rl_module_spec
     modules = spec.rl_module_specs if isinstance(spec, MultiRLModuleSpec) else {}
@@ -126,15 +126,15 @@ def require_acting(config: Any, made: Mapping[str, Any]) -> None:
 
     Args:
         config: a configuration of `DialogueReinforce`.
-        made: the `world_of` it after `dialogues()`.
+        made: its `environment_settings` after `dialogues()`.
 
     Raises:
         ConfigError: a setting differs from RLlib's default (or from what `dialogues()` made) and does nothing here.
     """
-    plain, untouched = AlgorithmConfig(), type(config)(algo_class=config.algo_class)
+    plain, unchanged = AlgorithmConfig(), type(config)(algo_class=config.algo_class)
     names = [name for name in vars(plain) if not name.startswith("callbacks_") and name not in (*ACTING, *UNREFUSED, *_MADE)]
-    changed = [name for name, value in world_of(config).items() if value != made[name]]
-    changed += [name for name in names if getattr(config, name) != getattr(untouched, name)]
+    changed = [name for name, value in environment_settings(config).items() if value != made[name]]
+    changed += [name for name in names if getattr(config, name) != getattr(unchanged, name)]
     for name in changed:
         fix = _HOW.get(name, "leave it out")
         what = f"DialogueReinforce does not read the setting {name.strip('_')}"
@@ -149,7 +149,7 @@ def episode_results(played: Mapping[str, Any], rewards_N: np.ndarray, role: str)
 
     Args:
         played: the columns of `runner.py`.
-        rewards_N: of the learner.
+        rewards_N: rewards of the learner.
         role: its agent and module.
     """
     results: dict[Any, float] = {
@@ -173,7 +173,7 @@ def _short(value: Any) -> str:
 
 
 CALLBACKS = "callbacks"
-"""What RLlib's checkpoints call the loggers of callbacks."""
+"""Name of the loggers of callbacks in RLlib's checkpoints."""
 
 
 class DialogueReinforceConfig(ReproducibleConfig):
@@ -205,11 +205,11 @@ class DialogueReinforceConfig(ReproducibleConfig):
 
         Args:
             reinforce: the learning rule.
-            roster: who learns, and whom it meets; its checkpoints lie here, or at URIs.
+            roster: the learner and its opponents, with local checkpoints or URIs.
             seed: master seed.
-            vocabulary: of the learner.
+            vocabulary: the vocabulary of the learner.
             corpus: name of the corpus of the supervised guard and of the self-play scenarios.
-            data_root: where the corpus lies; the usual places when not given.
+            data_root: the folder of the corpus; the usual folders if None.
         """
         self.reinforce, self.roster, self.master_seed = reinforce, roster, seed
         self.corpus, self.data_root = corpus, data_root
@@ -220,7 +220,9 @@ class DialogueReinforceConfig(ReproducibleConfig):
             NegotiationMultiAgentEnv,
             env_config={"vocabulary": vocabulary, "rules": rules, "reward": reinforce.reward, "seed": seed},
         )
-        folders = {roster.role: roster.learner} | {other.name: other.checkpoint for other in roster.met if other.checkpoint}
+        folders = {roster.role: roster.learner} | {
+            other.name: other.checkpoint for other in roster.drawable if other.checkpoint
+        }
         first = {roster.role: roster.role, AGENTS[1 - roster.side]: [*list(folders)[1:], roster.role][0]}
         # A list: from a set, the order and so the initialisation would change from process to process.
         self.multi_agent(policies=list(folders), policy_mapping_fn=partial(_module_of, first), policies_to_train=[roster.role])
@@ -232,7 +234,7 @@ class DialogueReinforceConfig(ReproducibleConfig):
         }
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
         self.training(lr=reinforce.learning_rate, grad_clip=reinforce.clip, grad_clip_by="global_norm")
-        self.made = world_of(self)
+        self.made = environment_settings(self)
         return self
 
     def validate(self) -> None:
@@ -280,25 +282,25 @@ class DialogueReinforce(DistributedAlgorithm):
         super().setup(config)
         self.roster: TrainingRoster = config.roster
         self.role = self.roster.role
-        self.baselines = {opponent.name: RunningBaseline() for opponent in self.roster.met}
-        """Of the rewards against each opponent: what is usual differs between them."""
+        self.baselines = {opponent.name: RunningBaseline() for opponent in self.roster.drawable}
+        """Baseline of the rewards against each opponent."""
         self.draw = OpponentDraw(self.roster, config.master_seed)
         self._corpus = load_corpus(config.corpus, config.data_root)
         self._callbacks = CallbackMetrics(stats_cls_lookup=config.stats_cls_lookup)
         self._orders: dict[int, np.ndarray] = {}
         self._next: int | None = None
-        """The update whose dialogues are played next, those of one under way being there; None for that of the iteration."""
-        self._begun: StartedSearch | None = None
+        """The next update without dialogues, in the middle of an iteration; None: the update of the iteration."""
+        self._started: StartedSearch | None = None
         self._ahead: dict[str, Any] = {}
         self.lost: dict[int, tuple[str, str]] = {}
-        """The dialogues of the newest iteration that an opponent failed in: its name and the reason, by index."""
+        """Lost dialogues of the newest iteration: the failed opponent and the reason, by index."""
         self.last: dict[str, Any] = {}
         """Figures of the newest iteration, from our own clocks (RLlib's timers are moving averages)."""
 
     def models(self) -> set[str]:
         """Return the models of the modules, the KL reference and the judges of opponents' filters."""
         roster: TrainingRoster = self.config.roster
-        return super().models() | {roster.reference} | {other.judge for other in roster.met if other.judge}
+        return super().models() | {roster.reference} | {other.judge for other in roster.drawable if other.judge}
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
         """Return the state, with the moving averages of callbacks."""
@@ -317,7 +319,6 @@ class DialogueReinforce(DistributedAlgorithm):
         return {"baselines": {name: vars(baseline) for name, baseline in self.baselines.items()}, "wins": self.draw.wins}
 
     def restore_records(self, records: Mapping[str, Any]) -> None:
-        """See `ReproducibleAlgorithm`."""
         self.baselines = {name: RunningBaseline(**record) for name, record in records["baselines"].items()}
         self.draw.restore(records["wins"])
 
@@ -325,10 +326,10 @@ class DialogueReinforce(DistributedAlgorithm):
         """Return the learner's reward for each dialogue, (N,) float64.
 
         Args:
-            played: the columns of `runner.py`, in order of index, and `opponent`, the name of whom each was played with.
+            played: the columns of `runner.py`, in order of index, and `opponent`, the names of the opponents.
         """
         points = played["points"].astype(np.float64)
-        kinds = {opponent.name: opponent.reward for opponent in self.roster.met}
+        kinds = {opponent.name: opponent.reward for opponent in self.roster.drawable}
         relative = np.array([kinds[name] == "advantage" for name in played["opponent"]])
         return points[:, 0] - relative * points[:, 1] - played["forced"] * self.config.reinforce.stalling_penalty
 
@@ -344,13 +345,13 @@ class DialogueReinforce(DistributedAlgorithm):
         size = settings.dialogues_per_update
         played = self._played(self.training_iteration)
         self._next = self.training_iteration + 1
-        opponents, kept, self.lost = played["opponent"], len(played["index"]), played["lost"]
+        opponents, num_played, self.lost = played["opponent"], len(played["index"]), played["lost"]
         sampled = time.monotonic()
         rewards = self.rewards(played)
         self.draw.note(opponents, played["points"][:, 1] - played["points"][:, 0])
         if settings.overlap:
             self.send_weights([role])
-            self._begun = self.begin(self._items(self._next)) if self._next < settings.updates else None
+            self._started = self.begin(self._items(self._next)) if self._next < settings.updates else None
         returns = discounted_returns(played["own"], self._centered(opponents, rewards), settings.gamma)
         rows = SampleBatch(training_rows(played, returns, self._corpus_batch()))
         batch = MultiAgentBatch({role: rows}, env_steps=int(played["turns"].sum()))
@@ -363,8 +364,8 @@ class DialogueReinforce(DistributedAlgorithm):
         self.last = {
             "reward": float(rewards.mean()),
             **self._outcomes(played, np.array(opponents)),
-            "dialogues": kept,
-            "lost": size - kept,
+            "dialogues": num_played,
+            "lost": size - num_played,
             "seconds": finished - started,
             "seconds_sampling": sampled - started,
             "seconds_networks_speaking": played["network_seconds"],
@@ -373,7 +374,7 @@ class DialogueReinforce(DistributedAlgorithm):
         }
         for name, value in (self.last | episode_results(played, rewards, role)).items():
             self.metrics.log_value((ENV_RUNNER_RESULTS, *_path(name)), value, window=1)
-        for name, value in ((NUM_ENV_STEPS_SAMPLED_LIFETIME, played["turns"].sum()), (NUM_EPISODES_LIFETIME, kept)):
+        for name, value in ((NUM_ENV_STEPS_SAMPLED_LIFETIME, played["turns"].sum()), (NUM_EPISODES_LIFETIME, num_played)):
             self.metrics.log_value((ENV_RUNNER_RESULTS, name), int(value), reduce="lifetime_sum")
 
     @classmethod
@@ -387,14 +388,14 @@ class DialogueReinforce(DistributedAlgorithm):
         Their indices are negative, so no training dialogue is among them; opponents take turns.
         """
         results = (EVALUATION_RESULTS, ENV_RUNNER_RESULTS)
-        met = [opponent.name for opponent in self.roster.met]
+        met = [opponent.name for opponent in self.roster.drawable]
         indices = range(-self.config.evaluation_duration, 0)
         opponents = [met[index % len(met)] for index in indices]
         if self.config.reinforce.overlap:
-            # Runners are an update behind, or at work on the next one's dialogues.
+            # Runners are one update behind, or play the dialogues of the next update.
             self.ahead()
             self.send_weights([self.roster.role])
-        played = self._play(self._dealt(indices, opponents), results=results)
+        played = self._play(self._with_scenarios(indices, opponents), results=results)
         rewards = self.rewards(played)
         logger = MetricsLogger(root=False)
         figures = self._outcomes(played, np.array(played["opponent"])) | episode_results(played, rewards, self.roster.role)
@@ -413,7 +414,7 @@ class DialogueReinforce(DistributedAlgorithm):
 
     def _outcomes(self, played: dict[str, Any], names: np.ndarray) -> dict[str, float]:
         """Return means over the dialogues of an update; those with an ordinary partner count separately."""
-        ordinary = np.isin(names, [opponent.name for opponent in self.roster.met if opponent.ordinary])
+        ordinary = np.isin(names, [opponent.name for opponent in self.roster.drawable if opponent.ordinary])
         main = ~ordinary
         by_side = played["points"][:, [self.roster.side, 1 - self.roster.side]]
         figures = {
@@ -430,7 +431,7 @@ class DialogueReinforce(DistributedAlgorithm):
         return {name: float(value) for name, value in figures.items()}
 
     def ahead(self) -> dict[str, np.ndarray]:
-        """Return the next update's dialogues if they overlap: newer weights must not play them again."""
+        """Play and return the next update's dialogues if they overlap, so that newer weights do not play them again."""
         number = self.training_iteration if self._next is None else self._next
         if not self.config.reinforce.overlap or number >= self.config.reinforce.updates:
             return {}
@@ -438,17 +439,16 @@ class DialogueReinforce(DistributedAlgorithm):
         return {name: self._ahead[name] for name in COLUMNS}
 
     def restore_ahead(self, columns: Mapping[str, np.ndarray]) -> None:
-        """See `ReproducibleAlgorithm`."""
-        self._ahead, self._begun, self._next = dict(columns), None, None
+        self._ahead, self._started, self._next = dict(columns), None, None
 
     def _played(self, number: int) -> dict[str, Any]:
-        """Return an update's dialogues as `_play` does, played now or before."""
+        """Return an update's dialogues in the form of `_play`, and play them if necessary."""
         items = self._items(number)
         played, self._ahead = self._ahead, {}
-        begun, self._begun = self._begun, None
+        started, self._started = self._started, None
         if not played:
-            return self._play(items, begun)
-        # The reasons of dialogues that were lost before the training stopped are no longer known.
+            return self._play(items, started)
+        # A restored training does not know the reasons of lost dialogues.
         here = played["index"].tolist()
         lost = {index: (items[index][2], "not known any more") for index in items.keys() - set(here)}
         return {"lost": lost, "network_seconds": 0.0, **played, "opponent": [items[index][2] for index in here]}
@@ -456,23 +456,23 @@ class DialogueReinforce(DistributedAlgorithm):
     def _items(self, number: int) -> dict[int, tuple[int, Scenario, str]]:
         """Return index, scenario and opponent of each dialogue of an update."""
         size = self.config.reinforce.dialogues_per_update
-        return self._dealt(range(number * size, (number + 1) * size), self.draw.names(number, size))
+        return self._with_scenarios(range(number * size, (number + 1) * size), self.draw.names(number, size))
 
-    def _dealt(self, indices: Sequence[int], opponents: Sequence[str]) -> dict[int, tuple[int, Scenario, str]]:
+    def _with_scenarios(self, indices: Sequence[int], opponents: Sequence[str]) -> dict[int, tuple[int, Scenario, str]]:
         return {index: (index, self._scenario(index), name) for index, name in zip(indices, opponents, strict=True)}
 
     def _play(
         self,
         items: Mapping[int, tuple[int, Scenario, str]],
-        begun: StartedSearch | None = None,
+        started: StartedSearch | None = None,
         results: tuple[str, ...] = (ENV_RUNNER_RESULTS,),
     ) -> dict[str, Any]:
         """Play dialogues and return the finished ones in order of index; callbacks log to `results`.
 
         Raises:
-            ConfigError: opponents failed in too many.
+            ConfigError: opponents failed in too many dialogues.
         """
-        done = self.gather(items, begun)
+        done = self.gather(items, started)
         opponents = {index: name for index, (_, _, name) in items.items()}
         lost = {index: (opponents[index], reason) for part in done for index, reason in part["lost"].items()}
         require_enough(lost, opponents, self.config.reinforce.max_lost)

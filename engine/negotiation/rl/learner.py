@@ -60,7 +60,7 @@ class NegotiatorModule(TorchRLModule):
         self.forbidden = list(self.net.vocabulary.unspeakable_ids)
 
     no_sync = nullcontext
-    """RLlib asks modules for it where there are several learners, as torch's data-parallel ones have it."""
+    """RLlib calls it if there are several learners; torch's data-parallel modules have it."""
 
     def agent(self, name: str) -> NegotiatorAgent:
         """Return the module with its present weights as an agent."""
@@ -102,7 +102,7 @@ class NegotiatorModule(TorchRLModule):
         out: dict[str, Any] = {"log_probs": self.word_log_probs(self.net, batch)}
         if supervised.any():
             self.net.train()  # dropout belongs to the supervised rows alone: played rows are scored as they were spoken
-            # That of all corpus rows of the update, in which padding counts, where several learners share it.
+            # The width of all corpus rows of the update: padding counts, and several learners share the rows.
             tokens = batch["tokens"][supervised, : int(batch["corpus_width"][0])]
             logits, choice = self.net(batch["contexts"][supervised], tokens, batch["lengths"][supervised])
             losses = supervised_loss(choice, word_nll(logits, tokens), batch["outputs"][supervised], SELECTION_WEIGHT)
@@ -116,11 +116,11 @@ class NegotiatorModule(TorchRLModule):
         played = ~batch["supervised"].bool()
         own_words = batch["own"][played].bool()
         rows_M, steps_M = own_words.nonzero(as_tuple=True)
-        # A word is decided by the state after the token before it: nothing is read past the one before the last word.
+        # The state after the token before a word decides it, so nothing is read after the token before the last word.
         lengths = (own_words * torch.arange(own_words.shape[1], device=own_words.device)).amax(1)
-        places = TokenPlaces.of(lengths.cpu().numpy(), own_words.device)
-        states_NH = net.read_spoken(batch["tokens"][played], places, net.encode_context(batch["contexts"][played]))
-        states_MH = F.embedding(places.at_BT[rows_M, steps_M - 1], states_NH)
+        positions = TokenPlaces.of(lengths.cpu().numpy(), own_words.device)
+        states_NH = net.read_spoken(batch["tokens"][played], positions, net.encode_context(batch["contexts"][played]))
+        states_MH = F.embedding(positions.at_BT[rows_M, steps_M - 1], states_NH)
         return policy_log_probs(net.word_logits(states_MH), self.forbidden, self.temperature)
 
 
@@ -141,8 +141,8 @@ class _ObservedView:
 
 
 RELEASED_MOMENTUM = 0.1
-TRIED_TOKENS = 8
-"""Tokens of a dialogue on which the weights of an update are tried."""
+CHECKED_TOKENS = 8
+"""Tokens of a dialogue on which the weights of an update are checked."""
 
 
 class DialogueLearner(SeededLearner):
@@ -155,7 +155,7 @@ class DialogueLearner(SeededLearner):
             ClusterError: this machine has other code than the driver.
         """
         if self.config.num_learners:
-            # Sums of gradients differ in the last digit with the number of threads: a worker's environment must not decide it.
+            # The number of threads changes the last digit of summed gradients, so a worker's environment must not decide it.
             cpus = self.config.num_cpus_per_learner
             torch.set_num_threads(1 if cpus == "auto" else int(cpus))
         keep_freed()
@@ -168,20 +168,20 @@ class DialogueLearner(SeededLearner):
     def _uncompiled_update(self, batch: dict[str, Any], **kwargs: Any) -> Any:
         results = super()._uncompiled_update(batch, **kwargs)
         for name, rows in batch.items():
-            self._require_working(name, {column: values[:1] for column, values in rows.items()})
+            self._require_finite(name, {column: values[:1] for column, values in rows.items()})
         return results
 
-    def _require_working(self, module_id: str, row: dict[str, Tensor]) -> None:
-        """Checks on the beginning of a dialogue that the weights of an update still make numbers of words and choices.
+    def _require_finite(self, module_id: str, row: dict[str, Tensor]) -> None:
+        """Raise an error if the weights of an update give no finite scores at the beginning of a dialogue.
 
-        A few tokens do: all weights are in the logits of a word, but for what is read of words that they are not.
+        A few tokens suffice: nearly all weights enter the logits of a word.
 
         Raises:
-            DivergenceError: they do not: nobody could speak with them.
+            DivergenceError: a score of a word or choice is not finite.
         """
         net = self.module[module_id].unwrapped().net.eval()
         with torch.no_grad():
-            lengths = row["lengths"].clamp(max=TRIED_TOKENS)
+            lengths = row["lengths"].clamp(max=CHECKED_TOKENS)
             logits, choice = net(row["contexts"], row["tokens"][:, : int(lengths.max())], lengths)
         if not all(bool(values.isfinite().all()) for values in (logits, choice)):
             raise DivergenceError(
@@ -208,7 +208,7 @@ class DialogueLearner(SeededLearner):
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]) -> Tensor:
         """Return policy-gradient loss + supervised_weight * supervised loss + kl_weight * KL.
 
-        Each is a mean over all that an update has of something; of several learners each adds its share of it.
+        Each term is a mean over the dialogues, words or choices of an update; each of several learners adds its share.
         """
         settings, supervised = self._reinforce, batch["supervised"].bool()
         own_words = batch["own"][~supervised].bool()
@@ -255,7 +255,7 @@ class ScoredActions(TorchDistribution):
         super().__init__()
 
     def _get_torch_distribution(self, *_: Any, **__: Any) -> None:
-        """There is none; RLlib's base class asks."""
+        """Return nothing: there is no torch distribution, but RLlib's base class calls this."""
 
     def logp(self, value: Any, **_: Any) -> Tensor:
         """Return the log-probability (B,) of the action that was taken."""
@@ -284,7 +284,7 @@ class ScoredActions(TorchDistribution):
 class ActorCriticNegotiator(NegotiatorModule, ValueFunctionAPI):
     """`NegotiatorModule` with a critic, for RLlib's own algorithms; the same model config.
 
-    The critic is a linear map of the language state after `YOU:`; what it learns does not move the language.
+    The critic is a linear map of the language state after `YOU:`; its gradient does not reach the language network.
     """
 
     framework = "torch"
@@ -325,33 +325,33 @@ class ActorCriticNegotiator(NegotiatorModule, ValueFunctionAPI):
     def _score(self, observations: dict[str, Any], utterances_BL: Any) -> tuple[Tensor, Tensor]:
         """Return log-probability and entropy of utterances (B, 2), 0 without words, and language states (B, H) before."""
         self.net.eval()
-        seen = {key: _whole(observations[key]) for key in ("context", "tokens", "num_tokens", "phase")}
-        contexts_BC, tokens_BT, heard, phase = seen.values()
+        columns = {key: _integers(observations[key]) for key in ("context", "tokens", "num_tokens", "phase")}
+        contexts_BC, tokens_BT, num_tokens, phase = columns.values()
         size = len(contexts_BC)
-        heard_B, speaks_B = heard.reshape(size, -1)[:, -1], phase.reshape(size, -1)[:, -1] == SPEAK
-        said_BL = torch.full((size, 1), PAD_ID) if utterances_BL is None else _whole(utterances_BL)
-        said_BL = said_BL.to(tokens_BT.device).masked_fill(~speaks_B.unsqueeze(1), PAD_ID)
-        counts_B = ((said_BL != PAD_ID) * torch.arange(1, said_BL.shape[1] + 1, device=said_BL.device)).amax(1)
-        width = int((heard_B + 1 + counts_B).max())
+        lengths_B, speaks_B = num_tokens.reshape(size, -1)[:, -1], phase.reshape(size, -1)[:, -1] == SPEAK
+        words_BL = torch.full((size, 1), PAD_ID) if utterances_BL is None else _integers(utterances_BL)
+        words_BL = words_BL.to(tokens_BT.device).masked_fill(~speaks_B.unsqueeze(1), PAD_ID)
+        counts_B = ((words_BL != PAD_ID) * torch.arange(1, words_BL.shape[1] + 1, device=words_BL.device)).amax(1)
+        width = int((lengths_B + 1 + counts_B).max())
         row, position = torch.nonzero(
-            torch.arange(said_BL.shape[1], device=said_BL.device) < counts_B.unsqueeze(1), as_tuple=True
+            torch.arange(words_BL.shape[1], device=words_BL.device) < counts_B.unsqueeze(1), as_tuple=True
         )
         read_BT = torch.full((size, width), PAD_ID, device=tokens_BT.device)
         read_BT[:, : tokens_BT.shape[1]] = tokens_BT[:, :width]
-        everyone = torch.arange(size, device=tokens_BT.device)
-        read_BT[everyone, heard_B] = self.net.vocabulary.you_id
-        read_BT[row, heard_B[row] + 1 + position] = said_BL[row, position]
+        all_rows = torch.arange(size, device=tokens_BT.device)
+        read_BT[all_rows, lengths_B] = self.net.vocabulary.you_id
+        read_BT[row, lengths_B[row] + 1 + position] = words_BL[row, position]
         states_BTH = self.net.read(read_BT, self.net.encode_context(contexts_BC))
-        # A word is decided by the state after the token before it.
-        logits_MV = self.net.word_logits(states_BTH[row, heard_B[row] + position])
+        # The state after the token before a word decides it.
+        logits_MV = self.net.word_logits(states_BTH[row, lengths_B[row] + position])
         log_probs_MV = policy_log_probs(logits_MV, self.forbidden, self.temperature)
-        log_probs_M = log_probs_MV.gather(1, said_BL[row, position].unsqueeze(1)).squeeze(1)
+        log_probs_M = log_probs_MV.gather(1, words_BL[row, position].unsqueeze(1)).squeeze(1)
         surprise_MV = torch.where(log_probs_MV.isinf(), 0.0, -log_probs_MV)
         entropies_M = (log_probs_MV.exp() * surprise_MV).sum(1)
         scored_B2 = log_probs_MV.new_zeros(size, 2).index_add(0, row, torch.stack([log_probs_M, entropies_M], 1))
-        return scored_B2, states_BTH[everyone, heard_B]
+        return scored_B2, states_BTH[all_rows, lengths_B]
 
 
-def _whole(values: Any) -> Tensor:
-    """Return a column of whole numbers as a tensor, after any of RLlib's connectors."""
+def _integers(values: Any) -> Tensor:
+    """Return a column of integers as a tensor, after any of RLlib's connectors."""
     return torch.as_tensor(values if isinstance(values, Tensor) else np.asarray(values)).long()

@@ -35,7 +35,7 @@ from parley.engine.core.rllib.reproducible import ReproducibleRunner
 from parley.engine.negotiation.attacks.opponents import Opponent
 from parley.engine.negotiation.defences import defended
 from parley.engine.negotiation.rl.env import ADVERSARY, AGENTS, NegotiationMultiAgentEnv
-from parley.envs.core.play import Session, Utterances, play_apart
+from parley.envs.core.play import Session, Utterances, isolate_failures
 from parley.envs.core.seeds import derive_seed
 from parley.envs.negotiation.agents import make_agent
 from parley.envs.negotiation.domain import EOS, PAD_ID, Scenario, Vocabulary
@@ -52,11 +52,11 @@ def played_rows(game: NegotiationGame, side: int, indices: Sequence[int]) -> dic
 
     Args:
         game: the dialogues.
-        side: the learner's.
+        side: the learner's side.
         indices: their numbers in the training.
 
     Returns:
-        By column; `points` (N, 2) are the learner's and the other side's, `own` says which tokens the learner drew.
+        By column; `points` (N, 2) are the learner's and the other side's, `own` is the mask of the learner's tokens.
     """
     width = int(game.num_tokens.max())
     return {
@@ -93,12 +93,12 @@ def training_rows(played: Mapping[str, Any], returns_NT: np.ndarray, corpus: Neg
     extra = 0 if corpus is None else len(corpus.lengths_B)
     width = max(played["tokens"].shape[1], 0 if corpus is None else corpus.tokens_BT.shape[1])
     tokens = np.full((size + extra, width), PAD_ID, dtype=np.int64)
-    own = np.zeros((size + extra, width), dtype=bool)
+    own_words = np.zeros((size + extra, width), dtype=bool)
     weights = np.zeros((size + extra, width), dtype=np.float32)
-    # Without corpus dialogues nobody reads them.
+    # Not read without corpus dialogues.
     outputs = np.zeros((size + extra, 1 if corpus is None else corpus.outputs_B6.shape[1]), dtype=np.int64)
     tokens[:size, : played["tokens"].shape[1]] = played["tokens"]
-    own[:size, : played["own"].shape[1]] = played["own"]
+    own_words[:size, : played["own"].shape[1]] = played["own"]
     weights[:size, : returns_NT.shape[1]] = returns_NT
     contexts, lengths = played["contexts"], played["lengths"]
     if corpus is not None:
@@ -110,7 +110,7 @@ def training_rows(played: Mapping[str, Any], returns_NT: np.ndarray, corpus: Neg
         "contexts": contexts,
         "tokens": tokens,
         "lengths": lengths,
-        "own": own,
+        "own": own_words,
         "returns": weights,
         "supervised": np.arange(size + extra) >= size,
         "corpus_width": np.full(size + extra, 0 if corpus is None else int(corpus.lengths_B.max())),
@@ -126,9 +126,9 @@ class LoggedCall(NamedTuple):
     """A call of a logger's method by a callback.
 
     Args:
-        order: its place among all calls of an update: those about dialogues in order of index.
+        order: sort key among all calls of an update; calls about dialogues sort by index.
         method: name of the method.
-        arguments: of the method.
+        arguments: its positional arguments.
         options: its keyword arguments.
     """
 
@@ -139,7 +139,7 @@ class LoggedCall(NamedTuple):
 
 
 class RecordingLogger(MetricsLogger):
-    """A runner's logger that keeps the calls of callbacks; `peek` sees those since the last `take_calls`."""
+    """A runner's logger that records the calls of callbacks; `peek` sees those since the last `take_calls`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -147,12 +147,12 @@ class RecordingLogger(MetricsLogger):
         self._calls: list[LoggedCall] = []
 
     def log_value(self, key: Any, value: Any, **options: Any) -> None:
-        """Keep the call, and log the value."""
+        """Record the call, and log the value."""
         self._calls.append(LoggedCall(self.order, "log_value", (key, value), options))
         super().log_value(key, value, **options)
 
     def aggregate(self, stats_dicts: list[dict[str, Any]], **options: Any) -> None:
-        """Keep the call, and merge the figures."""
+        """Record the call, and merge the figures."""
         self._calls.append(LoggedCall(self.order, "aggregate", (stats_dicts,), options))
         super().aggregate(stats_dicts, **options)
 
@@ -174,7 +174,7 @@ class CallbackMetrics:
     """The figures of callbacks from the dialogues of all runners.
 
     Args:
-        options: of the loggers.
+        options: options of the loggers.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -185,8 +185,8 @@ class CallbackMetrics:
         """Repeat calls in order of dialogue, and return what RLlib aggregates of them.
 
         Args:
-            name: of the results; a moving average goes on among those of one name.
-            calls: of all runners.
+            name: name of the results; moving averages continue under one name.
+            calls: calls of all runners.
         """
         logger = self._loggers.setdefault(name, MetricsLogger(**self._options))
         for call in sorted(calls, key=lambda call: call.order):
@@ -206,23 +206,23 @@ class CallbackMetrics:
             self._loggers[name].set_state(logged)
 
 
-class EpisodeTeller:
+class CallbackReporter:
     """A caller of the callbacks of a configuration.
 
     Args:
-        runner: the env runner that plays; where callbacks hear of dialogues, it gets a logger that keeps their calls.
+        runner: the env runner; if callbacks follow dialogues, it gets a logger that records their calls.
     """
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner
         self._objects: list[RLlibCallback] = [kind() for kind in force_list(runner.config.callbacks_class)]
-        self.is_heard = any(self._hears(event) for event in _OF_DIALOGUES)
-        """Whether anybody wants to be told of dialogues."""
-        if self.is_heard:
+        self.is_followed = any(self._follows(event) for event in _OF_DIALOGUES)
+        """True if a callback follows dialogues."""
+        if self.is_followed:
             runner.metrics = RecordingLogger(stats_cls_lookup=runner.config.stats_cls_lookup)
         self._call("on_environment_created", env=runner.env, env_context=runner.config.env_config)
 
-    def tell(
+    def report(
         self, game: NegotiationGame, indices: Sequence[int], side: int, modules: tuple[str, str], reward: str
     ) -> list[MultiAgentEpisode]:
         """Report finished dialogues to the callbacks, each from its first word to its last.
@@ -230,14 +230,14 @@ class EpisodeTeller:
         Args:
             game: the dialogues.
             indices: their numbers in the training.
-            side: the learner's, in whose words they are told.
-            modules: who was on side 0 and side 1.
-            reward: what the learner is paid for; an algorithm's own `rewards` are not known here.
+            side: the learner's side, whose vocabulary the episodes have.
+            modules: the modules on side 0 and side 1.
+            reward: kind of the learner's reward; an algorithm's own `rewards` are not known here.
 
         Returns:
-            The episodes, for `tell_end`.
+            The episodes, for `report_end`.
         """
-        if not self.is_heard:
+        if not self.is_followed:
             return []
         vocabulary = game.view(side).vocabulary
         env = NegotiationMultiAgentEnv({"vocabulary": vocabulary, "rules": game.rules, "reward": reward})
@@ -269,16 +269,16 @@ class EpisodeTeller:
             episodes.append(episode)
         return episodes
 
-    def tell_end(self, episodes: list[MultiAgentEpisode]) -> list[LoggedCall]:
+    def report_end(self, episodes: list[MultiAgentEpisode]) -> list[LoggedCall]:
         """Report the end of a runner's dialogues, and return the calls that callbacks logged since the last time."""
-        if not self.is_heard:
+        if not self.is_followed:
             return []
         self._runner.metrics.order = (_AFTER, 0)
         self._call("on_sample_end", samples=episodes)
         calls: list[LoggedCall] = self._runner.metrics.take_calls()
         return calls
 
-    def _hears(self, event: str) -> bool:
+    def _follows(self, event: str) -> bool:
         has_method = any(getattr(type(callback), event) is not getattr(RLlibCallback, event) for callback in self._objects)
         return has_method or bool(getattr(self._runner.config, f"callbacks_{event}"))
 
@@ -309,7 +309,7 @@ class DialogueEnvRunner(ReproducibleRunner):
     def make_env(self) -> None:
         """Make the two-sided environment for its spaces; `sample` plays its game in batches."""
         self.env = NegotiationMultiAgentEnv(self.config.env_config)
-        self._teller = EpisodeTeller(self)
+        self._callback_reporter = CallbackReporter(self)
 
     def make_module(self) -> None:
         """Make the modules of the learner and its opponents."""
@@ -320,7 +320,7 @@ class DialogueEnvRunner(ReproducibleRunner):
         """Return observation and action space of each module."""
         env, roster = self.env, self.config.roster
         spaces = [(env.get_observation_space(role), env.get_action_space(role)) for role in AGENTS]
-        opponents = {opponent.name: spaces[1 - roster.side] for opponent in roster.met if opponent.checkpoint}
+        opponents = {opponent.name: spaces[1 - roster.side] for opponent in roster.drawable if opponent.checkpoint}
         return {roster.role: spaces[roster.side], **opponents}
 
     def sample(self, *, dealt: Sequence[tuple[int, Scenario, str]] = (), **_: Any) -> dict[str, Any]:
@@ -330,14 +330,13 @@ class DialogueEnvRunner(ReproducibleRunner):
             dealt: index, scenario and opponent of each; first speaker and all draws follow from (master seed, index).
 
         Returns:
-            The columns of a played row, in order of index; and the sequence number of the weights that played, seconds spent
-            playing and in its agents; the dialogues that are `lost`, by index with what an agent of a user's own failed in; and
-            the calls by which callbacks have `logged`.
+            The columns of a played row, in order of index; the sequence number of the weights; the seconds of play and of its
+            agents; the `lost` dialogues by index, with the error of a user's own agent; and the `logged` calls of callbacks.
 
         Raises:
             ClusterError: this machine has other code than the driver.
         """
-        # Not when it is built: RLlib would build it again and again, and say nothing.
+        # Not at construction: RLlib would repeat the construction without a message.
         require(self.config.driver)
         started = time.monotonic()
         parts: list[dict[str, np.ndarray]] = []
@@ -346,15 +345,15 @@ class DialogueEnvRunner(ReproducibleRunner):
         clocks: list[_ClockedAgent] = []
         for opponent in dict.fromkeys(name for _, _, name in dealt):
             group = [(index, scenario) for index, scenario, name in dealt if name == opponent]
-            seated = [_ClockedAgent(self._agent(name)) for name in self._seated(opponent)]
-            games, failed = play_apart(partial(self._play, opponent, (seated[0], seated[1])), group)
+            agents = [_ClockedAgent(self._agent(name)) for name in self._modules_by_side(opponent)]
+            games, failed = isolate_failures(partial(self._play, opponent, (agents[0], agents[1])), group)
             for game, indices in games:
                 parts.append(played_rows(game, self.config.roster.side, indices))
-                modules, reward = self._seated(opponent), self._met(opponent).reward
-                episodes += self._teller.tell(game, indices, self.config.roster.side, modules, reward)
+                modules, reward = self._modules_by_side(opponent), self._met(opponent).reward
+                episodes += self._callback_reporter.report(game, indices, self.config.roster.side, modules, reward)
             lost |= {index: str(error) for (index, _), error in failed}
-            clocks += seated
-        logged = self._teller.tell_end(episodes)
+            clocks += agents
+        logged = self._callback_reporter.report_end(episodes)
         network_seconds = sum(clock.seconds for clock in clocks)
         return {
             **(merged(parts) if parts else {"index": np.empty(0, dtype=np.int64)}),
@@ -365,7 +364,7 @@ class DialogueEnvRunner(ReproducibleRunner):
             "network_seconds": network_seconds,
         }
 
-    def _seated(self, opponent: str) -> tuple[str, str]:
+    def _modules_by_side(self, opponent: str) -> tuple[str, str]:
         role = self.config.roster.role
         return (role, opponent) if role == ADVERSARY else (opponent, role)
 
@@ -392,7 +391,7 @@ class DialogueEnvRunner(ReproducibleRunner):
         return play(game, agents), [index for index, _ in dealt]
 
     def _met(self, name: str) -> Opponent:
-        (met,) = (other for other in self.config.roster.met if other.name == name)
+        (met,) = (other for other in self.config.roster.drawable if other.name == name)
         return met
 
     def _deal(

@@ -1,17 +1,13 @@
-"""Agents that settings name: their words, and what those must be that learn or are read.
+"""Agents that settings name: their vocabularies, the checks of learners and judges, and a person at the terminal.
 
-Who judges the fluency of a match where nobody is named: one rule, for self-play, attacks, tables and campaigns.
+All verbs find the judge of fluency by one rule if none is named. Reinforcement moves a model's words away from those of
+people. So a reinforced agent does not measure how people speak, but the model from which its training started does. A
+checkpoint names that model by its path at the time. The path is tried beside the checkpoint's run, then from the working
+directory.
 
-Reinforcement moves a model's words away from those of people, so an agent that was trained by it is no measure of how people
-speak; the model that it began with is. Checkpoints say what that was, under the name that it had then: a path is looked for
-where it lay beside the checkpoint's run, then from the folder that the command is typed in.
-
-A person at the terminal, as an agent: reads what the other side says, types words, chooses items.
-
-What is shown goes to standard error and what is typed comes from standard input, so a person can also be a file of lines,
-which are then shown as if they had been typed.
-Words are taken as the corpora write them: lower case, punctuation apart. Leaving, or the end of the input, is the same as
-Ctrl-C.
+A person reads the other side's words, types words and chooses items. Output goes to standard error and input comes from
+standard input, so a file of lines can play too; its lines are then shown. Words are written as in the corpora: lower case,
+with blanks around punctuation. /quit, or the end of the input, has the effect of Ctrl-C.
 """
 
 from __future__ import annotations
@@ -37,16 +33,16 @@ from parley.policies.core.responder import read_header, read_words
 from parley.policies.negotiator.settings import KIND
 
 ANY_AGENT = "parley selfplay, play, attack rl, transfer and tactic, train adversary, evaluate exploitability and minmax"
-"""Where an agent of any kind can be met."""
+"""The verbs that take an agent of any kind."""
 
 
 def split_names(names: str) -> list[str]:
-    """The agents of a setting that names several, between commas."""
+    """Return the names in a comma-separated setting, without blanks."""
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def vocabulary_of(spec: str) -> Vocabulary | None:
-    """The vocabulary that an agent brings along: a checkpoint's own; None for agents that take any.
+    """Return the vocabulary of a checkpoint; None for an agent of another kind, which takes any.
 
     Raises:
         CheckpointError: the checkpoint lacks a part, is damaged or of another kind.
@@ -56,27 +52,29 @@ def vocabulary_of(spec: str) -> Vocabulary | None:
 
 
 def words_of(specs: Iterable[str], game: str = DEAL_OR_NO_DEAL) -> Vocabulary:
-    """The words of the first of some agents that brings any along; those of a game's scripted agents where none does.
+    """Return the first vocabulary that one of some agents has; that of the game's scripted agents if none has one.
 
     Raises:
         CheckpointError: a checkpoint lacks a part, is damaged or of another kind.
     """
-    found = [vocabulary for spec in specs if spec and (vocabulary := vocabulary_of(spec)) is not None]
-    return found[0] if found else domain_of(game).vocabulary()
+    vocabularies = [vocabulary for spec in specs if spec and (vocabulary := vocabulary_of(spec)) is not None]
+    return vocabularies[0] if vocabularies else domain_of(game).vocabulary()
 
 
 def require_one_game(specs: Mapping[str, str]) -> None:
-    """Checks that agents play one game; those that play any do.
+    """Raise an error if two agents play different games; agents without a vocabulary play any.
 
     Args:
-        specs: agents by the option that named them; empty for none.
+        specs: agents by the option that names them; empty for none.
 
     Raises:
         CheckpointError: two play different games, or a checkpoint lacks a part, is damaged or of another kind.
     """
-    found = {option: vocabulary for option, spec in specs.items() if spec and (vocabulary := vocabulary_of(spec)) is not None}
-    for option, vocabulary in found.items():
-        first_option, first = next(iter(found.items()))
+    vocabularies = {
+        option: vocabulary for option, spec in specs.items() if spec and (vocabulary := vocabulary_of(spec)) is not None
+    }
+    for option, vocabulary in vocabularies.items():
+        first_option, first = next(iter(vocabularies.items()))
         if vocabulary.game != first.game:
             raise CheckpointError(
                 f"{first_option} and {option} play different games",
@@ -87,18 +85,18 @@ def require_one_game(specs: Mapping[str, str]) -> None:
 
 
 def shared_vocabulary(specs: Mapping[str, str]) -> Vocabulary:
-    """The one vocabulary of agents whose weights are learned from each other, or read by each other.
+    """Return the one vocabulary of agents, and raise an error if two checkpoints have different ones.
 
     Args:
-        specs: agents by the option that named them.
+        specs: agents by the option that names them.
 
     Raises:
         CheckpointError: two checkpoints have different vocabularies, or one lacks a part, is damaged or of another kind.
     """
     require_one_game(specs)
-    found = {option: vocabulary for option, spec in specs.items() if (vocabulary := vocabulary_of(spec)) is not None}
-    for option, vocabulary in found.items():
-        first_option, first = next(iter(found.items()))
+    vocabularies = {option: vocabulary for option, spec in specs.items() if (vocabulary := vocabulary_of(spec)) is not None}
+    for option, vocabulary in vocabularies.items():
+        first_option, first = next(iter(vocabularies.items()))
         if vocabulary.digest != first.digest:
             raise CheckpointError(
                 f"{first_option} and {option} speak different vocabularies",
@@ -110,15 +108,15 @@ def shared_vocabulary(specs: Mapping[str, str]) -> Vocabulary:
 
 
 def require_learner(start: str, option: str, judge: str) -> Vocabulary:
-    """The vocabulary of the checkpoint that a learner starts from.
+    """Return the vocabulary of the checkpoint that a learner starts from, and check the judge.
 
     Args:
-        start: that checkpoint.
-        option: what named it.
+        start: the checkpoint.
+        option: the option that names it.
         judge: the checkpoint that judges fluency; empty for none.
 
     Raises:
-        CheckpointError: one of them is not there, or is damaged.
+        CheckpointError: one of them is missing or damaged.
     """
     if judge:
         require_judge(judge)
@@ -128,33 +126,33 @@ def require_learner(start: str, option: str, judge: str) -> Vocabulary:
 
 
 def require_negotiator(spec: str, option: str) -> Path:
-    """The checkpoint of a negotiator that Parley trained.
+    """Return the folder of a negotiator's checkpoint that Parley trained.
 
     Args:
         spec: a run or checkpoint folder.
-        option: what named it.
+        option: the option that names it.
 
     Raises:
-        CheckpointError: there is none; an agent of another kind is told which verbs take it.
+        CheckpointError: there is none; for an agent of another kind the fix names the verbs that take it.
     """
     if is_weightless(spec):
-        own = "an agent of your own"
+        custom = "an agent of your own"
         searched = "parley attack trigger searches words that break such a chat model; " if is_local(spec) else ""
         raise CheckpointError(
             f"{option} needs a checkpoint of a negotiator that Parley trained: here its weights are read, or learned from",
             where=spec,
-            got="a chat model" if is_chat_address(spec) else own if ".py:" in spec else "an agent without weights",
+            got="a chat model" if is_chat_address(spec) else custom if ".py:" in spec else "an agent without weights",
             fix=f"{searched}parley train negotiator makes one; any agent can be met in {ANY_AGENT}",
         )
     return require_checkpoint(spec, option)
 
 
 def require_judge(spec: str) -> Path | str:
-    """The checkpoint of who judges fluency, or the address of a chat model that does.
+    """Return the folder of the judge's checkpoint, or the address of a chat model that gives likelihoods.
 
     Raises:
         CheckpointError: there is neither.
-        ConfigError: it is a server or a model of a user's own that tells of no text how likely it is.
+        ConfigError: it is a server or a user's own model that gives no likelihoods of texts.
     """
     if not is_chat_model(spec):
         return require_negotiator(spec, "--judge")
@@ -163,25 +161,25 @@ def require_judge(spec: str) -> Path | str:
 
 
 def is_weightless(spec: str) -> bool:
-    """Whether a name stands for an agent that can be met and no more: one without weights, or a chat model."""
+    """Return True if the name is an agent without a checkpoint: scripted, a user's own, or a chat model."""
     return ".py:" in spec or spec in agents or is_chat_address(spec)
 
 
 def weightless_name(spec: str) -> str:
-    """The name of such an agent for env runners, which may stand in other folders."""
+    """Return the name of an agent without a checkpoint that is valid in other working directories."""
     return absolute_name(spec) if ".py:" in spec or is_chat_address(spec) else spec
 
 
 def require_partner(spec: str, option: str) -> None:
-    """Checks that a name stands for an agent whom a learner can meet.
+    """Raise an error if a learner cannot play with the named agent.
 
     Args:
         spec: any agent.
-        option: what named it.
+        option: the option that names it.
 
     Raises:
         CheckpointError: there is none, or it is damaged.
-        ConfigError: it is a person, or the file of a user's own makes no agent.
+        ConfigError: it is a person, or a user's own file makes no agent.
     """
     if spec == HUMAN:
         what, fix = "a person cannot be met in thousands of dialogues", "name a run, scripted, hf:FOLDER, or path/file.py:Name"
@@ -196,12 +194,12 @@ def require_partner(spec: str, option: str) -> None:
 
 
 def start_of(named: str, target: str, option: str) -> str:
-    """The checkpoint that a learner starts from: the one that is named, or its target's own.
+    """Return the checkpoint that a learner starts from: the named one, or its target's own.
 
     Args:
-        named: by the option; empty for the target's.
-        target: whom it learns to play with.
-        option: that names another.
+        named: the checkpoint that the option names; empty for the target's.
+        target: the agent that the learner plays with.
+        option: the option that names a checkpoint.
 
     Raises:
         CheckpointError: none is named, and the target has no weights to start from.
@@ -218,33 +216,33 @@ def start_of(named: str, target: str, option: str) -> str:
 def make_agent(
     spec: str, vocabulary: Vocabulary | None = None, temperature: float = 0.5, device: str = "cpu", **chat: Any
 ) -> Agent:
-    """The agent that a name stands for, as `parley.envs.negotiation.agents.make_agent`, which is told what is there instead.
+    """Make the agent of a name by `parley.envs.negotiation.agents.make_agent`; the error names a checkpoint nearby, if any.
 
     Raises:
-        ConfigError: nothing is called that, or the file of a user's own makes no agent.
-        CheckpointError: the checkpoint is damaged or of another kind, or what is called that holds none.
+        ConfigError: no agent has that name, or a user's own file makes no agent.
+        CheckpointError: the checkpoint is damaged or of another kind, or the named folder holds none.
     """
-    if not is_weightless(spec) and checkpoint_folder(spec) is None and (found := _instead(spec)):
-        got, fix = found
+    if not is_weightless(spec) and checkpoint_folder(spec) is None and (hint := _instead(spec)):
+        got, fix = hint
         raise CheckpointError("there is no checkpoint to make an agent of", where=spec, got=got, fix=fix)
     return agent_of(spec, vocabulary, temperature, device, **chat)
 
 
-NOBODY_JUDGES = "neither side is a model, so nobody judges fluency; --judge names a checkpoint that does"
+NO_JUDGE = "neither side is a model, so fluency has no judge; --judge names one"
 _BEGAN_WITH = {"rl": "learner", "adversary": "learner", "target": "target"}
-"""What a checkpoint calls the model that its training began with, by the role that reinforcement gave it."""
+"""The entry of a checkpoint that names the model from which its training started, by the role of the checkpoint."""
 
 
 def judge_of(named: str, sides: Sequence[str]) -> str:
-    """The checkpoint that judges fluency.
+    """Return the checkpoint that judges fluency.
 
     Args:
-        named: whom the user names; empty for nobody.
-        sides: the agents that a judge is looked for among, the target first: the first model of them judges, or what that
-            model was before any reinforcement, if it is still there.
+        named: the user's judge; empty for none.
+        sides: the agents of the match, the target first. The first model judges, or that model's ancestor before any
+            reinforcement if its checkpoint still exists.
 
     Returns:
-        A run or checkpoint folder; empty where nobody is named and no side is a model.
+        A run or checkpoint folder; empty if no judge is named and no side is a model.
     """
     if named:
         return named
@@ -253,12 +251,12 @@ def judge_of(named: str, sides: Sequence[str]) -> str:
 
 
 def who_judges(judge: str) -> str:
-    """The end of a sentence that says who judges, by what `judge_of` returned."""
-    return f"fluency as {judge} finds it" if judge else NOBODY_JUDGES
+    """Return the end of a sentence that names the judge, which `judge_of` returned."""
+    return f"fluency as {judge} finds it" if judge else NO_JUDGE
 
 
 def _before_reinforcement(model: str) -> str:
-    """What a model was before any reinforcement; the model itself where that is not known, or not there any more."""
+    """Return a model's ancestor before any reinforcement; the model itself if its origin is unknown, gone or of other words."""
     ancestor, met = model, {model}
     while (start := _start(ancestor)) is not None:
         if start in met or _provenance(start) is None:
@@ -269,17 +267,17 @@ def _before_reinforcement(model: str) -> str:
 
 
 def _start(model: str) -> str | None:
-    """What the training of a model began with; None for a model that no reinforcement has made."""
-    found = _provenance(model) or {}
-    key = _BEGAN_WITH.get(found.get("role", ""))
+    """Return the model from which the training of a model started; None if no reinforcement made it."""
+    origin = _provenance(model) or {}
+    key = _BEGAN_WITH.get(origin.get("role", ""))
     if key is None:
         return None
-    # A campaign's result began, rounds ago, with what the campaign was given.
-    return name_beside(checkpoint_folder(model), str(found.get("campaign_from") or found.get(key, "")))
+    # The result of a campaign descends from the target that the campaign was given.
+    return name_beside(checkpoint_folder(model), str(origin.get("campaign_from") or origin.get(key, "")))
 
 
 def _provenance(model: str) -> Mapping[str, Any] | None:
-    """How a model came about; None where none can be read."""
+    """Return the provenance of a checkpoint; None if it cannot be read."""
     try:
         folder = checkpoint_folder(model) if model else None
         return None if folder is None else read_header(folder, KIND).get("provenance", {})
@@ -289,10 +287,10 @@ def _provenance(model: str) -> Mapping[str, Any] | None:
 
 def _same_words(model: str, other: str) -> bool:
     try:
-        words, others = vocabulary_of(model), vocabulary_of(other)
+        words, other_words = vocabulary_of(model), vocabulary_of(other)
     except CheckpointError:
         return False
-    return words is not None and others is not None and words.digest == others.digest
+    return words is not None and other_words is not None and words.digest == other_words.digest
 
 
 HELP = f"""Type what you say. Commands:
@@ -306,8 +304,8 @@ class Person:
     """A person as an `Agent`.
 
     Args:
-        vocabulary: of the game.
-        terminal: where the person sits.
+        vocabulary: the words of the game.
+        terminal: the terminal of the person.
     """
 
     name = "human"
@@ -317,7 +315,7 @@ class Person:
         self.terminal = terminal or StandardTerminal()
 
     def join(self, view: SideView) -> PersonSession:
-        """Takes a seat on one side of a batch of dialogues, which are then held one utterance at a time."""
+        """Take one side of a batch of dialogues; the person plays one dialogue's utterance at a time."""
         return PersonSession(view, self.terminal)
 
 
@@ -325,8 +323,8 @@ class PersonSession:
     """A person's part in a batch of dialogues.
 
     Args:
-        view: what the side sees.
-        terminal: where the person sits.
+        view: the view of the side.
+        terminal: the terminal of the person.
     """
 
     def __init__(self, view: SideView, terminal: Terminal) -> None:
@@ -335,11 +333,11 @@ class PersonSession:
         self._last_row = -1
 
     def speak(self, rows: np.ndarray) -> Utterances:
-        """What the person says in each of the dialogues `rows` (n,), one after the other."""
+        """Ask the person for an utterance in each of the dialogues `rows` (n,), in turn."""
         return Utterances.of([self._words(row) for row in rows.tolist()])
 
     def choose(self, rows: np.ndarray) -> np.ndarray:
-        """What the person takes in each of the dialogues `rows`: index (n,) into the legal selections."""
+        """Ask the person for a selection in each of the dialogues `rows`; return indices (n,) into the legal selections."""
         return np.array([self._selection(row) for row in rows.tolist()], dtype=np.int64)
 
     def _words(self, row: int) -> list[int]:
@@ -347,7 +345,7 @@ class PersonSession:
         while True:
             line = self._terminal.ask("you: ")
             if line in ("/deal", SELECTION):
-                # The command stands on the screen, but not what it says.
+                # The screen shows the command, but not the word for it.
                 self._num_shown[row] += line == SELECTION
                 return [SELECTION_ID]
             if line == "/quit":
@@ -377,7 +375,7 @@ class PersonSession:
             self._terminal.show(f"give {domain.answer_form(counts)}; or {NO_DEAL}")
 
     def _catch_up(self, row: int) -> None:
-        """Shows the scenario of a dialogue when it is another one than before, and what was said since."""
+        """Show the new turns of a dialogue, and its scenario first if the person was last asked about another dialogue."""
         view, anew = self._view, row != self._last_row
         if anew:
             self._last_row, self._num_shown[row] = row, 0
@@ -385,23 +383,23 @@ class PersonSession:
         new = view.turns(row)[self._num_shown[row] :]
         self._num_shown[row] += len(new)
         for mine, words in new:
-            # What was typed stands on the screen already; what a limit of the game said does not.
+            # The screen already shows typed words, but not the end that a limit of the game forces.
             if anew or not mine or words == SELECTION:
                 self._terminal.show(f"{'you' if mine else 'partner'}: {words or '(says nothing)'}")
 
 
 def tell_outcome(game: NegotiationGame, people: Sequence[int], terminal: Terminal | None = None) -> None:
-    """Shows how dialogues ended: what was said, what both sides chose and their points.
+    """Show how dialogues ended: the turns, both selections and the points.
 
     Args:
-        game: dialogues that are over.
-        people: sides on which a person sits; where there are two, both read the same screen.
-        terminal: where they sit.
+        game: finished dialogues.
+        people: the sides that a person plays; two people read the same screen.
+        terminal: their terminal.
     """
-    shown = terminal or StandardTerminal()
+    screen = terminal or StandardTerminal()
     perspective = people[0] if len(people) == 1 else None
     for row in range(len(game.scenarios)):
-        shown.show(f"\n{render_dialogue(game, row, perspective)}\n")
+        screen.show(f"\n{render_dialogue(game, row, perspective)}\n")
 
 
 def _scenario(view: SideView, row: int) -> str:

@@ -1,22 +1,16 @@
-"""The rounds of adversarial training: who learns from whom, what is measured after it, what happens when a phase fails.
+"""The rounds of adversarial training: settings, phases, measurements, and the restart of a phase that diverges.
 
-A round trains an adversary against the target, then the target against the adversaries so far, then measures three things:
-what the round's adversary gains before and after, how the target plays with an ordinary partner, and its exploitability: what
-the best adversary known by then gains, fresh ones among them that are trained against the frozen target. In policy-space
-response oracles (PSRO, Lanctot et al. 2017) each side learns against the other's mixture over the payoff matrix of all agents
-before the round. At the end all targets meet all adversaries (`minmax.py`).
+A round trains an adversary against the target, then the target against all adversaries so far. Then it measures three figures:
+the adversary's gain before and after, the target's plain play with an ordinary partner, and the target's exploitability: the
+gain of the best known adversary, fresh ones among them that are trained against the frozen target. In policy-space response
+oracles (PSRO, Lanctot et al. 2017) each side learns against the other's mixture, which follows from the payoffs of all agents
+before the round. The payoffs are a stage of the round; pairs of earlier rounds are not played again. After the last round all
+targets meet all adversaries (`minmax.py`).
 
-  # Paper: an oracle starts afresh. Ours: adversaries do; a target goes on from the last one, so that it keeps its language.
+  # Paper: an oracle starts afresh. Ours: adversaries do; a target starts from the last one, so that it keeps its language.
 
-Every phase and every measurement is a run of its own below the campaign's folder and resumes by itself, so a campaign that was
-killed loses the updates since the last saved state and nothing else. A phase that diverges is done again from its start at
-half the rate.
-
-The settings of adversarial training: who is hardened, how long, and how it is measured.
-
-Policy-space response oracles (PSRO, Lanctot et al. 2017) in a campaign: what each side of a round learns against.
-
-The payoffs of all targets and adversaries before a round are a stage of it; pairs of earlier rounds are not played again.
+Each phase and each measurement is a run of its own below the campaign's folder and resumes by itself. A killed campaign loses
+the updates since the last saved state and nothing else. A phase that diverges starts again at half the rate.
 """
 
 from __future__ import annotations
@@ -47,7 +41,7 @@ from parley.engine.negotiation.metrics.campaign import (
     PLAIN_AGREEMENT,
     PLAIN_SCORE,
     REPETITION,
-    Played,
+    PayoffGains,
     exploitability_of,
     rounds_table,
 )
@@ -66,7 +60,7 @@ from parley.envs.core.storage.uris import display_path
 
 @dataclass(frozen=True, kw_only=True)
 class MinMaxConfig(MeasuringConfig, RepeatedConfig):
-    """Who is hardened, how long, and how it is measured."""
+    """Settings of adversarial training: the agents, the length and the measurements."""
 
     target: str = "runs/rl"
     """The target at the start: run or checkpoint folder."""
@@ -107,10 +101,10 @@ class MinMaxConfig(MeasuringConfig, RepeatedConfig):
     retries: NonNegativeInt = 3
     """Times that a phase is done again, each time at half the rate, before the campaign gives up."""
     trainers: NonNegativeInt = 0
-    """Ray actors that train: campaigns if there are several --seeds, else fresh adversaries, and beside the rounds the control;
+    """Ray actors that train: campaigns if there are several --seeds, else fresh adversaries, and the control beside the rounds;
     0 trains in this process."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
-    """Whom the target meets."""
+    """Opponents of the target."""
     attack: ReinforceConfig = field(default_factory=lambda: replace(reinforce.cheng2019().reinforce, dialogues=12_800))
     """The adversary's learning rule; its dialogues are the length of a phase."""
     defence: ReinforceConfig = field(default_factory=lambda: reinforce.hardened().reinforce)
@@ -122,15 +116,15 @@ class MinMaxConfig(MeasuringConfig, RepeatedConfig):
 
 
 @dataclass(frozen=True)
-class Mixed:
-    """Agents of a campaign, oldest first, and how often a mixture plays each, by "targets" and "adversaries"."""
+class AgentMixture:
+    """The agents of a campaign, oldest first, and their shares in a mixture, by "targets" and "adversaries"."""
 
     targets: Sequence[str]
     adversaries: Sequence[str]
     shares: Mapping[str, Sequence[float]]
 
     def for_adversary(self) -> dict[str, Any]:
-        """What an adversary learns against, as settings of its training."""
+        """Return the targets as settings of an adversary's training."""
         return {"target": ",".join(self.targets), "opponents": by_weights(self.shares["targets"], OpponentConfig())}
 
     def for_target(self, drawing: OpponentConfig) -> dict[str, Any]:
@@ -138,45 +132,45 @@ class Mixed:
         return {"adversaries": ",".join(self.adversaries), "opponents": by_weights(self.shares["adversaries"], drawing)}
 
 
-def mixed(
+def solve_mixture(
     targets: Sequence[str],
     adversaries: Sequence[str],
     config: MinMaxConfig,
     seed: int,
     path: Path,
-    known: Sequence[Path],
+    earlier: Sequence[Path],
     reporter: Reporter,
-) -> Mixed:
-    """The mixture of a campaign's agents, from payoffs that are played where they are not there yet.
+) -> AgentMixture:
+    """Play the missing payoffs of a campaign's agents and return their mixture.
 
     Args:
         targets: oldest first.
         adversaries: oldest first.
-        config: of the campaign.
-        seed: of the dialogues, the same for all rounds.
-        path: the stage of the payoffs.
-        known: those of earlier rounds.
-        reporter: who looks on.
+        config: the settings of the campaign.
+        seed: the seed of the dialogues, the same for all rounds.
+        path: the folder of the payoffs.
+        earlier: the payoffs of earlier rounds.
+        reporter: reports progress.
     """
     settings = PopulationConfig(
         targets=",".join(targets),
         adversaries=",".join(adversaries),
-        known=",".join(map(display_path, known)),
+        known=",".join(map(display_path, earlier)),
         dialogues=config.dialogues,
         seed=seed,
         **config.playing(),
     )
     result = EVALUATE_POPULATION.run(settings, path, reporter)
-    found = RunFolder.load(result.run).summary() or {}
-    return Mixed(targets, adversaries, found[SHARES][config.meta])
+    summary = RunFolder.load(result.run).summary() or {}
+    return AgentMixture(targets, adversaries, summary[SHARES][config.meta])
 
 
 PAYOFFS = "payoffs"
 """The stage of a round that plays all targets and adversaries before it."""
 ROLLED_BACK = "rolled_back"
-"""Kind of the event that says that a phase diverged and is done again."""
+"""Kind of the event of a phase that diverged and starts again."""
 FINAL, CONTROL = "final", "control"
-"""What the result is measured by once more, and the start after as many updates of ordinary play alone."""
+"""Stages of the last measurement of the result, and of the control: the start after as many updates of ordinary play alone."""
 _EACH_ROUND = {
     "adversary": "the adversary",
     "target": "the target",
@@ -188,12 +182,12 @@ _ONCE = {
     f"{CONTROL}-{EXPLOITABILITY}": "fresh adversaries against the control",
 }
 _TRAINED = _EACH_ROUND | _ONCE
-"""What is trained in a phase, by its role."""
+"""The agents that a phase trains, by its role."""
 _WIDTHS = (5, 20, 20, 20, 25, 20, 15, 10, 10)
 
 
 class Campaign:
-    """A campaign in its folder, from where it stands to its end."""
+    """A campaign in its folder; it resumes at its first unfinished stage."""
 
     def __init__(self, config: MinMaxConfig, folder: RunFolder, reporter: Reporter) -> None:
         self._config, self._folder, self._reporter = config, folder, reporter
@@ -204,17 +198,17 @@ class Campaign:
         self._seed, self._last_seed = (derive_seed(config.seed, name) for name in ("measured", FINAL))
 
     def rounds(self) -> list[Round]:
-        """Makes what is left of the rounds; all of them, the start as number 0."""
-        config, told = self._config, "exploitability has not fallen"
-        rule = StopRule(config.rounds, config.patience, config.least_gain, exploitability_of, told)
-        return make_rounds(self._folder, rule, self._made, self._show, self._reporter)
+        """Make the remaining rounds and return all of them; the start is number 0."""
+        config, reason = self._config, "exploitability has not fallen"
+        rule = StopRule(config.rounds, config.patience, config.least_gain, exploitability_of, reason)
+        return make_rounds(self._folder, rule, self._make_round, self._show, self._reporter)
 
     def target(self, number: int) -> str:
-        """The target after a round."""
+        """Return the name of the target after a round."""
         return self._config.target if number == 0 else display_path(self._phase(number, "target"))
 
     def adversaries(self, number: int) -> list[str]:
-        """The adversaries that join in a round, none before round 1; the first of them measures it before and after."""
+        """Return the adversaries that join in a round, none before round 1; the first measures the round before and after."""
         config = self._config
         there = [config.adversary] if number == 1 and config.adversary else []
         if config.adversaries == "fresh":
@@ -222,17 +216,17 @@ class Campaign:
         return there if there and config.adversaries == "continued" else [display_path(self._phase(number, "adversary"))]
 
     def trained_against(self, last: int) -> dict[str, str]:
-        """Return the adversaries that are known after a round, oldest first, each with the target that it was trained against.
+        """Return the known adversaries after a round, oldest first, each with the target that it was trained against.
 
-        That is empty for one that was given, or that was trained against a mixture.
+        The target is empty for a given adversary and for one that was trained against a mixture.
         """
         config, alone = self._config, self._config.adversaries != "mixture"
-        known = {config.adversary: ""} if config.adversary else {}
+        adversaries = {config.adversary: ""} if config.adversary else {}
         for number in range(last + 1):
             for name in self.adversaries(number) if number else []:
-                known.setdefault(name, self.target(number - 1) if alone else "")
-            known |= dict.fromkeys(self._best_responses(number), self.target(number))
-        return known
+                adversaries.setdefault(name, self.target(number - 1) if alone else "")
+            adversaries |= dict.fromkeys(self._best_responses(number), self.target(number))
+        return adversaries
 
     def trained_last(self, result: str) -> dict[str, str]:
         """Return the fresh adversaries of the result and of the control, each with its target."""
@@ -248,7 +242,7 @@ class Campaign:
         return display_path(self._phase(0, f"{CONTROL}-target"))
 
     def _best_responses(self, number: int) -> list[str]:
-        """The fresh adversaries that measured the target after a round."""
+        """Return the fresh adversaries that measured the target after a round."""
         count = self._config.num_adversaries if number else self._config.num_final_adversaries
         return self._fresh(number, EXPLOITABILITY, count)
 
@@ -256,11 +250,13 @@ class Campaign:
         folder = self._phase(number, role)
         return [display_path(folder / nth_name(exploitability.ADVERSARY, k)) for k in range(1, count + 1)]
 
-    def _mixed(self, number: int) -> Mixed:
-        """What both sides learn against in a round, if that is the other's mixture: of all that are known before it."""
+    def _mixture(self, number: int) -> AgentMixture:
+        """Return the mixture of all agents before a round; each side learns against the other's part."""
         targets, adversaries = [self.target(k) for k in range(number)], list(self.trained_against(number - 1))
-        known = [self._stage(k, PAYOFFS) for k in range(1, number)]
-        return mixed(targets, adversaries, self._config, self._seed, self._stage(number, PAYOFFS), known, self._reporter)
+        earlier = [self._stage(k, PAYOFFS) for k in range(1, number)]
+        return solve_mixture(
+            targets, adversaries, self._config, self._seed, self._stage(number, PAYOFFS), earlier, self._reporter
+        )
 
     def _stage(self, number: int, name: str) -> Path:
         return self._path / (name if name.partition("-")[0] in (FINAL, CONTROL) else f"{number:02d}-{name}")
@@ -272,19 +268,19 @@ class Campaign:
 
     def _train(self, number: int) -> None:
         if self.adversaries(number) == [display_path(self._phase(number, "adversary"))]:
-            self._steadily(number, "adversary", self._config.attack, self._adversary_phase)
-        self._steadily(number, "target", self._config.defence, self._target_phase)
+            self._train_with_retries(number, "adversary", self._config.attack, self._adversary_phase)
+        self._train_with_retries(number, "target", self._config.defence, self._target_phase)
 
-    def _steadily(
+    def _train_with_retries(
         self, number: int, role: str, rule: ReinforceConfig, phase: Callable[[int, ReinforceConfig], Stage]
     ) -> Result:
-        """Trains one side; where that diverges, again from the phase's start, at half the rate from then on."""
+        """Train one side; after each divergence start the phase again at half the rate."""
         from parley.engine.core.rllib.reproducible import DivergenceError
 
         while True:
             slower = self._rule(role, rule, number)
-            told = "" if role in _ONCE else f"round {number}: "
-            self._reporter.say(f"{told}training {_TRAINED[role]}")
+            prefix = "" if role in _ONCE else f"round {number}: "
+            self._reporter.say(f"{prefix}training {_TRAINED[role]}")
             job, settings = phase(number, slower)
             path = self._phase(number, role)
             try:
@@ -295,12 +291,12 @@ class Campaign:
                     where = f"{display_path(path)}, {error.where}"
                     raise DivergenceError(error.what, where=where, got=error.got, fix=fix) from error
                 rate = slower.learning_rate / 2
-                self._reporter.say(f"{told}{error.what} ({error.got}); back to its start at the rate {rate:g}")
+                self._reporter.say(f"{prefix}{error.what} ({error.got}); back to its start at the rate {rate:g}")
                 name = self._stage(number, role).name
                 self._folder.event(ROLLED_BACK, number=number, phase=name, role=role, reason=str(error), learning_rate=rate)
 
     def _rule(self, role: str, rule: ReinforceConfig, number: int) -> ReinforceConfig:
-        """The rule at half the rate for each time that the role diverged; later rounds do not change that of earlier ones."""
+        """Return the learning rule, at half the rate for each divergence of the role up to this round."""
         return replace(rule, learning_rate=rule.learning_rate / 2 ** self._times_diverged(role, range(number + 1)))
 
     def _times_diverged(self, role: str, rounds: Container[int]) -> int:
@@ -309,7 +305,7 @@ class Campaign:
         back = [event for event in events if event["kind"] == ROLLED_BACK]
         return sum(event["role"] == role and event["number"] in rounds for event in back)
 
-    def _trained(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
+    def _training_settings(self, number: int, rule: ReinforceConfig) -> dict[str, Any]:
         config = self._config
         return config.learning() | {
             # Every phase has dialogues of its own.
@@ -320,30 +316,32 @@ class Campaign:
 
     def _adversary_phase(self, number: int, rule: ReinforceConfig) -> Stage:
         last = self._speaker if number == 1 else self.adversaries(number - 1)[0]
-        # What has no weights cannot be trained on.
+        # An agent without weights cannot be trained.
         start = self._speaker if is_weightless(last) else last
         met: dict[str, Any] = {"target": self.target(number - 1)}
         if self._config.adversaries == "mixture":
-            start, met = self._speaker, self._mixed(number).for_adversary()
-        settings = reinforce.TrainReinforceConfig(learner=start, reference=self._speaker, **met, **self._trained(number, rule))
+            start, met = self._speaker, self._mixture(number).for_adversary()
+        settings = reinforce.TrainReinforceConfig(
+            learner=start, reference=self._speaker, **met, **self._training_settings(number, rule)
+        )
         return reinforce.TRAIN_ADVERSARY, settings
 
     def _target_phase(self, number: int, rule: ReinforceConfig) -> Stage:
         names = (name for k in range(1, number + 1) for name in self.adversaries(k))
         met: dict[str, Any] = {"adversaries": ",".join(names), "opponents": self._config.opponents}
         if self._config.adversaries == "mixture":
-            met = self._mixed(number).for_target(self._config.opponents)
+            met = self._mixture(number).for_target(self._config.opponents)
         settings = reinforce.TrainTargetConfig(
             target=self.target(number - 1),
             partner=self._partner,
             reference=self._config.target,
             **met,
-            **self._trained(number, rule),
+            **self._training_settings(number, rule),
         )
         return reinforce.TRAIN_TARGET, settings
 
-    def beside(self) -> BackgroundStages:
-        """The control, trained and measured while the rounds go on: it needs nothing of them. Without `trainers` it is last."""
+    def background_stages(self) -> BackgroundStages:
+        """Return the stages that train and measure the control in the background; without `trainers` there are none."""
         config, name = self._config, f"{CONTROL}-{EXPLOITABILITY}"
         trained, measured = self._phase(0, f"{CONTROL}-target"), self._phase(0, name)
         target, count = display_path(trained), config.num_final_adversaries
@@ -353,14 +351,14 @@ class Campaign:
             measured.name: self._best_response_phase(target, self._last_seed, count, 0, rule),
             f"{CONTROL}-plain": (SELFPLAY, self._plain(target, self._last_seed)),
         }
-        # The rounds have as much.
+        # The rounds get as many resources.
         room = share_of([config], "")
         return BackgroundStages(
             [chain], self._path, int(config.control and config.trainers > 0), address=config.address, spare=room
         )
 
     def _control_rule(self) -> ReinforceConfig:
-        """As many dialogues as the target has in all rounds."""
+        """Return the target's learning rule with as many dialogues as the target has in all rounds."""
         return replace(self._config.defence, dialogues=self._config.rounds * self._config.defence.dialogues)
 
     def _control_phase(self, number: int, rule: ReinforceConfig) -> Stage:
@@ -368,17 +366,17 @@ class Campaign:
             target=self._config.target,
             partner=self._partner,
             opponents=OpponentConfig(partner_share=1.0),
-            **self._trained(number, rule),
+            **self._training_settings(number, rule),
         )
         return reinforce.TRAIN_TARGET, settings
 
     def _best_response_phase(self, target: str, seed: int, count: int, number: int, rule: ReinforceConfig) -> Stage:
         config = self._config
         # Start, result and control are measured alike; cross-play has all adversaries meet them.
-        known = [*self.trained_against(number - 1), *self.adversaries(number)] if number else [config.adversary]
+        adversaries = [*self.trained_against(number - 1), *self.adversaries(number)] if number else [config.adversary]
         settings = ExploitabilityConfig(
             target=target,
-            adversaries=",".join(filter(None, dict.fromkeys(known))),
+            adversaries=",".join(filter(None, dict.fromkeys(adversaries))),
             choosing=config.choosing,
             speaker=self._speaker,
             judge=self._judge,
@@ -390,45 +388,45 @@ class Campaign:
         )
         return EVALUATE_EXPLOITABILITY, settings
 
-    def _made(self, number: int) -> dict[str, Estimate]:
-        """Trains the sides of a round, the start's apart, and measures the target."""
+    def _make_round(self, number: int) -> dict[str, Estimate]:
+        """Train both sides of a round and measure the target; round 0 only measures the start."""
         if number == 0:
-            return self._as_measured(0, "", self.target(0), self._last_seed, self._config.num_final_adversaries)
+            return self._measure(0, "", self.target(0), self._last_seed, self._config.num_final_adversaries)
         self._train(number)
         played = (("before", number - 1), ("after", number))
-        matches = {self._stage(number, name): self._attacked(number, after) for name, after in played}
-        beside = {path.name: stage for path, stage in matches.items()}
-        # The same seed for all rounds but the start, whose seed chooses no round: they differ by the target alone.
-        measured = self._as_measured(number, "", self.target(number), self._seed, self._config.num_adversaries, beside)
+        matches = {self._stage(number, name): self._attack(number, after) for name, after in played}
+        stages = {path.name: stage for path, stage in matches.items()}
+        # All rounds have one seed, so that only the target differs. The start has another, which chooses no round.
+        measured = self._measure(number, "", self.target(number), self._seed, self._config.num_adversaries, stages)
         before, after = (RunFolder.load(path).metrics()["advantage"] for path in matches)
         return {BEFORE: before, AFTER: after, **measured}
 
-    def measured_again(self, measured: Round) -> Mapping[str, Estimate]:
-        """The target after a round, by fresh adversaries and in dialogues that chose no round; the start was measured so."""
+    def measure_again(self, measured: Round) -> Mapping[str, Estimate]:
+        """Measure the target of a round in dialogues that chose no round; the start has been measured in them."""
         if measured.number == 0:
             return measured.metrics
         count = self._config.num_final_adversaries
-        return self._as_measured(0, f"{FINAL}-", self.target(measured.number), self._last_seed, count)
+        return self._measure(0, f"{FINAL}-", self.target(measured.number), self._last_seed, count)
 
     def control(self) -> Mapping[str, Estimate]:
-        """The start after as many dialogues of ordinary play alone, measured as the result is."""
-        self._steadily(0, f"{CONTROL}-target", self._control_rule(), self._control_phase)
+        """Train the start in as many dialogues of ordinary play alone, and measure it as the result is measured."""
+        self._train_with_retries(0, f"{CONTROL}-target", self._control_rule(), self._control_phase)
         count = self._config.num_final_adversaries
-        return self._as_measured(0, f"{CONTROL}-", self.control_target(), self._last_seed, count)
+        return self._measure(0, f"{CONTROL}-", self.control_target(), self._last_seed, count)
 
-    def cross_play(self, name: str, targets: Sequence[str], adversaries: Sequence[str], known: Sequence[str]) -> Played:
+    def cross_play(self, name: str, targets: Sequence[str], adversaries: Sequence[str], earlier: Sequence[str]) -> PayoffGains:
         """Play every target against every adversary, and return the dialogues.
 
         Args:
-            name: of the stage.
+            name: the name of the stage.
             targets: their names.
             adversaries: their names.
-            known: earlier stages of the same kind, whose pairs are not played again.
+            earlier: earlier stages of the same kind, whose pairs are not played again.
         """
         settings = PopulationConfig(
             targets=",".join(targets),
             adversaries=",".join(adversaries),
-            known=",".join(display_path(self._path / stage) for stage in known),
+            known=",".join(display_path(self._path / stage) for stage in earlier),
             dialogues=min(self._config.choosing, self._config.dialogues),
             seed=derive_seed(self._config.seed, exploitability.CHOOSING),
             **self._config.playing(),
@@ -437,28 +435,28 @@ class Campaign:
         return played_in(self._path / name)
 
     def gains_of(self, stage: str, target: str, adversary: str) -> dict[str, float]:
-        """Play an adversary in the dialogues that choose nothing, and return what it gains by the dialogue's key."""
+        """Play an adversary in the dialogues that choose nothing; return its gains by the dialogue's key."""
         settings = AttackConfig(
             speaker=adversary, target=target, **self._match(derive_seed(self._last_seed, exploitability.BEST))
         )
         ATTACK_RL.run(settings, self._path / stage, self._reporter)
         return exploitability.gains_in(self._path / stage)
 
-    def _as_measured(
-        self, number: int, prefix: str, target: str, seed: int, count: int, beside: Mapping[str, Stage] = MappingProxyType({})
+    def _measure(
+        self, number: int, prefix: str, target: str, seed: int, count: int, matches: Mapping[str, Stage] = MappingProxyType({})
     ) -> dict[str, Estimate]:
-        """Measures a target in stages whose names begin so; its match and those `beside` it are played side by side."""
+        """Measure a target in stages whose names begin with a prefix; its match and the other `matches` run side by side."""
         path, settings = self._stage(number, f"{prefix}plain"), self._plain(target, seed)
-        run_side_by_side({**beside, path.name: (SELFPLAY, settings)}, self._path, self._reporter, settings)
+        run_side_by_side({**matches, path.name: (SELFPLAY, settings)}, self._path, self._reporter, settings)
         plain = RunFolder.load(path).metrics()
         phase = partial(self._best_response_phase, target, seed, count)
-        attacked = self._steadily(number, f"{prefix}{EXPLOITABILITY}", self._best_response_rule(), phase)
+        attacked = self._train_with_retries(number, f"{prefix}{EXPLOITABILITY}", self._best_response_rule(), phase)
         by_adversaries = (EXPLOITABILITY, MEAN_FRESH, exploitability.MORE)
         return {
             **{name: attacked.metrics[name] for name in by_adversaries if name in attacked.metrics},
             PLAIN_SCORE: plain["score_target"],
             PLAIN_AGREEMENT: plain["agreement"],
-            # A match of an earlier version did not measure it.
+            # Matches of earlier versions lack this metric.
             REPETITION: plain.get("repetition_target", NOTHING),
             PERPLEXITY: self._perplexity(target),
         }
@@ -469,8 +467,8 @@ class Campaign:
     def _plain(self, target: str, seed: int) -> MatchConfig:
         return MatchConfig(adversary=self._partner, target=target, **self._match(seed))
 
-    def _attacked(self, number: int, after: int) -> Stage:
-        """The match of a round's adversary and the target after a round."""
+    def _attack(self, number: int, after: int) -> Stage:
+        """Return the match of a round's adversary with the target after a round."""
         speaker, target = self.adversaries(number)[0], self.target(after)
         return ATTACK_RL, AttackConfig(speaker=speaker, target=target, **self._match(self._seed))
 
@@ -485,7 +483,7 @@ class Campaign:
             return RunFolder.load(path).metrics()[PERPLEXITY]
 
     def _show(self, rounds: Sequence[Round]) -> None:
-        """Says the lines of some rounds, with the headings above the start."""
+        """Report the lines of some rounds, with the headings above the start."""
         table = rounds_table(rounds)
         for line in [table.columns, *table.rows] if rounds[0].number == 0 else table.rows:
             cells = zip(line, _WIDTHS, strict=True)

@@ -1,6 +1,6 @@
-"""Targets with a defence around them, for the jobs that play them: how they are made, and where the filter's limit lies.
+"""Targets with a defence around them, for the verbs that play them, and the choice of the filter's limit.
 
-The limit is chosen on plain talk: so that a stated share of the sentences that people say in the training split is stopped.
+The limit is chosen on ordinary sentences: it stops a given share of the sentences that people say in the training split.
 """
 
 from __future__ import annotations
@@ -30,58 +30,58 @@ if TYPE_CHECKING:
     from parley.envs.negotiation.domain import Vocabulary
 
 FILTER, OWN_DEMAND = "filter", "own-demand"
-"""What a table puts around the target: a filter, a refusal to end."""
+"""Defences of a table: a perplexity filter, a refusal to end without its own demand."""
 DEFAULT = ChatSeat()
 
 
 def defences_around(names: Sequence[str], limit: FilterLimit | None) -> dict[str, DefenceConfig]:
-    """The defences of a table by name, `FILTER` and `OWN_DEMAND` or those of them that are wanted.
+    """Return the wanted defences of a table, `FILTER` or `OWN_DEMAND`, by name.
 
     Args:
-        names: of those.
-        limit: of the filter, where that is one of them.
+        names: names of defences.
+        limit: the filter's limit; None without a filter.
     """
     highest = 0.0 if limit is None else limit.max_perplexity
-    known = {FILTER: DefenceConfig(max_perplexity=highest), OWN_DEMAND: DefenceConfig(own_demand=True)}
-    return {name: defence for name, defence in known.items() if name in names}
+    defences = {FILTER: DefenceConfig(max_perplexity=highest), OWN_DEMAND: DefenceConfig(own_demand=True)}
+    return {name: defence for name, defence in defences.items() if name in names}
 
 
 def defended_stages(planned: Mapping[str, Stage], seeds: int, around: Mapping[str, DefenceConfig]) -> dict[str, Stage]:
-    """The rows of a table once more, each against the defended target; searches also as they mind its filter.
+    """Return the rows of a table against each defended target; searches also with the filter's limit as a constraint.
 
     Args:
-        planned: stages of the table by name, rows of an undefended target among them.
-        seeds: trained adversaries.
+        planned: stages of the table by name, with the rows of the undefended target.
+        seeds: number of trained adversaries.
         around: the defences by name.
     """
-    found: dict[str, Stage] = {}
+    stages: dict[str, Stage] = {}
     for row, number in product(ROWS, range(1, seeds + 1)):
         if row == TACTIC or nth_name(row, number) not in planned:
             continue
         job, settings = planned[nth_name(row, number)]
         for name, defence in around.items():
             against = replace(settings, defence=defence)
-            found[nth_name(f"{row}+{name}", number)] = (job, against)
+            stages[nth_name(f"{row}+{name}", number)] = (job, against)
             if defence.max_perplexity and isinstance(search := getattr(settings, "search", None), SearchConfig):
                 minding = replace(search, max_perplexity=defence.max_perplexity)
-                found[nth_name(f"{row}+{name}{KNOWN}", number)] = (job, replace(against, search=minding))
-    return found
+                stages[nth_name(f"{row}+{name}{KNOWN}", number)] = (job, replace(against, search=minding))
+    return stages
 
 
 def perplexity_filter(
     judge: str, limit: float, vocabulary: Vocabulary, device: str = "cpu", seat: ChatSeat = DEFAULT
 ) -> PerplexityFilter:
-    """A filter under a judge.
+    """Load a perplexity filter with a judge.
 
     Args:
         judge: a checkpoint, or a chat model that gives likelihoods.
-        limit: of perplexity.
-        vocabulary: of the words that a chat model judges; a checkpoint has its own.
-        device: that the judge computes on.
+        limit: the highest perplexity that passes.
+        vocabulary: the words that a chat model judges; a checkpoint has its own.
+        device: the judge's device.
         seat: how a chat model is loaded.
 
     Raises:
-        ConfigError: nobody judges, or a chat model that gives no likelihoods.
+        ConfigError: there is no judge, or it is a chat model that gives no likelihoods.
         CheckpointError: there is no such model, or it is damaged.
     """
     from parley.engine.negotiation.defences import load_filter
@@ -90,10 +90,10 @@ def perplexity_filter(
 
 
 def filter_judge(judge: str, limit: float) -> str:
-    """The checkpoint folder of who judges in a filter, or the address of a chat model.
+    """Return the checkpoint folder of a filter's judge, or the address of a chat model.
 
     Raises:
-        ConfigError: nobody judges, or a chat model that gives no likelihoods.
+        ConfigError: there is no judge, or it is a chat model that gives no likelihoods.
         CheckpointError: there is no such model.
     """
     if not judge:
@@ -103,10 +103,10 @@ def filter_judge(judge: str, limit: float) -> str:
 
 
 def defend(target: Agent, defence: DefenceConfig, judge: str, device: str, seat: ChatSeat) -> Agent:
-    """The target with its defences around it; itself where there are none.
+    """Put the defences around a target; return the target itself if there are none.
 
     Raises:
-        ConfigError: nobody judges where the filter needs it, or the target cannot be defended so.
+        ConfigError: the filter lacks a judge, or the target cannot have this defence.
         CheckpointError: the judge is damaged.
     """
     if not defence.wanted:
@@ -129,14 +129,14 @@ class FilterLimit:
 
     Args:
         max_perplexity: the limit.
-        stopped: share of the sentences that it stops, by split of the corpus.
+        stopped: share of stopped sentences, by split of the corpus.
     """
 
     max_perplexity: float
     stopped: Mapping[str, float]
 
     def __str__(self) -> str:
-        """Such as "the filter stops sentences of perplexity above 31.2: 5.0 % of the training split's, ..."."""
+        """Return the limit and the share of sentences that it stops, by split."""
         shares = [f"{100 * share:.1f} % of the {split} split's" for split, share in self.stopped.items()]
         return f"the filter stops sentences of perplexity above {self.max_perplexity:g}: {', '.join(shares)}"
 
@@ -144,46 +144,46 @@ class FilterLimit:
 def chosen_limit(
     judge: str, corpus: str, data_root: Path | None, false_alarms: float, device: str = "cpu", seat: ChatSeat = DEFAULT
 ) -> FilterLimit:
-    """The limit that stops a given share of plain talk.
+    """Choose the limit that stops a given share of ordinary sentences.
 
     Args:
         judge: a checkpoint, or a chat model that gives likelihoods.
-        corpus: whose training split is plain talk, in the judge's words.
-        data_root: where corpora lie.
-        false_alarms: share of its sentences that may be stopped.
-        device: that the judge computes on.
+        corpus: a corpus in the judge's words; its training split holds the ordinary sentences.
+        data_root: the folder of corpora.
+        false_alarms: share of those sentences that the filter may stop.
+        device: the judge's device.
         seat: how a chat model is loaded.
 
     Raises:
         ConfigError: the corpus has other words than the judge.
         DataError: the corpus is missing or broken.
-        CheckpointError: the judge is not there, or is damaged.
+        CheckpointError: the judge is missing or damaged.
     """
     from parley.envs.negotiation.corpora.catalogue import load_corpus
 
     spoken = load_corpus(corpus, data_root)
-    ears, splits = perplexity_filter(judge, np.inf, spoken.vocabulary, device, seat), spoken.splits
-    require_words(corpus, data_root, ears.vocabulary, "or leave out the defence filter")
-    train = sentence_perplexities(ears, splits["train"])
-    # Rounded, so that a run which is resumed on another machine finds the same one; up, for a sentence may stand there often.
+    fluency_filter, splits = perplexity_filter(judge, np.inf, spoken.vocabulary, device, seat), spoken.splits
+    require_words(corpus, data_root, fluency_filter.vocabulary, "or leave out the defence filter")
+    train = sentence_perplexities(fluency_filter, splits["train"])
+    # Rounded, so that a run that resumes on another machine finds the same limit; up, because a sentence may occur often.
     highest = float(np.quantile(train, 1 - false_alarms))
     unit = 10.0 ** (np.floor(np.log10(highest)) - 4)
     limit = float(np.format_float_positional(np.ceil(highest / unit) * unit, precision=5, fractional=False))
-    found = {"training": train, "validation": sentence_perplexities(ears, splits["val"])}
-    return FilterLimit(limit, {split: float((one > limit).mean()) for split, one in found.items()})
+    perplexities = {"training": train, "validation": sentence_perplexities(fluency_filter, splits["val"])}
+    return FilterLimit(limit, {split: float((values > limit).mean()) for split, values in perplexities.items()})
 
 
-def sentence_perplexities(ears: PerplexityFilter, split: Split) -> np.ndarray:
-    """Return the perplexities (s,) of the other side's sentences in the first dialogues, as the listener reads them."""
-    dialogues = split.first(ears.num_plain)
-    you, them = ears.vocabulary.you_id, ears.vocabulary.them_id
+def sentence_perplexities(fluency_filter: PerplexityFilter, split: Split) -> np.ndarray:
+    """Return the perplexities (s,) of the other side's sentences in the filter's first dialogues of a split."""
+    dialogues = split.first(fluency_filter.num_plain)
+    you, them = fluency_filter.vocabulary.you_id, fluency_filter.vocabulary.them_id
     tokens = np.zeros((len(dialogues), int(dialogues.lengths.max())), dtype=np.int64)
-    places = []
+    spans = []
     for row, length in enumerate(dialogues.lengths.tolist()):
         tokens[row, :length] = dialogues.tokens(row)
         marks = np.flatnonzero(np.isin(tokens[row, :length], (you, them))).tolist()
-        # What is no more than a marker and an end is never stopped.
+        # A turn with only a marker and an end is never stopped.
         turns = zip(marks, [*marks[1:], length], strict=True)
-        places += [(row, start + 1, end) for start, end in turns if tokens[row, start] == them and end - start > 2]
-    rows, starts, ends = np.array(places, dtype=np.int64).T
-    return ears.perplexities(dialogues.contexts.astype(np.int64)[rows], tokens[rows], starts, ends)
+        spans += [(row, start + 1, end) for start, end in turns if tokens[row, start] == them and end - start > 2]
+    rows, starts, ends = np.array(spans, dtype=np.int64).T
+    return fluency_filter.perplexities(dialogues.contexts.astype(np.int64)[rows], tokens[rows], starts, ends)

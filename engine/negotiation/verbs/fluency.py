@@ -1,7 +1,7 @@
-"""How fluent words are, as their judge finds them: a negotiator that Parley trained, or a chat model that gives likelihoods.
+"""The fluency of words under a judge: a negotiator that Parley trained, or a chat model that gives likelihoods.
 
-A negotiator scores words of the game, ends of utterances included. A chat model scores texts, so its likelihoods are of
-utterances without their ends, and it names no least likely word. Figures of two judges are not compared.
+A negotiator scores words of the game, with the ends of utterances. A chat model scores texts: its likelihoods leave out the
+ends, and it gives no least likely word. Figures of two judges are not comparable.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from parley.policies.negotiator.model import Negotiator
 
 
-class Judged(NamedTuple):
+class JudgedSentence(NamedTuple):
     """The likelihood of a sentence."""
 
     nats: float
     """Its negative log-likelihood."""
     lowest_probability: float | None
-    """Of its least likely token; None where nobody says."""
+    """The probability of its least likely token; None if the judge does not give it."""
 
 
 class FluencyJudge(Protocol):
-    """A judge of the likelihood of words."""
+    """A model that gives the likelihoods of words."""
 
     def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
-        """Nats (B,) of all that a side wrote itself in finished dialogues."""
+        """Return the nats (B,) of the words that a side wrote itself in finished dialogues."""
 
     def sentences(
-        self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], said: Sequence[np.ndarray]
-    ) -> list[Judged]:
-        """Sentences that side 0 said, or could have said, in the places of attempts.
+        self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], sentences: Sequence[np.ndarray]
+    ) -> list[JudgedSentence]:
+        """Return the likelihoods of sentences that side 0 said, or could have said, in the turns of attempts.
 
         Args:
-            game: dialogues.
+            game: the dialogues.
             rows: the dialogue of each attempt.
-            attempts: where.
-            said: word ids of each sentence.
+            attempts: attempts, which hold the turns.
+            sentences: word ids of each sentence.
         """
 
 
@@ -69,69 +69,71 @@ def load_judge(spec: str, device: str, seat: ChatSeat) -> FluencyJudge:
     return NegotiatorJudge(load_model(Path(named)).to(device))
 
 
-class NegotiatorJudge:
+class NegotiatorJudge(FluencyJudge):
     """A negotiator as a `FluencyJudge`.
 
     Args:
-        model: such as the supervised agent.
+        model: a negotiator, such as the supervised agent.
     """
 
     def __init__(self, model: Negotiator) -> None:
         self._model = model
 
     def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
-        """See `FluencyJudge`."""
         from parley.policies.negotiator.model import utterance_nll
 
         return utterance_nll(self._model, game, side)[0]
 
     def sentences(
-        self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], said: Sequence[np.ndarray]
-    ) -> list[Judged]:
-        """See `FluencyJudge`."""
+        self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], sentences: Sequence[np.ndarray]
+    ) -> list[JudgedSentence]:
         from parley.policies.negotiator.model import sentence_nll
 
         starts = np.array([attempt.start for attempt in attempts])
-        found = sentence_nll(self._model, game, np.array(rows), starts, said)
-        return [Judged(float(nats.sum()), float(np.exp(-nats.max()))) for nats in found]
+        sentence_nats = sentence_nll(self._model, game, np.array(rows), starts, sentences)
+        return [JudgedSentence(float(nats.sum()), float(np.exp(-nats.max()))) for nats in sentence_nats]
 
 
-class ChatJudge:
+class ChatJudge(FluencyJudge):
     """A chat model as a `FluencyJudge`.
 
     Args:
-        model: that gives likelihoods.
+        model: a chat model that gives likelihoods.
     """
 
     def __init__(self, model: ScoringChatModel) -> None:
         self._model = model
 
     def dialogues(self, game: NegotiationGame, side: int) -> np.ndarray:
-        """See `FluencyJudge`."""
-        said = [
+        utterances = [
             PlacedUtterance(row, turn, " ".join(words))
             for row in range(len(game))
-            for turn, (speaker, words) in enumerate(_written(game, row))
+            for turn, (speaker, words) in enumerate(_written_turns(game, row))
             if speaker == side
         ]
         nats = np.zeros(len(game))
         with agent_errors():
-            np.add.at(nats, [one.row for one in said], nats_of(self._model, partial(before, game.view(side)), said))
+            np.add.at(
+                nats,
+                [utterance.row for utterance in utterances],
+                nats_of(self._model, partial(before, game.view(side)), utterances),
+            )
         return nats
 
     def sentences(
-        self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], said: Sequence[np.ndarray]
-    ) -> list[Judged]:
-        """See `FluencyJudge`."""
-        places = [
+        self, game: NegotiationGame, rows: Sequence[int], attempts: Sequence[Attempt], sentences: Sequence[np.ndarray]
+    ) -> list[JudgedSentence]:
+        utterances = [
             PlacedUtterance(row, attempt.turn, " ".join(game.written(0, words.tolist())))
-            for row, attempt, words in zip(rows, attempts, said, strict=True)
+            for row, attempt, words in zip(rows, attempts, sentences, strict=True)
         ]
         with agent_errors():
-            return [Judged(nats, None) for nats in nats_of(self._model, partial(before, game.view(0)), places).tolist()]
+            return [
+                JudgedSentence(nats, None) for nats in nats_of(self._model, partial(before, game.view(0)), utterances).tolist()
+            ]
 
 
-def _written(game: NegotiationGame, row: int) -> list[tuple[int, list[str]]]:
-    """The turns that were written by somebody; an end that a limit forces is not."""
+def _written_turns(game: NegotiationGame, row: int) -> list[tuple[int, list[str]]]:
+    """Return the turns that an agent wrote; an end that a limit forces is left out."""
     turns = game.transcript(row)
     return turns[:-1] if game.forced[row] else turns

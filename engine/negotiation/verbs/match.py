@@ -1,16 +1,14 @@
-"""Two agents play N dialogues: `parley selfplay`, and the evaluation of every attack on the negotiation game.
+"""Two agents play N dialogues: `parley selfplay`, and the frame of every attack on the negotiation game.
 
-Dialogues are cut into shards and played by workers (Ray actors, or this process); a worker plays a shard's dialogues side by
-side. Each dialogue has its own scenario and seed, by its number and the master seed alone.
+Dialogues are cut into shards, which workers play (Ray actors, or this process). A worker plays the dialogues of a shard side
+by side. The number of a dialogue and the master seed alone decide its scenario and its seed.
 
-What is played side by side decides the last digits of a network's figures, and so, seldom, a word that is drawn: between shards
-of 1 and of 100 that was seen in none of 1,000 dialogues of fitted models, and in 3 of 200 long ones of unfitted models. So rows
-are the same bit for bit where the size of shards is. It is chosen alike for few workers, up to 15 for 500 dialogues and 32 for
-2,000; the setting `shard_size` holds it for more.
+The dialogues that are played side by side decide the last digits of a network's figures and so, seldom, a drawn word. Between
+shards of 1 and of 100 this changed none of 1,000 dialogues of fitted models, and 3 of 200 long ones of unfitted models. So
+rows are equal bit for bit if the size of shards is. The chosen size is the same for few workers, up to 15 for 500 dialogues
+and 32 for 2,000; the setting `shard_size` fixes it for more.
 
-What is dealt to negotiators: the scenarios of a match, by its settings.
-
-The rows of negotiations: a dialogue each, and what an attack tried in it.
+The module also holds the scenarios of a match and the schemas of rows: a dialogue, and an attack's attempts in it.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from parley.engine.negotiation.metrics.dialogues import (
     negotiation_metrics,
 )
 from parley.engine.negotiation.verbs.agents import (
-    NOBODY_JUDGES,
+    NO_JUDGE,
     judge_of,
     make_agent,
     require_judge,
@@ -59,7 +57,7 @@ from parley.engine.negotiation.verbs.defended import defend, defended_row
 from parley.engine.negotiation.verbs.fluency import load_judge
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from parley.envs.core.errors import ConfigError
-from parley.envs.core.play import HUMAN, AgentError, Session, play_apart, play_sessions
+from parley.envs.core.play import HUMAN, AgentError, Session, isolate_failures, play_sessions
 from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.corpora.lines import read_lines
 from parley.envs.negotiation.agents import BUILT_IN, is_chat_model
@@ -74,27 +72,27 @@ from parley.policies.chat.seat import ChatSeat
 
 RANDOM = "random"
 RANDOM_OF = "random:"
-"""Before the name of a game."""
+"""Prefix of the name of a game."""
 
 
 def game_of(scenarios: str) -> str:
-    """The game that a setting of scenarios names, as "random:interview" or a corpus; Deal or No Deal where it names none."""
+    """Return the game of the scenarios: "random:interview" names one, a corpus has one; else Deal or No Deal."""
     if scenarios.startswith(RANDOM_OF):
         return scenarios.removeprefix(RANDOM_OF)
     return find_negotiations(scenarios).game if scenarios in corpora or ".py:" in scenarios else DEAL_OR_NO_DEAL
 
 
 def num_distinct(scenarios: Mapping[str, Scenario]) -> str:
-    """Return the number of different scenarios, in words; intervals take dialogues on the same one as independent."""
+    """Return the number of different scenarios as text; intervals treat dialogues on the same scenario as independent."""
     return f"{len(set(scenarios.values())):,} different"
 
 
 def match_scenarios(config: MatchConfig, game: str) -> dict[str, Scenario]:
-    """The scenario of each dialogue by its key, "000000" onwards, or from the first that is wanted.
+    """Return the scenario of each dialogue by its key, "000000" onwards or from the config's first number.
 
     Args:
-        config: which ones.
-        game: of random ones and of those in a file, which name none.
+        config: the settings of the match.
+        game: the game of scenarios that are random or in a file, which name none.
 
     Raises:
         ConfigError: `scenarios` names neither a game, nor a corpus, nor a file.
@@ -118,7 +116,7 @@ def match_scenarios(config: MatchConfig, game: str) -> dict[str, Scenario]:
     return {key: scenarios[number % len(scenarios)] for number, key in zip(numbers, keys, strict=True)}
 
 
-_CHAT = pa.struct([pa.field(each.name, pa.int64()) for each in fields(ChatMoves)])
+_CHAT = pa.struct([pa.field(move.name, pa.int64()) for move in fields(ChatMoves)])
 DIALOGUES = with_base(
     [
         # The scenario: the number of each item, its points for each side; `domain_recorded` knows the game.
@@ -145,18 +143,18 @@ DIALOGUES = with_base(
         pa.field("num_words_target", pa.int64()),
         pa.field("nll_adversary", pa.float64()),
         pa.field("nll_target", pa.float64()),
-        # What a chat model's part took, and where it broke the form (`ChatMoves`); null for agents of another kind. A
-        # dialogue that was lost has it too, as far as it came.
+        # The requests of a chat model's part, and its breaches of the form (`ChatMoves`); null for agents of another kind.
+        # A lost dialogue has those up to its failure.
         pa.field("chat_adversary", _CHAT),
         pa.field("chat_target", _CHAT),
-        # A defended target: the turns of the adversary that its filter stopped, its own in which it refused to end.
+        # A defended target: the adversary's turns that its filter stopped, and its own turns that refused to end.
         pa.field("stopped", list_of(pa.int64())),
         pa.field("refused", list_of(pa.int64())),
     ]
 )
 """One negotiation dialogue per row."""
 OF_DEFENCES = ("stopped", "refused", "kept_out")
-"""Columns of dialogues with a defended target and of searches that mind a filter; null in others."""
+"""Columns of dialogues with a defended target and of searches under a filter's limit; null in others."""
 _STEP = pa.struct(
     [
         pa.field("replaced", pa.int64()),
@@ -169,13 +167,13 @@ _STEP = pa.struct(
 )
 _ATTEMPT = pa.struct(
     [
-        # Which utterance of `turns` it is, how it was made ("reactive", "preemptive" or "transfer"), and whether its search
+        # The index of the utterance in `turns`, its kind ("reactive", "preemptive" or "transfer"), and whether its search
         # reached its goal.
         pa.field("turn", pa.int64()),
         pa.field("kind", pa.string()),
         pa.field("accepted", pa.bool_()),
-        # What the speaker would have said, words joined by blanks, `<eos>` left out, and the positions of the words in
-        # the said sentence that differ from it.
+        # The speaker's sentence before the search, words joined by blanks, `<eos>` left out, and the positions of the
+        # words that the search changed.
         pa.field("base", pa.string()),
         pa.field("replaced", list_of(pa.int64())),
         # Reactive attempts: the target's probability of answering `<selection>` at its temperature, and whether it did.
@@ -189,14 +187,14 @@ _ATTEMPT = pa.struct(
         pa.field("num_words_base", pa.int64()),
         pa.field("lowest_probability", pa.float64()),
         pa.field("special", pa.int64()),
-        # The path of the search, the untouched sentence first: words replaced so far, queries so far, whether the end
+        # The path of the search, the unchanged sentence first: words replaced so far, queries so far, whether the end
         # constraint holds, and what both sides would earn if the dialogue ended there.
         pa.field("steps", list_of(_STEP)),
     ]
 )
 EXPLOITED = with_base(
     [
-        # Which fresh adversary, from how many dialogues it had learned, and its advantage then, as an estimate over dialogues.
+        # The number of the fresh adversary, the dialogues of its training so far, and its advantage as an estimate.
         pa.field("adversary", pa.int64()),
         pa.field("dialogues", pa.int64()),
         pa.field("value", pa.float64()),
@@ -214,19 +212,19 @@ ATTACKS = pa.schema(
         pa.field("forced_points_adversary", pa.int64()),
         pa.field("forced_points_target", pa.int64()),
         pa.field("forced_agreed", pa.bool_()),
-        # Candidates that the target was asked about, rejected searches included: read, and decided upon.
+        # Candidates in queries to the target, rejected searches included: read, and decided upon.
         pa.field("reads", pa.int64()),
         pa.field("decisions", pa.int64()),
         pa.field("attempts", list_of(_ATTEMPT)),
-        # Candidates that nobody was asked about because they were too perplexing; null where the search minds no limit.
+        # Candidates left out as too perplexing, without a query; null if the search has no limit.
         pa.field("kept_out", pa.int64()),
     ]
 )
-"""One attacked negotiation dialogue per row, played live, with the searches for the sentences that were said in it."""
+"""One attacked negotiation dialogue per row, played live, with the searches for its sentences."""
 
 
 def dialogue_row(game: NegotiationGame, row: int, key: str) -> dict[str, Any]:
-    """A finished dialogue as a row of `DIALOGUES`; likelihoods, and what a defence did, are left null."""
+    """Return a finished dialogue as a row of `DIALOGUES`; likelihoods and the columns of defences stay null."""
     scenario = game.scenarios[row]
     written = game.authors[row]
     table, tokens = scenario.selections.table, scenario.domain.tokens
@@ -260,38 +258,38 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedConfig(ShardedConfig):
-    """How many dialogues are played, on what, and who judges their language."""
+    """Settings of played dialogues: their number, their scenarios and the judge of their language."""
 
     dialogues: NumItems = 2000
     """Number of dialogues."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How chat models take part."""
+    """Settings of chat models."""
     scenarios: str = RANDOM
     """"random" for random legal scenarios of the agents' game, random:GAME for those of a game (parley list), a corpus name for
     its self-play scenarios in turn, or a file of them."""
     judge: str = ""
-    """Whose perplexity measures fluency: a checkpoint, or a chat model that gives likelihoods (hf:, gguf:); when empty the
-    target (or else its partner), before any reinforcement."""
+    """Judge whose perplexity measures fluency: a checkpoint, or a chat model that gives likelihoods (hf:, gguf:); when empty
+    the target (or else its partner), before any reinforcement."""
     temperature: NonNegativeFloat = 0.5
     """Of the models' word distributions; 0 takes the likeliest word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneMatchConfig(PlayedConfig):
-    """A match, or an attack that is one."""
+    """Settings of one match, such as an attack."""
 
     defence: DefenceConfig = field(default_factory=DefenceConfig)
-    """What stands around the target."""
+    """Defence of the target."""
 
     @property
     @abstractmethod
     def match(self) -> MatchConfig:
-        """The same as a match, whose judge is found."""
+        """The settings as those of a match with its judge."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MatchConfig(OneMatchConfig):
-    """Who plays whom, on which scenarios."""
+    """Settings of a match: its agents and its scenarios."""
 
     adversary: str
     """Agent on side 0: run or checkpoint folder, registered name, path/file.py:Name, or a chat model (hf:, gguf:, openai:)."""
@@ -300,11 +298,11 @@ class MatchConfig(OneMatchConfig):
     complementary: bool = False
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
     first: NonNegativeInt = 0
-    """Number of the first dialogue, which says its scenario and its draws; those before it are left out."""
+    """Number of the first dialogue, which decides its scenario and its draws; earlier ones are left out."""
     max_turns: PositiveInt = 20
     """Utterances after which the end of a dialogue is forced."""
     tactic: str = ""
-    """What a chat model on side 0 is told beside the rules."""
+    """Tactic in the prompt of a chat model on side 0, beside the rules."""
 
     @property
     def match(self) -> MatchConfig:
@@ -313,20 +311,20 @@ class MatchConfig(OneMatchConfig):
 
 OneMatchConfigT = TypeVar("OneMatchConfigT", bound=OneMatchConfig)
 SHARDS = 64
-"""Shards of a match at least, where they are not too small."""
+"""Least number of shards of a match, if they are not too small."""
 
 
 @dataclass(frozen=True)
 class Roster(Sharded[Scenario]):
-    """The agents of a match, made afresh in each worker from their names; attacks with agents of their own extend it.
+    """The agents of a match, made in each worker from their names; attacks with agents of their own extend it.
 
     Attributes:
-        side_by_side: dialogues of a shard for few workers, at least and at most: fewer cost time, more are lost by a kill.
-        side_by_side_chats: the same where a chat model takes part, whose dialogues take long.
+        side_by_side: least and most dialogues of a shard for few workers: fewer cost time, a kill loses more.
+        side_by_side_chats: the same with a chat model, whose dialogues take long.
 
     Args:
-        config: who plays whom.
-        answers: folder of the run in which chat models' answers are kept; None keeps none.
+        config: the settings of the match.
+        answers: folder of the run that stores chat models' answers; None stores none.
     """
 
     unit = "dialogues"
@@ -339,7 +337,7 @@ class Roster(Sharded[Scenario]):
 
     @property
     def computes(self) -> bool:
-        """Not so of scripted agents and people that nobody judges."""
+        """Return False for scripted agents and people without a judge."""
         return bool(self.config.judge) or not {self.config.adversary, self.config.target} <= set(BUILT_IN)
 
     def seed(self, key: str) -> int:
@@ -353,7 +351,7 @@ class Roster(Sharded[Scenario]):
         return tuple(spec for spec in named if not is_chat_address(spec))
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """The same for any number of workers that find two shards each; a person talks to one partner at a time."""
+        """Return one size for any number of workers that get two shards each; a person plays one dialogue at a time."""
         if people(self.config):
             return 1
         least, most = self.side_by_side_chats if self.chats else self.side_by_side
@@ -365,19 +363,19 @@ class Roster(Sharded[Scenario]):
         return Counter(dialogues=len(played), candidates=sum(row.get("reads", 0) for row in played))
 
     def check(self) -> None:
-        """Finds out before a run is made whether there are agents and scenarios to play.
+        """Raise an error before a run is made if agents or scenarios are missing.
 
         Raises:
-            ConfigError: an agent or scenarios are not there, or cannot sit where they are wanted.
+            ConfigError: an agent or the scenarios are missing, or an agent cannot play its part.
             CheckpointError: a checkpoint is damaged or of another kind.
             DataError: a file of scenarios or a corpus is missing or broken.
         """
         self.config.require_device()
-        # Actors load what they play with; here it is loaded once, and told before there is a run what is wrong with it.
+        # Actors load the agents again; this load only finds errors before there is a run.
         agents = self.agents("cpu" if self.config.workers else self.config.device)
         if self.config.tactic and not isinstance(agents[0], ChatNegotiator):
             fix = "name one with --adversary: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own"
-            raise ConfigError("a tactic is told to a chat model", where=self.config.adversary, got="another agent", fix=fix)
+            raise ConfigError("a tactic needs a chat model", where=self.config.adversary, got="another agent", fix=fix)
         if self.config.judge:
             require_judge(self.config.judge)
         scenarios = list(match_scenarios(self.config, self.game).values())
@@ -394,12 +392,12 @@ class Roster(Sharded[Scenario]):
                 _ = speaker.model if isinstance(speaker, ChatNegotiator) else None
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
-        """The adversary and the target, with its defences; models compute on the device."""
+        """Make the adversary, and the target with its defences; models compute on the device."""
         config, words = self.config, self._words()
-        told = ((config.adversary, config.tactic), (config.target, ""))
+        sides = ((config.adversary, config.tactic), (config.target, ""))
         adversary, target = (
             make_agent(spec, words, config.temperature, device, seat=config.chat, tactic=tactic, answers=self.answers)
-            for spec, tactic in told
+            for spec, tactic in sides
         )
         return adversary, defend(target, config.defence, config.judge, device, config.chat)
 
@@ -415,16 +413,16 @@ class Roster(Sharded[Scenario]):
 
     @property
     def game(self) -> str:
-        """What is negotiated about, where the scenarios do not say it."""
+        """The game of scenarios that name none."""
         return self._words().game
 
     def _words(self) -> Vocabulary:
-        """Of agents that bring none along."""
+        """Return the vocabulary of agents without one of their own."""
         return words_of(self.checkpoints(), game_of(self.config.scenarios))
 
 
 class MatchWorker:
-    """Plays shards of dialogues and returns their rows."""
+    """A worker that plays shards of dialogues."""
 
     def __init__(self, roster: Roster) -> None:
         self.config = roster.config
@@ -434,8 +432,8 @@ class MatchWorker:
         self._lost: dict[str, dict[str, Any]] = {}
 
     def run(self, shard: Shard[Scenario]) -> list[dict[str, Any]]:
-        """One row per dialogue, by the schema of the roster."""
-        played, lost = play_apart(self._play, list(zip(shard.keys, shard.items, strict=True)))
+        """Play a shard and return one row per dialogue, by the schema of the roster."""
+        played, lost = isolate_failures(self._play, list(zip(shard.keys, shard.items, strict=True)))
         rows = {row["item_key"]: row for part in played for row in part}
         for (key, _), error in lost:
             chats = self._lost.pop(key, {})
@@ -453,7 +451,7 @@ class MatchWorker:
         try:
             played = play_sessions(game, sessions)
         except AgentError as error:
-            # The answers that were given in a dialogue count, also where it came to no end.
+            # The answers of an unfinished dialogue count too.
             for row in error.rows or (range(1) if len(keys) == 1 else ()):
                 self._lost[keys[row]] = _chat_columns(sessions, len(keys))[row]
             raise
@@ -462,7 +460,7 @@ class MatchWorker:
         return self.rows(played, sessions, keys)
 
     def deal(self, keys: Sequence[str], scenarios: Sequence[Scenario]) -> NegotiationGame:
-        """Dialogues that have not yet begun."""
+        """Return new dialogues for these keys and scenarios."""
         seeds = [dialogue_seed(self.config.seed, key) for key in keys]
         rules = Rules(max_turns=self.config.max_turns, complementary=self.config.complementary)
         adversary, target = self.agents
@@ -474,7 +472,7 @@ class MatchWorker:
         return None
 
     def rows(self, game: NegotiationGame, sessions: tuple[Session, Session], keys: Sequence[str]) -> list[dict[str, Any]]:
-        """The finished dialogues as rows (`parley.engine.negotiation.verbs.match.DIALOGUES`)."""
+        """Return the finished dialogues as rows of `DIALOGUES`."""
         rows = [dialogue_row(game, row, key) for row, key in enumerate(keys)]
         rows = [row | chats for row, chats in zip(rows, _chat_columns(sessions, len(rows)), strict=True)]
         if self.config.defence.wanted:
@@ -497,17 +495,17 @@ def _chat_columns(sessions: tuple[Session, Session], count: int) -> list[dict[st
 
 
 def people(config: MatchConfig) -> list[int]:
-    """The sides on which a person sits at the terminal."""
+    """Return the sides that a person plays at the terminal."""
     return [side for side, agent in enumerate((config.adversary, config.target)) if agent == HUMAN]
 
 
 def dialogue_seed(seed: int, key: str) -> int:
-    """The seed of a dialogue, by the master seed and its key."""
+    """Return the seed of a dialogue, derived from the master seed and its key."""
     return derive_seed(seed, "dialogue", key)
 
 
 def seconds_per_dialogue(run: RunFolder) -> Estimate:
-    """Seconds that a worker spent on a dialogue, its start included, over all sessions that came to their end."""
+    """Return the seconds that a worker spent on a dialogue, its start included, over all sessions that ended."""
     played = ended_sessions(run, Roster.event, Roster.unit)
     dialogues = sum(event["dialogues"] for event in played)
     return count(sum(event["seconds"] * event["workers"] for event in played) / dialogues, dialogues) if played else NOTHING
@@ -517,7 +515,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     """A job whose rows are the dialogues of a match; attacks extend it.
 
     Attributes:
-        adversary: the setting that names who plays on side 0.
+        adversary: the setting that names the agent on side 0.
     """
 
     adversary: ClassVar[str] = "adversary"
@@ -528,14 +526,14 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
 
     @abstractmethod
     def title(self, match: MatchConfig) -> str:
-        """Heading of the result."""
+        """Return the heading of the result."""
 
     def roster(self, config: OneMatchConfigT, reporter: Reporter) -> Roster:
         """Return the players."""
         return Roster(config.match)
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
-        """The metrics of a run whose dialogues have all been played."""
+        """Return the metrics of a run whose dialogues have all been played."""
         rows = run.read_rows().to_pylist()
         return negotiation_metrics(rows) | chat_metrics(rows) | defence_metrics(rows)
 
@@ -547,15 +545,15 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
         match = prepared.config
         if not match.judge:
-            reporter.say(NOBODY_JUDGES)
+            reporter.say(NO_JUDGE)
         playing = replace(prepared, answers=run.path / ANSWERS_FOLDER) if prepared.chats else prepared
         run_items(run, playing, match_scenarios(match, prepared.game), match, reporter, self.title(match))
         return prepared
 
-    def measure(self, run: RunFolder, found: Roster) -> Summary:
-        match = found.config
+    def measure(self, run: RunFolder, roster: Roster) -> Summary:
+        match = roster.config
         chooses = "; the target alone chooses" if match.complementary else ""
-        distinct = num_distinct(match_scenarios(match, found.game))
+        distinct = num_distinct(match_scenarios(match, roster.game))
         description = f"{match.dialogues} dialogues on {match.scenarios} scenarios ({distinct}), seed {match.seed}{chooses}"
         return Summary(self.title(match), f"{description}; {who_judges(match.judge)}.", self.metrics(run))
 
@@ -568,7 +566,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
 
 
 def scripted() -> MatchConfig:
-    """A fair scripted bargainer against a tough one; needs no training."""
+    """Play a fair scripted bargainer against a tough one; needs no training."""
     return MatchConfig(adversary="scripted", target="scripted-tough")
 
 

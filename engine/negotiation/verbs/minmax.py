@@ -1,18 +1,16 @@
 """Adversarial training: `parley minmax` (Cheng et al. 2019, section 6).
 
 A campaign (`campaign.py`) ends after its rounds, or when exploitability has stopped falling. Then all targets meet all known
-adversaries: the target that loses least to the best of them, and still plays well with an ordinary partner, is
-the result. Start and result are measured by the best adversary of each, in dialogues that chose neither it nor a round. So is a
-control, the start trained as long in ordinary play alone, which says how much of the gain is owed to adversaries.
+adversaries. The result is the target that loses least to the best of them and still plays well with an ordinary partner. Start
+and result are measured by the best adversary of each, in dialogues that chose neither it nor a round. So is a control, the
+start trained as long in ordinary play alone, which shows how much of the gain the adversaries caused.
 
-The paper gives no schedule, rates or stopping rule: `cheng2019` keeps what it says (the latest adversary, trained on, and
-reward -(S_adv - S_ori)); `population` and `psro` add what the field found to help since.
-
-The end of a campaign: every target meets every adversary that is known, which chooses the result and measures it.
-
-Known are the adversaries of all rounds, of the start, of the control and of the result, one that was given, the agent that they
-started from, and the scripted ones. A target that fresh adversaries learned nothing from may lose to one that was trained
+The known adversaries are those of all rounds, of the start, of the control and of the result, a given one, the agent from
+which they started, and the scripted ones. A target may stand up to its fresh adversaries and lose to one that was trained
 against another target, so the best of all counts (`engine/core/stats/known.py`).
+
+The paper gives no schedule, rates or stopping rule: `cheng2019` holds what it gives (the latest adversary, trained on, and
+reward -(S_adv - S_ori)); `population` and `psro` add later methods of the field.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from parley.engine.negotiation.metrics.campaign import (
     AFTER,
     BEFORE,
     ROUND_METRICS,
-    Played,
+    PayoffGains,
     has_lost_language,
     payoff_estimates,
     still_playing,
@@ -81,8 +79,8 @@ class ChosenRound:
     """The round that is the result.
 
     Args:
-        number: of the round.
-        loss: what the best known adversary gains from its target, in the dialogues that chose it.
+        number: the number of the round.
+        loss: gain of the best known adversary from its target, in the dialogues that chose the round.
     """
 
     number: int
@@ -93,40 +91,40 @@ def choose_round(campaign: Campaign, last: int, playing: Sequence[Round]) -> Cho
     """Return the round whose target loses least to the best adversary of all rounds.
 
     Args:
-        campaign: whose rounds are made.
+        campaign: a campaign whose rounds are finished.
         last: number of the last round.
         playing: the rounds that may be the result.
     """
     targets = [campaign.target(number) for number in range(last + 1)]
     played = campaign.cross_play(ROUNDS_PLAYED, targets, _with_untrained(campaign, campaign.trained_against(last)), [])
     losses = played.payoffs_TA.max(axis=1)
-    number = min((one.number for one in playing), key=lambda number: losses[number])
+    number = min((candidate.number for candidate in playing), key=lambda number: losses[number])
     return ChosenRound(number, float(losses[number]))
 
 
 @dataclass(frozen=True)
-class CrossPlayed:
+class CrossPlay:
     """The result of a campaign against all known adversaries.
 
     Args:
-        gains: of the best adversary, by the ending of the target's metrics and the dialogue's key.
-        known: all adversaries, and the targets by their stage.
-        result: what the result is called among those.
+        gains: gains of the best adversary, by the ending of the target's metrics and the dialogue's key.
+        adversaries: all adversaries, and the targets by their stage.
+        result: the label of the result.
     """
 
     gains: Mapping[str, Mapping[str, float]]
-    known: KnownAdversaries
+    adversaries: KnownAdversaries
     result: str
 
 
-def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str, tuple[str, str]]) -> CrossPlayed:
+def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str, tuple[str, str]]) -> CrossPlay:
     """Play all targets against all adversaries, and each measured target's best adversary in other dialogues.
 
     Args:
-        campaign: whose result and control are there.
+        campaign: a campaign with a result and, if requested, a control.
         path: its folder.
         last: number of the last round.
-        measured: the targets that are measured, by the ending of their metrics: the stage's prefix and the name.
+        measured: prefix of the stage and name of each measured target, by the ending of its metrics.
     """
     result = measured[""][1]
     met = campaign.trained_against(last) | campaign.trained_last(result)
@@ -141,18 +139,18 @@ def measure_all(campaign: Campaign, path: Path, last: int, measured: Mapping[str
         if target not in by_target:
             by_target[target] = campaign.gains_of(f"{prefix}{BEST}", target, adversaries[best[targets.index(target)]])
     estimates = payoff_estimates(played)
-    trained = {name: _own_and_start(played, name, target, campaign.start) for name, target in met.items() if target}
-    shown = dict(zip([*targets, *adversaries], labels([*targets, *adversaries], path), strict=True))
-    known = KnownAdversaries(
-        targets=[shown[name] for name in by_target],
-        adversaries=[shown[name] for name in adversaries],
+    trained = {name: _gains_and_start(played, name, target, campaign.start) for name, target in met.items() if target}
+    titles = dict(zip([*targets, *adversaries], labels([*targets, *adversaries], path), strict=True))
+    met_by_targets = KnownAdversaries(
+        targets=[titles[name] for name in by_target],
+        adversaries=[titles[name] for name in adversaries],
         gains_TA=[estimates[targets.index(name)] for name in by_target],
         best=[best[targets.index(name)] for name in by_target],
         measured=[mean(list(gains.values())) for gains in by_target.values()],
-        learned={shown[name]: gained_by_training(own, first) for name, (own, first) in trained.items()},
-        gained={shown[name]: mean(own) for name, (own, _) in trained.items()},
+        learned={titles[name]: gained_by_training(gains, first) for name, (gains, first) in trained.items()},
+        gained={titles[name]: mean(gains) for name, (gains, _) in trained.items()},
     )
-    return CrossPlayed({ending: by_target[target] for ending, (_, target) in measured.items()}, known, shown[result])
+    return CrossPlay({ending: by_target[target] for ending, (_, target) in measured.items()}, met_by_targets, titles[result])
 
 
 def best_trained(campaign: Campaign, path: Path, target: str) -> str:
@@ -174,11 +172,11 @@ def _with_untrained(campaign: Campaign, met: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys([*met, campaign.start, *SCRIPTED]))
 
 
-def _own_and_start(played: Played, name: str, target: str, start: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return what an adversary and its start gain from the target that it was trained against, by dialogue."""
+def _gains_and_start(played: PayoffGains, name: str, target: str, start: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the gains of an adversary and of its start from the target that it was trained against, by dialogue."""
     gains_GA: np.ndarray = played.gains_GTA[:, list(played.targets).index(target)]
-    own, first = (gains_GA[:, list(played.adversaries).index(adversary)] for adversary in (name, start))
-    return own, first
+    gains, first = (gains_GA[:, list(played.adversaries).index(adversary)] for adversary in (name, start))
+    return gains, first
 
 
 FINAL_STAGES = {
@@ -189,18 +187,18 @@ FINAL_STAGES = {
     f"{CONTROL}-{exploitability.BEST}": "best known adversary, control",
     f"{CONTROL}-plain": "plain play, control",
 }
-"""What the matches are called that measure the start, the result and the control."""
+"""Titles of the matches that measure the start, the result and the control."""
 BEFORE_TRAINING, AS_CONTROL = "_before", "_control"
-"""Endings of the metrics of the target before any training, and trained as long in ordinary play alone."""
+"""Endings of metrics: of the target before any training, and of the one trained as long in ordinary play alone."""
 TARGETS = {BEFORE_TRAINING: ", before", AS_CONTROL: ", after plain play alone", "": ""}
-"""The targets that are compared, by the ending of their metrics, and how these are told apart."""
+"""Endings of titles of the compared targets, by the ending of their metrics."""
 DROP, DROP_BEYOND_CONTROL = "exploitability_drop", "exploitability_drop_beyond_control"
 
 _COMPARED = {name: metric for name, metric in ROUND_METRICS.items() if name not in (BEFORE, AFTER)}
 _PAIRS = {
-    name + ending: metric._replace(title=metric.title + told)
+    name + ending: metric._replace(title=metric.title + suffix)
     for name, metric in _COMPARED.items()
-    for ending, told in TARGETS.items()
+    for ending, suffix in TARGETS.items()
 }
 LEGEND = _PAIRS | {
     **{MORE + ending: LEARNED[MORE]._replace(title=LEARNED[MORE].title + suffix) for ending, suffix in TARGETS.items()},
@@ -218,29 +216,29 @@ LEGEND = _PAIRS | {
     NUM_TRAINED: Metric("fresh adversaries", NEITHER, "trained against the start, and as many against the result", "count"),
 }
 CHOSEN = "chosen"
-"""Entry of the summary: the round that is the result, and what the best known adversary gained when it was chosen."""
+"""Entry of the summary: the round that is the result, and the best known adversary's gain in the dialogues that chose it."""
 
 
-def _cpus(config: MinMaxConfig) -> int:
-    """CPUs of a session on this machine: trainings have as many each, and the control as many beside."""
+def _session_cpus(config: MinMaxConfig) -> int:
+    """Return the CPUs of a session on this machine: as many for each training, and as many again for the control."""
     alone = config.num_learning_cpus
     return max(alone, config.workers, config.trainers * alone) + config.control * alone
 
 
 def _outcome(
     campaign: Campaign, config: MinMaxConfig, rounds: Sequence[Round], best: Round, wait: Callable[[], None], path: Path
-) -> tuple[dict[str, Estimate], CrossPlayed]:
+) -> tuple[dict[str, Estimate], CrossPlay]:
     """Measure start, result and control, each by the best of all known adversaries and in the same dialogues.
 
     Args:
-        campaign: whose rounds are made.
-        config: what was asked for.
-        rounds: all of them.
+        campaign: a campaign whose rounds are finished.
+        config: its settings.
+        rounds: all rounds.
         best: the round that is the result.
-        wait: returns when what was begun of the control is done.
+        wait: returns when the background stages of the control are done.
         path: the campaign's folder.
     """
-    measured = {BEFORE_TRAINING: campaign.measured_again(rounds[0]), "": campaign.measured_again(best)}
+    measured = {BEFORE_TRAINING: campaign.measure_again(rounds[0]), "": campaign.measure_again(best)}
     names = {BEFORE_TRAINING: ("00-", config.target), "": (f"{FINAL}-" if best.number else "00-", campaign.target(best.number))}
     if config.control:
         wait()
@@ -252,21 +250,21 @@ def _outcome(
     metrics[DROP] = _lost(played.gains[BEFORE_TRAINING], played.gains[""])
     if config.control:
         metrics[DROP_BEYOND_CONTROL] = _lost(played.gains[AS_CONTROL], played.gains[""])
-    known = played.known
-    metrics[NUM_KNOWN] = count(len(known.adversaries), len(known.adversaries))
-    metrics[NUM_IDLE] = count(len(known.idle), len(known.learned))
+    adversaries = played.adversaries
+    metrics[NUM_KNOWN] = count(len(adversaries.adversaries), len(adversaries.adversaries))
+    metrics[NUM_IDLE] = count(len(adversaries.idle), len(adversaries.learned))
     metrics[NUM_TRAINED] = count(config.num_final_adversaries, config.num_final_adversaries)
     return {name: metrics[name] for name in LEGEND if name in metrics}, played
 
 
 def _lost(before: Mapping[str, float], after: Mapping[str, float]) -> Estimate:
-    """Return what the best adversary gains less, from the gains by dialogue."""
+    """Return the fall of the best adversary's gain, from the gains by dialogue."""
     keys = sorted(before.keys() & after.keys())
     return paired_difference([before[key] for key in keys], [after[key] for key in keys])
 
 
 def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) -> None:
-    """The result as the campaign's own checkpoint."""
+    """Store the result as the campaign's own checkpoint."""
     from parley.policies.negotiator.speaker import load_model, provenance, save_model
 
     folder = require_negotiator(campaign.target(best.number), "--target")
@@ -275,28 +273,28 @@ def _store(campaign: Campaign, config: MinMaxConfig, path: Path, best: Round) ->
 
 
 def latest() -> MinMaxConfig:
-    """The latest adversary, trained on from round to round; reward -(S_adv - S_ori) (Cheng et al. 2019, section 6)."""
+    """Train on the latest adversary from round to round; reward -(S_adv - S_ori) (Cheng et al. 2019, section 6)."""
     return MinMaxConfig()
 
 
 def population() -> MinMaxConfig:
-    """Fresh best responses, those that win drawn more often, and plain play (Lanctot et al. 2017, Vinyals et al. 2019)."""
+    """Use fresh best responses, those that win drawn more often, and plain play (Lanctot et al. 2017, Vinyals et al. 2019)."""
     return MinMaxConfig(adversaries="fresh", opponents=OpponentConfig(sampling="prioritised", partner_share=0.25))
 
 
 def psro() -> MinMaxConfig:
-    """Policy-space response oracles: each side learns against the other's equilibrium mixture (Lanctot et al. 2017)."""
+    """Use policy-space response oracles: each side learns against the other's equilibrium mixture (Lanctot et al. 2017)."""
     return MinMaxConfig(adversaries="mixture", opponents=OpponentConfig(partner_share=0.25))
 
 
 def demo() -> MinMaxConfig:
-    """Two rounds with the small agents that parley demo trains."""
+    """Make two rounds with the small agents that parley demo trains."""
     rule = reinforce.demo().reinforce
     return MinMaxConfig(
         target="runs/demo/target",
         adversary="runs/demo/adversary",
         rounds=2,
-        # The equilibrium mixture: adversaries drawn alike hardly teach what the best of them does, which one in four finds.
+        # The equilibrium mixture: adversaries drawn alike hardly teach the play of the best; one training in four reaches it.
         adversaries="mixture",
         num_adversaries=2,
         num_final_adversaries=3,
@@ -308,7 +306,7 @@ def demo() -> MinMaxConfig:
         # With less plain play some trainings refuse every deal (0.3), or half of them (0.4).
         opponents=OpponentConfig(partner_share=0.6),
         attack=rule,
-        # Half as fast again, or without the KL guard, trainings lose their language; if holding out costs more, they give in.
+        # At half the rate more, or without the KL guard, trainings lose their language; with a larger penalty they give in.
         perplexity_limit=2.0,
         defence=replace(rule, dialogues=5_760, supervised_weight=1.0, kl_weight=0.1, stalling_penalty=2.0),
     )
@@ -347,10 +345,10 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
     steps = ROUNDS_MADE
 
     def prepare(self, config: MinMaxConfig, path: Path, reporter: Reporter) -> MinMaxConfig:
-        """Finds out whether the agents can talk with each other, and the corpus guard them."""
+        """Check that the agents can talk with each other, and that the corpus can guard their language."""
         if is_weightless(config.target):
             measured = shlex.join(["parley", "evaluate", "exploitability", "--target", config.target, "--speaker", "RUN"])
-            what, fix = "a target without weights cannot be hardened", f"{measured} tells how exploitable it is as it stands"
+            what, fix = "a target without weights cannot be hardened", f"{measured} measures how exploitable it is"
             raise CheckpointError(what, where=config.target, fix=fix)
         config.require_device()
         words = require_learner(config.target, "--target", config.judge)
@@ -366,10 +364,10 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
         return config
 
     def work(self, run: RunFolder, prepared: MinMaxConfig, reporter: Reporter) -> Summary:
-        """Does what is left of the campaign, and stores its result as `checkpoint`."""
+        """Finish the campaign and store its result as `checkpoint`."""
         campaign = Campaign(prepared, run, reporter)
         reporter.say(plan(prepared))
-        with session(_cpus(prepared), prepared.address), campaign.beside() as beside:
+        with session(_session_cpus(prepared), prepared.address), campaign.background_stages() as background:
             rounds = campaign.rounds()
             chosen = choose_round(campaign, len(rounds) - 1, still_playing(rounds, prepared.plain_loss))
             best = rounds[chosen.number]
@@ -377,36 +375,38 @@ class MinMax(RepeatedJob[MinMaxConfig, MinMaxConfig, Summary]):
                 reporter.say(
                     "no round made the target less exploitable and left its plain play and language: the result is the start"
                 )
-            wait = partial(beside.wait, reporter, "the control")
+            wait = partial(background.wait, reporter, "the control")
             metrics, played = _outcome(campaign, prepared, rounds, best, wait, run.path)
-            for line in played.known.sentences():
+            for line in played.adversaries.sentences():
                 reporter.say(line)
             _store(campaign, prepared, run.path, best)
-        lost = ", ".join(str(one.number) for one in rounds[1:] if has_lost_language(one.metrics))
-        told = f" The target of round {lost} may not be it: it repeats itself and has lost its language." if lost else ""
+        lost = ", ".join(str(measured.number) for measured in rounds[1:] if has_lost_language(measured.metrics))
+        warning = f" The target of round {lost} may not be it: it repeats itself and has lost its language." if lost else ""
         return Summary(
             f"{prepared.target} hardened",
             f"Rounds of adversarial training: {len(rounds) - 1}. The target of round {best.number} is the result; the best of "
-            f"{len(played.known.adversaries)} known adversaries, {played.known.best_of(played.result)}, "
-            f"measures it in {prepared.dialogues:,} dialogues that chose neither, seed {prepared.seed}.{told}",
+            f"{len(played.adversaries.adversaries)} known adversaries, {played.adversaries.best_of(played.result)}, "
+            f"measures it in {prepared.dialogues:,} dialogues that chose neither, seed {prepared.seed}.{warning}",
             metrics,
-            {CHOSEN: asdict(chosen), KNOWN: played.known.to_json()},
+            {CHOSEN: asdict(chosen), KNOWN: played.adversaries.to_json()},
         )
 
     def loss(self, run: RunFolder) -> float:
-        """The exploitability by which the campaign chose its result, not that by which it is measured at last."""
+        """Return the exploitability by which the campaign chose its result, not the final measurement."""
         return float((run.summary() or {})[CHOSEN]["loss"])
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what each known adversary gains; of several trainings with what each came to."""
-        known = known_adversaries(run)
-        return super().present(result if known is None else replace(result, more={"known adversaries": known.table()}), run)
+        """Add what each known adversary gains; for several trainings, add the outcome of each."""
+        adversaries = known_adversaries(run)
+        return super().present(
+            result if adversaries is None else replace(result, more={"known adversaries": adversaries.table()}), run
+        )
 
     def keep(self, best: Path, run: RunFolder) -> None:
         training.keep_learner(best, run.path)
 
     def next_commands(self, config: MinMaxConfig, path: Path) -> tuple[str, ...]:
-        """A talk with the result, and every attack on it."""
+        """Suggest a talk with the result, and every attack on it."""
         corpus = corpus_words(config.corpus, config.data_root)
         table = ["parley", "attack", "table", "--target", display_path(path), *corpus]
         table += ["--judge", config.judge] if config.judge else []

@@ -1,6 +1,6 @@
-"""Supervised training of a negotiation agent: `parley train negotiator`.
+"""Supervised training of a negotiation agent: `parley train negotiator`, and the language of agents that learn.
 
-The language of agents that learn: the corpus that guards it, its perplexity, and when it counts as lost.
+The language of a learner has a corpus that guards it, a perplexity, and a limit above which it counts as lost.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
 
 PUBLISHED = "dealornodeal"
-"""The corpus of the published agents, which presets take unless they are the demonstration's."""
+"""The corpus of the published agents and of all presets but those of the demonstration."""
 
 
 class Language:
-    """The perplexity of a learner's words, and how far it may go.
+    """The perplexity of a learner's words and its limit.
 
     Args:
-        corpus: by whose dialogues it is measured.
-        data_root: where corpora lie.
-        base: the learner's model as it begins.
-        rule: by which it learns.
+        corpus: the corpus of the measured dialogues.
+        data_root: the folder of corpora.
+        base: the learner's model at its start.
+        rule: the learning rule.
         limit: as a multiple of the perplexity at the start; 0 for none.
 
     Raises:
-        ConfigError: the corpus is of another game than the learner, or has other words where they guard its language.
+        ConfigError: the corpus is of another game than the learner, or has other words and must guard its language.
         DataError: the corpus is missing or broken.
     """
 
@@ -57,11 +57,11 @@ class Language:
         from parley.policies.negotiator.model import evaluate
 
         _require_same_game(corpus, base.vocabulary)
-        found = load_corpus(corpus, data_root)
-        fits = found.vocabulary.digest == base.vocabulary.digest
+        loaded = load_corpus(corpus, data_root)
+        fits = loaded.vocabulary.digest == base.vocabulary.digest
         if rule.supervised_weight > 0 or limit > 0:
             require_words(corpus, data_root, base.vocabulary, "or set reinforce.supervised_weight=0 and perplexity_limit=0")
-        self._dialogues: Any = found.splits["val"] if fits else None
+        self._dialogues: Any = loaded.splits["val"] if fits else None
         self._model, self._evaluate, self._rule = base, evaluate, rule
         self.limit = limit * self._perplexity() if limit else math.inf
 
@@ -71,15 +71,15 @@ class Language:
         except OverflowError:
             return math.inf
 
-    def measured(self, weights: Mapping[str, Any]) -> dict[str, Estimate]:
-        """The perplexity under those weights; nothing where the corpus has other words."""
+    def measure(self, weights: Mapping[str, Any]) -> dict[str, Estimate]:
+        """Return the perplexity under those weights; nothing if the corpus has other words."""
         if self._dialogues is None:
             return {}
         self._model.load_state_dict(dict(weights))
         return {"perplexity": count(self._perplexity(), len(self._dialogues))}
 
     def require_known(self, measured: Mapping[str, Estimate]) -> None:
-        """Checks that the perplexity after the last update is one of a language.
+        """Raise an error if the perplexity after the last update is too high for a language.
 
         Raises:
             DivergenceError: it is not a number, or no model that still learns has it.
@@ -98,10 +98,10 @@ class Language:
 
 
 def _require_same_game(corpus: str, words: Vocabulary) -> None:
-    """Checks that a corpus, whose files may be absent, is of the game that agents play.
+    """Raise an error if a corpus, whose files may be absent, is of another game than the agents play.
 
     Raises:
-        ConfigError: it is of another, or there is none of that name.
+        ConfigError: it is of another game, or no corpus has that name.
     """
     game = find_negotiations(corpus).game
     if game != words.game:
@@ -114,38 +114,38 @@ def _require_same_game(corpus: str, words: Vocabulary) -> None:
 
 
 def require_words(corpus: str, data_root: Path | None, words: Vocabulary, otherwise: str = "") -> None:
-    """Checks that a corpus can guard the language of agents.
+    """Raise an error if the words of a corpus are not those of the agents, whose language it guards.
 
     Args:
         corpus: its name.
-        data_root: where corpora lie; the usual places when not given.
-        words: the agents'.
-        otherwise: what else a user can do where it cannot.
+        data_root: the folder of corpora; the usual folders if None.
+        words: the vocabulary of the agents.
+        otherwise: another fix for the message of the error.
 
     Raises:
-        ConfigError: it has other words than they.
+        ConfigError: it has other words than the agents.
         DataError: the corpus is missing or broken.
     """
     from parley.envs.negotiation.corpora.catalogue import load_corpus
 
     _require_same_game(corpus, words)
-    found = load_corpus(corpus, data_root).vocabulary
-    if found.digest != words.digest:
+    vocabulary = load_corpus(corpus, data_root).vocabulary
+    if vocabulary.digest != words.digest:
         raise ConfigError(
             "the corpus of the supervised guard has another vocabulary than the agents",
             where=f"corpus {corpus}",
-            got=f"{len(found)} words, digest {found.digest}; the agents {len(words)}, digest {words.digest}",
+            got=f"{len(vocabulary)} words, digest {vocabulary.digest}; the agents {len(words)}, digest {words.digest}",
             fix=", ".join(filter(None, ("name the corpus that the agents were trained on with --corpus", otherwise))),
         )
 
 
 def corpus_words(corpus: str, data_root: Path | None) -> list[str]:
-    """The words of a command that name a corpus, where it is not the one that presets take, and say where corpora lie."""
+    """Return the options of a command that name a corpus, if it is not the presets' own, and the data folder."""
     return [*([] if corpus == PUBLISHED else ["--corpus", corpus]), *root_words(data_root)]
 
 
 def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Estimate:
-    """Perplexity of an agent on a corpus' validation dialogues, by the released formula.
+    """Return the perplexity of an agent on a corpus' validation dialogues, by the released formula.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
@@ -162,7 +162,7 @@ def validation_perplexity(spec: str, corpus: str, data_root: Path | None) -> Est
 
 @dataclass(frozen=True, kw_only=True)
 class TrainNegotiatorConfig(SupervisedConfig):
-    """What is fitted to what."""
+    """Settings of a supervised training of a negotiator."""
 
     corpus: str = "embedded"
     """Registered corpus (parley data list) or path/file.py:NAME."""
@@ -171,7 +171,7 @@ class TrainNegotiatorConfig(SupervisedConfig):
 
 
 def demo() -> TrainNegotiatorConfig:
-    """A small agent for the embedded corpus, fitted in about a minute of one core until it agrees in most dialogues."""
+    """Fit a small agent to the embedded corpus in about a minute of one core, until it agrees in most dialogues."""
     sizes = NegotiatorSizes(
         embed_word=64,
         embed_context=32,
@@ -180,10 +180,10 @@ def demo() -> TrainNegotiatorConfig:
         hidden_attention=64,
         hidden_selection=64,
         dropout=0.0,
-        # At the published 0.1 the narrow layers' signals are so small that the selection module starts late.
+        # At the published 0.1 the signals of the narrow layers are too small, and the selection module starts late.
         init_range=0.3,
     )
-    # Agreement waits for the choice to be learned, long after the words are: it weighs more, and annealing is where it is won.
+    # The model learns the choice long after the words, and agreement needs it: so it weighs more and annealing is long.
     recipe = NegotiatorFitConfig(
         sizes=sizes,
         batch_size=32,
@@ -198,13 +198,13 @@ def demo() -> TrainNegotiatorConfig:
 
 
 def lewis2017() -> TrainNegotiatorConfig:
-    """The agent of Lewis et al. 2017 by their released recipe (SGD, 30 epochs and 2 of annealing), on Deal or No Deal."""
+    """Fit the agent of Lewis et al. 2017 to Deal or No Deal by their recipe (SGD, 30 epochs and 2 of annealing)."""
     recipe = NegotiatorFitConfig(optimiser="sgd", learning_rate=1.0, momentum=0.1, batch_size=16, max_epochs=32, patience=30)
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
 
 def fast() -> TrainNegotiatorConfig:
-    """The same agent on Deal or No Deal, fitted with Adam in half the epochs."""
+    """Fit the same agent to Deal or No Deal with Adam in half the epochs."""
     recipe = NegotiatorFitConfig(max_epochs=16, patience=14, learning_rate=2e-3, precision="auto")
     return TrainNegotiatorConfig(corpus="dealornodeal", fit=recipe)
 
@@ -226,7 +226,7 @@ class TrainNegotiator(Job[TrainNegotiatorConfig, tuple[TrainNegotiatorConfig, Co
         return config, load_corpus(config.corpus, config.data_root).first(config.limit)
 
     def work(self, run: RunFolder, prepared: tuple[TrainNegotiatorConfig, Corpus], reporter: Reporter) -> Summary:
-        """Fits a negotiator, resuming exactly at the last finished epoch, and stores it as `checkpoint`."""
+        """Fit a negotiator, resuming exactly at the last finished epoch, and store it as `checkpoint`."""
         from parley.policies.negotiator.model import Negotiator, evaluate
         from parley.policies.negotiator.speaker import NegotiatorEpoch, NegotiatorFit, save_model
 

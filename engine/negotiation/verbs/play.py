@@ -1,6 +1,6 @@
 """`parley play`: a person negotiates with an agent at the terminal.
 
-Dialogues between two agents that are there as objects: what a notebook calls. `match.py` is the same for named agents.
+`play_dialogues` plays two agents that are Python objects, for notebooks; `match.py` does the same for named agents.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ def play_dialogues(
     max_turns: int = 20,
     seed: int = 1,
 ) -> list[dict[str, Any]]:
-    """Lets two agents negotiate, as `parley selfplay` does with the same seed.
+    """Play dialogues between two agents, as `parley selfplay` does with the same seed.
 
     Args:
-        adversary: on side 0: an agent, a class or function that makes one, or a name (`as_agent`).
-        target: on side 1; of what it says, and hears, each knows the words of its own vocabulary, or of the other's.
-        dialogues: how many, at least 1.
+        adversary: the agent on side 0: an agent, a class or function that makes one, or a name (`as_agent`).
+        target: the agent on side 1. Each agent has its own vocabulary or, without one, that of the other.
+        dialogues: their number, at least 1.
         scenarios: "random", "random:GAME", the name of a corpus, or a file of scenarios.
         complementary: the target alone chooses and the adversary gets the rest (the attacks' rule).
         max_turns: utterances after which the end of a dialogue is forced.
-        seed: master seed; a dialogue depends on it and on its number alone.
+        seed: master seed; it and the number of a dialogue alone decide the dialogue.
 
     Returns:
-        A row per dialogue (`rows.DIALOGUES`) for `negotiation_metrics`; likelihoods are None, for nobody judges.
+        A row per dialogue (`match.DIALOGUES`) for `negotiation_metrics`; likelihoods are None, because there is no judge.
 
     Raises:
         ConfigError: a setting is out of range, or an agent has no `join`.
         DataError: the scenarios are missing or broken.
     """
-    known = (getattr(each, "vocabulary", None) for each in (target, adversary))
-    words = next((each for each in known if isinstance(each, Vocabulary)), None)
+    offered = (getattr(agent, "vocabulary", None) for agent in (target, adversary))
+    words = next((vocabulary for vocabulary in offered if isinstance(vocabulary, Vocabulary)), None)
     agents = as_agent(adversary, words), as_agent(target, words)
     config = MatchConfig(
         adversary=agents[0].name,
@@ -77,51 +77,51 @@ _KEY = "played"
 
 @dataclass(frozen=True, kw_only=True)
 class PlayArguments(Configuration):
-    """With whom, and over what."""
+    """Settings of a dialogue with an agent."""
 
     agent: Annotated[conf.Positional[str], conf.arg(metavar="AGENT")]
     """Run or checkpoint folder, registered name (parley list), or path/file.py:Name."""
     seed: NonNegativeInt = 1
     """Decides the scenario, who speaks first, and every random draw."""
     game: Annotated[str, conf.arg(help_behavior_hint="")] = ""
-    """What is negotiated about (parley list); when not given the game of a trained agent, dealornodeal with others."""
+    """Game to play (parley list); when not given the game of a trained agent, dealornodeal with others."""
     scenario: Annotated[str, conf.arg(metavar="COUNTS/YOURS/ITS", help_behavior_hint="")] = ""
-    """Items and what they are worth to you and to the agent, such as 1,2,3/0,2,2/4,0,2; random when not given."""
+    """Items and their values to you and to the agent, such as 1,2,3/0,2,2/4,0,2; random when not given."""
     temperature: NonNegativeFloat = 0.5
     """Of a model's word distribution; 0 takes the likeliest word."""
 
 
 def run_play(verb: Verb, arguments: Sequence[str]) -> int:
-    """Plays one dialogue; returns the exit status."""
-    asked = parse(PlayArguments, verb, arguments)
+    """Play one dialogue and return the exit status."""
+    settings = parse(PlayArguments, verb, arguments)
     with watching():
-        vocabulary = words_of([asked.agent], asked.game or DEAL_OR_NO_DEAL)
-        agent = make_agent(asked.agent, vocabulary, asked.temperature)
-        if asked.game not in ("", agent.vocabulary.game):
-            got, fix = f"it plays {agent.vocabulary.game!r}, not {asked.game!r}", "leave --game out, or name another agent"
-            raise ConfigError("the agent plays another game", where=asked.agent, got=got, fix=fix)
-    drawn = vocabulary.domain.random_scenario(stream(asked.seed, "scenario", _KEY))
-    scenario = read_scenario(asked.scenario, vocabulary.domain) if asked.scenario else drawn
+        vocabulary = words_of([settings.agent], settings.game or DEAL_OR_NO_DEAL)
+        agent = make_agent(settings.agent, vocabulary, settings.temperature)
+        if settings.game not in ("", agent.vocabulary.game):
+            got, fix = f"it plays {agent.vocabulary.game!r}, not {settings.game!r}", "leave --game out, or name another agent"
+            raise ConfigError("the agent plays another game", where=settings.agent, got=got, fix=fix)
+    drawn = vocabulary.domain.random_scenario(stream(settings.seed, "scenario", _KEY))
+    scenario = read_scenario(settings.scenario, vocabulary.domain) if settings.scenario else drawn
     terminal = StandardTerminal()
-    terminal.show(f"You negotiate with {asked.agent}. Agree on a deal, then both choose.\n\n{HELP}\n")
-    game = NegotiationGame([scenario], [dialogue_seed(asked.seed, _KEY)], (vocabulary, agent.vocabulary))
+    terminal.show(f"You negotiate with {settings.agent}. Agree on a deal, then both choose.\n\n{HELP}\n")
+    game = NegotiationGame([scenario], [dialogue_seed(settings.seed, _KEY)], (vocabulary, agent.vocabulary))
     try:
         play(game, (Person(vocabulary, terminal), agent))
     except KeyboardInterrupt:
         terminal.show("\nyou left, there is no deal")
         return 0
     terminal.show(f"\n{render_dialogue(game, 0, perspective=0)}")
-    again = ["parley", "play", asked.agent, "--seed", str(asked.seed + 1)]
-    if asked.temperature != PlayArguments.temperature:
-        again += ["--temperature", str(asked.temperature)]
-    if asked.game:
-        again += ["--game", asked.game]
+    again = ["parley", "play", settings.agent, "--seed", str(settings.seed + 1)]
+    if settings.temperature != PlayArguments.temperature:
+        again += ["--temperature", str(settings.temperature)]
+    if settings.game:
+        again += ["--game", settings.game]
     show_lines(make_console(), "next", [shlex.join(again)])
     return 0
 
 
 def read_scenario(text: str, domain: Domain) -> Scenario:
-    """The scenario of a key such as `Scenario.key` gives: counts, then either side's values.
+    """Read a scenario from a key in the form of `Scenario.key`: counts, then each side's values.
 
     Raises:
         ConfigError: it is not three times a number for each item of the game.

@@ -1,12 +1,11 @@
 """All targets against all adversaries: `parley evaluate population`.
 
-The payoff matrix is solved for mixtures of agents (`engine/negotiation/attacks/opponents.py`), and how
-exploitable a mixture is, an adversary says that is trained against it. Cells of an earlier matrix need not be played again.
+A campaign retains every target and every adversary that it trained. Each pair plays the same dialogues under the rule of the
+attacks: the target alone chooses. A row is a dialogue of a pair; a shard holds dialogues of few pairs. Pairs of an earlier
+matrix need not play again.
 
-Who is in a population, and the dialogues in which all its targets meet all its adversaries: shards and their worker.
-
-A campaign keeps every target and every adversary that it trained. Each pair plays the same dialogues as under every attack: the
-target alone chooses. A row is a dialogue of a pair; a shard is dialogues of few pairs.
+The payoff matrix is solved for mixtures of agents (`engine/negotiation/attacks/opponents.py`). An adversary that is trained
+against a mixture measures how exploitable it is.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from parley.engine.negotiation.attacks.opponents import OpponentConfig
 from parley.engine.negotiation.attacks.settings import DefenceConfig, ReinforceConfig
 from parley.engine.negotiation.metrics.campaign import (
     LEGEND,
-    Played,
+    PayoffGains,
     elo,
     matrix_table,
     payoff_estimates,
@@ -73,14 +72,14 @@ from parley.policies.chat.seat import ChatSeat
 
 _PAIR = (pa.field("target", pa.string()), pa.field("adversary", pa.string()), pa.field("number", pa.int64()))
 PAYOFFS = pa.schema([*DIALOGUES, *_PAIR])
-"""A dialogue of a payoff matrix: of which pair, and its number, which says its scenario and its draws in all pairs."""
+"""A dialogue of a payoff matrix with its pair and its number, which decides its scenario and its draws in all pairs."""
 _MOST_SIDE_BY_SIDE = 250
 _CAMPAIGN, _CONTROL = "minmax", "control-"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PopulationConfig(ShardedConfig):
-    """Whose targets meet whose adversaries."""
+    """Settings of a payoff matrix: its agents and their dialogues."""
 
     campaign: str = ""
     """Run of parley minmax, finished or not: every target and every adversary that it has trained."""
@@ -91,13 +90,13 @@ class PopulationConfig(ShardedConfig):
     known: str = ""
     """Earlier runs of this verb, between commas, whose pairs are not played again."""
     meta: Literal["uniform", "prioritised", "nash"] = "nash"
-    """Mixture of the targets that fresh adversaries are trained against."""
+    """Mixture of the targets against which fresh adversaries are trained."""
     num_fresh: NonNegativeInt = 0
     """Fresh adversaries that are trained against the mixture and then play it, each from a seed of its own; 0 for none."""
     speaker: str = ""
-    """Where they start, and what the KL guard compares with; when empty as in the campaign, or the oldest target's own."""
+    """Start of fresh adversaries and reference of the KL guard; when empty as in the campaign, or the oldest target's own."""
     corpus: str = PUBLISHED
-    """Corpus that the targets were fitted to, where adversaries are trained."""
+    """Corpus that the targets were fitted to, if adversaries are trained."""
     dialogues: NumItems = 500
     """Dialogues of each pair, the same for all."""
     scenarios: str = RANDOM
@@ -107,11 +106,11 @@ class PopulationConfig(ShardedConfig):
     complementary: bool = True
     """The target alone chooses and the adversary is given the complement (the attacks' rule)."""
     defence: DefenceConfig = field(default_factory=DefenceConfig)
-    """What stands around every target."""
+    """Defence of every target."""
     judge: str = ""
-    """Who judges in its filter; when empty each target, before any reinforcement."""
+    """Judge of its filter; when empty each target, before any reinforcement."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How chat models take part."""
+    """Settings of chat models."""
     learner_gpus: NonNegativeFloat = 0.0
     """GPUs, or a fraction of one, that a fresh adversary's learner computes with."""
     runner_gpus: NonNegativeFloat = 0.0
@@ -131,13 +130,13 @@ class PairedDialogue(NamedTuple):
 
 @dataclass(frozen=True)
 class Population(Sharded[PairedDialogue]):
-    """Targets and adversaries by name, made afresh in each worker, each once.
+    """Targets and adversaries by name, each made once in each worker.
 
     Args:
-        config: how they play.
+        config: the settings of their dialogues.
         targets: oldest first.
         adversaries: oldest first.
-        answers: folder of the run in which chat models' answers are kept; None keeps none.
+        answers: folder of the run that stores chat models' answers; None stores none.
     """
 
     unit = "dialogues"
@@ -169,20 +168,20 @@ class Population(Sharded[PairedDialogue]):
         return MatchConfig(adversary=adversary, target=target, **{name: getattr(self.config, name) for name in names})
 
     def words(self) -> Vocabulary:
-        """Of agents that bring none along."""
+        """Return the vocabulary of agents without one of their own."""
         return words_of((*self.targets, *self.adversaries), game_of(self.config.scenarios))
 
-    def items(self, known: Sequence[Mapping[str, Any]]) -> dict[str, PairedDialogue]:
-        """The dialogues of the pairs that are not known, by key; keys of a pair stand together.
+    def items(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, PairedDialogue]:
+        """Return the dialogues of the pairs that have no rows yet, by key; keys of a pair stand together.
 
         Raises:
-            ConfigError: an agent plays another game than the scenarios are of.
+            ConfigError: an agent plays another game than that of the scenarios.
         """
         game = self.words().game
         scenarios = match_scenarios(self.match(), game)
         for spec in (*self.targets, *self.adversaries):
             require_game(words_of([spec], game).game, list(scenarios.values()), where=spec)
-        played = {(row["target"], row["adversary"]) for row in known}
+        played = {(row["target"], row["adversary"]) for row in rows}
         return {
             f"{t:03d}-{a:03d}-{key}": PairedDialogue(target, adversary, number, scenario)
             for t, target in enumerate(self.targets)
@@ -194,7 +193,7 @@ class Population(Sharded[PairedDialogue]):
 
 @dataclass(frozen=True)
 class _PairRoster(Roster):
-    """A match of two agents that are there already.
+    """A match of two agents that exist already.
 
     Args:
         pair: the adversary and the target.
@@ -207,7 +206,7 @@ class _PairRoster(Roster):
 
 
 class PopulationWorker:
-    """Plays shards of the matrix and returns their rows."""
+    """A worker that plays shards of the matrix."""
 
     def __init__(self, population: Population) -> None:
         self._population = population
@@ -216,10 +215,10 @@ class PopulationWorker:
         self._targets: dict[str, Agent] = {}
 
     def run(self, shard: Shard[PairedDialogue]) -> list[dict[str, Any]]:
-        """One row per dialogue, by `PAYOFFS`; dialogues of a pair are played side by side, as those of its match."""
+        """Return one row per dialogue, by `PAYOFFS`; dialogues of a pair are played side by side, as in their match."""
         rows = []
-        for (target, adversary), found in groupby(zip(shard.keys, shard.items, strict=True), lambda one: one[1][:2]):
-            keys, pairs = zip(*found, strict=True)
+        for (target, adversary), group in groupby(zip(shard.keys, shard.items, strict=True), lambda item: item[1][:2]):
+            keys, pairs = zip(*group, strict=True)
             match = self._population.match(adversary, target)
             worker = MatchWorker(_PairRoster(match, (self._agent(adversary), self._target(target))))
             numbers = tuple(key.rpartition("-")[2] for key in keys)
@@ -230,8 +229,8 @@ class PopulationWorker:
 
     def _agent(self, name: str) -> Agent:
         if name not in self._agents:
-            config, kept = self._population.config, self._population.answers
-            how = {"seat": config.chat, "answers": kept}
+            config, answers = self._population.config, self._population.answers
+            how = {"seat": config.chat, "answers": answers}
             self._agents[name] = make_agent(name, self._vocabulary, config.temperature, config.device, **how)
         return self._agents[name]
 
@@ -244,15 +243,15 @@ class PopulationWorker:
 
 
 def fresh_start(config: PopulationConfig, targets: Sequence[str]) -> tuple[str, str]:
-    """Return the start of fresh adversaries and its source: adversaries of a campaign always start alike.
+    """Return the start of fresh adversaries and the setting that names it; in a campaign all adversaries have one start.
 
     Args:
-        config: who plays.
+        config: the settings of the matrix.
         targets: oldest first.
 
     Raises:
         CheckpointError: none is named, and the oldest target has no weights to start from.
-        RunError: the campaign is none.
+        RunError: the named run is no campaign.
     """
     if config.speaker or not config.campaign:
         start = start_of(config.speaker, targets[0], "--speaker")
@@ -262,17 +261,17 @@ def fresh_start(config: PopulationConfig, targets: Sequence[str]) -> tuple[str, 
 
 
 def members(config: PopulationConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The targets and the adversaries that a configuration names, oldest first, each once.
+    """Return the targets and the adversaries of a configuration, oldest first, without duplicates.
 
     Raises:
-        ConfigError: there are none on one side.
-        RunError: the campaign is none.
+        ConfigError: one side has no agents.
+        RunError: the named run is no campaign.
     """
     targets, adversaries = list(_of_campaign(config.campaign)) if config.campaign else [[], []]
     targets += split_names(config.targets)
     adversaries += split_names(config.adversaries) or ([] if config.campaign else split_names(config.targets))
-    for role, option, found in (("a target", "targets", targets), ("an adversary", "adversaries", adversaries)):
-        if not found:
+    for role, option, agents in (("a target", "targets", targets), ("an adversary", "adversaries", adversaries)):
+        if not agents:
             fix = f"name a campaign, or agents with --{option}"
             raise ConfigError(f"a population needs {role} at least", where=config.campaign or None, fix=fix)
     return tuple(dict.fromkeys(targets)), tuple(dict.fromkeys(adversaries))
@@ -281,19 +280,19 @@ def members(config: PopulationConfig) -> tuple[tuple[str, ...], tuple[str, ...]]
 def _of_campaign(name: str) -> tuple[list[str], list[str]]:
     """Return the start of a campaign and its trained agents in the order of its stages, seed after seed.
 
-    The control and its adversaries stand before the rounds, whose last target is the newest: it is the start otherwise trained.
+    The control and its adversaries come before those of the rounds, so that the newest target is that of the last round.
     """
     path = fetched_run(name)
     run = _campaign(path, name)
-    found = {"train-target": [run.config["target"]], "train-adversary": list(filter(None, [run.config["adversary"]]))}
-    # Those of several seeds lie in folders of their own.
+    trained = {"train-target": [run.config["target"]], "train-adversary": list(filter(None, [run.config["adversary"]]))}
+    # The campaigns of several seeds have folders of their own.
     seeds = run.config.get("seeds", 1)
     campaigns = [path] if seeds == 1 else [path / f"{TRAINING}-{number}" for number in range(1, seeds + 1)]
     for campaign in campaigns:
         made = sorted([*campaign.glob(f"*/{SUMMARY}"), *campaign.glob(f"*/*/{SUMMARY}")])
-        for summary in sorted(made, key=lambda one: not one.relative_to(campaign).parts[0].startswith(_CONTROL)):
-            found.get(RunFolder.load(summary.parent).job, []).append(display_path(summary.parent))
-    return found["train-target"], found["train-adversary"]
+        for summary in sorted(made, key=lambda file: not file.relative_to(campaign).parts[0].startswith(_CONTROL)):
+            trained.get(RunFolder.load(summary.parent).job, []).append(display_path(summary.parent))
+    return trained["train-target"], trained["train-adversary"]
 
 
 def _campaign(path: Path, name: str) -> RunFolder:
@@ -305,10 +304,10 @@ def _campaign(path: Path, name: str) -> RunFolder:
 
 
 FRESH = "fresh"
-"""What the folders of fresh adversaries and of their dialogues begin with."""
+"""Prefix of the folders of fresh adversaries and of their dialogues."""
 PAYOFF, RATINGS, AGENTS, SHARES, SEVERAL = "payoffs", "ratings", "agents", "shares", "nash_is_one_of_several"
-"""Entries of the summary: estimates of the matrix, targets first; by role Elo ratings, names, and mixtures by meta-strategy;
-whether there are more equilibria than that of the mixtures."""
+"""Entries of the summary: estimates of the matrix (targets, adversaries); by role the Elo ratings, the names and the mixtures
+by meta-strategy; whether there are several equilibria."""
 ONE_OF_SEVERAL = "The equilibrium (nash) is one of several; it is the one that spreads most evenly."
 ROLES = ("targets", "adversaries")
 
@@ -318,28 +317,28 @@ class PopulationResult:
     """The result of a run.
 
     Args:
-        population: who played.
+        population: the agents.
         played: the matrix.
-        trained: what fresh adversaries gain, by the metric's name.
+        trained: gains of fresh adversaries, by the metric's name.
     """
 
     population: Population
-    played: Played
+    played: PayoffGains
     trained: Mapping[str, Estimate]
 
 
 def matrix() -> PopulationConfig:
-    """The payoff matrix of all pairs, its mixtures and ratings."""
+    """Measure the payoff matrix of all pairs, its mixtures and ratings."""
     return PopulationConfig()
 
 
 def best_response() -> PopulationConfig:
-    """The matrix, and what an adversary gains that is trained against the equilibrium mixture (Lanctot et al. 2017)."""
+    """Measure the matrix, and the gain of an adversary trained against the equilibrium mixture (Lanctot et al. 2017)."""
     return PopulationConfig(num_fresh=1)
 
 
 def demo() -> PopulationConfig:
-    """The campaign of parley demo, with one fresh adversary."""
+    """Measure the campaign of parley demo, with one fresh adversary."""
     rule = reinforce.demo().reinforce
     return PopulationConfig(campaign="runs/demo/minmax", num_fresh=1, corpus="embedded", dialogues=200, reinforce=rule)
 
@@ -358,12 +357,12 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
     resume_safe = RESUME_SAFE
 
     def prepare(self, config: PopulationConfig, path: Path, reporter: Reporter) -> Population:
-        """Find the players; a resumed run keeps its first ones."""
-        targets, adversaries = _begun(path) or members(config)
+        """Load the agents; a resumed run has those of its first start."""
+        targets, adversaries = _first_agents(path) or members(config)
         names = dict.fromkeys((*targets, *adversaries))
         words = words_of(names)
         for name in names:
-            # Before anything is played, so that a misspelt one is an error and no rows.
+            # Before the first dialogue, so that a misspelt name is an error and no row.
             make_agent(name, words, config.temperature)
         if HUMAN in names:
             raise ConfigError("a person does not play whole matrices", got=HUMAN, fix="parley play lets you negotiate")
@@ -377,15 +376,15 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
         return Population(config, targets, adversaries)
 
     def work(self, run: RunFolder, prepared: Population, reporter: Reporter) -> PopulationResult:
-        """Plays what is left of the matrix, then trains the fresh adversaries and plays them."""
-        if _begun(run.path) is None:
+        """Play the remaining dialogues of the matrix, then train the fresh adversaries and play them."""
+        if _first_agents(run.path) is None:
             run.event(AGENTS, targets=prepared.targets, adversaries=prepared.adversaries)
-        known = _known(prepared)
+        earlier = _earlier_rows(prepared)
         title = f"{len(prepared.targets)} targets against {len(prepared.adversaries)} adversaries"
         playing = replace(prepared, answers=run.path / ANSWERS_FOLDER)
-        run_items(run, playing, playing.items(known), prepared.config, reporter, title)
-        rows = [*known, *rows_now(run)]
-        played = Played.of(rows, prepared.targets, prepared.adversaries)
+        run_items(run, playing, playing.items(earlier), prepared.config, reporter, title)
+        rows = [*earlier, *rows_now(run)]
+        played = PayoffGains.of(rows, prepared.targets, prepared.adversaries)
         if not len(played.gains_GTA):
             ended = {(row["target"], row["adversary"]) for row in rows if row["status"] == OK}
             pairs = [f"{who} against {met}" for met in played.targets for who in played.adversaries if (met, who) not in ended]
@@ -393,11 +392,11 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
                 "no dialogue came to its end in every pair",
                 where=display_path(run.path),
                 got=f"none of {', '.join(pairs)}" if pairs else "some of each pair, none of all",
-                fix="the rows say why; the same command plays them again, one without who failed plays the others",
+                fix="the rows have the reasons; the same command plays them again, one without the failed agents the others",
             )
         return PopulationResult(prepared, played, self._trained(run.path, prepared, played, reporter))
 
-    def _trained(self, path: Path, population: Population, played: Played, reporter: Reporter) -> dict[str, Estimate]:
+    def _trained(self, path: Path, population: Population, played: PayoffGains, reporter: Reporter) -> dict[str, Estimate]:
         """Return the gains of fresh adversaries from their mixture; nothing without any."""
         config, targets = population.config, population.targets
         if not config.num_fresh:
@@ -423,7 +422,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
             reinforce.TRAIN_ADVERSARY.run(settings, folder, reporter)
             names.append(display_path(folder))
         strongest = population.adversaries[best_index(played.from_mixture(shares_T))]
-        # The best of the matrix may gain more than who was trained against the mixture.
+        # The best adversary of the matrix may gain more than those that were trained against the mixture.
         candidates = [*names, strongest]
         choosing_GA = self._gained(path / f"{FRESH}-payoffs", population, candidates, shares_T, reporter)
         best = candidates[best_index(choosing_GA)]
@@ -433,7 +432,7 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
     def _gained(
         self, path: Path, population: Population, adversaries: Sequence[str], shares_T: np.ndarray, reporter: Reporter
     ) -> np.ndarray:
-        """Return what adversaries gain from a mixture of the targets, (G, A), in dialogues that chose nothing."""
+        """Return the gains (G, A) of adversaries from a mixture of the targets, in dialogues that chose nothing."""
         config, targets = population.config, population.targets
         matrix = replace(
             config,
@@ -445,24 +444,25 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
             seed=derive_seed(config.seed, path.name),
         )
         result = self.run(matrix, path, reporter)
-        played = Played.of(rows_now(RunFolder.load(result.run)), targets, adversaries)
+        played = PayoffGains.of(rows_now(RunFolder.load(result.run)), targets, adversaries)
         return played.from_mixture(shares_T)
 
-    def measure(self, run: RunFolder, found: PopulationResult) -> Summary:
-        """Mixtures, ratings and payoffs stand beside the metrics."""
-        played, config = found.played, found.population.config
+    def measure(self, run: RunFolder, result: PopulationResult) -> Summary:
+        """Return the metrics, with mixtures, ratings and payoffs beside them."""
+        played, config = result.played, result.population.config
         ratings = dict(zip(ROLES, elo(played.gains_GTA), strict=True))
         mixtures = played.mixtures()
         shares = {meta: {role: getattr(mixture, role).tolist() for role in ROLES} for meta, mixture in mixtures.items()}
+        folder = fetched_run(config.campaign) if config.campaign else None
         several = f" {ONE_OF_SEVERAL}" if mixtures["nash"].is_one_of_several else ""
         ruled = "the target alone chooses" if config.complementary else "both choose"
         return Summary(
             f"{len(played.targets)} targets against {len(played.adversaries)} adversaries",
             f"{config.dialogues:,} dialogues a pair on the same {config.scenarios} scenarios, seed {config.seed}; "
             f"{ruled}.{several}",
-            {**played.metrics(), **found.trained},
+            {**played.metrics(), **result.trained},
             {
-                AGENTS: {role: self._labels(getattr(played, role), config.campaign) for role in ROLES},
+                AGENTS: {role: labels(getattr(played, role), folder) for role in ROLES},
                 SHARES: shares,
                 SEVERAL: bool(several),
                 RATINGS: {role: [estimate.to_json() for estimate in ratings[role]] for role in ROLES},
@@ -470,90 +470,87 @@ class EvaluatePopulation(Job[PopulationConfig, Population, PopulationResult]):
             },
         )
 
-    def _labels(self, names: Sequence[str], campaign: str) -> list[str]:
-        return labels(names, fetched_run(campaign)) if campaign else list(names)
-
     def models(self, config: PopulationConfig) -> dict[str, str]:
         return {name: name for side in members(config) for name in side}
 
     def num_rows(self, config: PopulationConfig, path: Path) -> int:
-        """Return the number of pairs that were not known."""
-        targets, adversaries = _begun(path) or ((), ())
+        """Return the number of dialogues without rows of earlier runs."""
+        targets, adversaries = _first_agents(path) or ((), ())
         population = Population(config, targets, adversaries)
-        return len(population.items(_known(population))) if targets else -1
+        return len(population.items(_earlier_rows(population))) if targets else -1
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         return shown_tables(run.summary() or {})
 
 
 def shown_tables(summary: Mapping[str, Any]) -> dict[str, EstimateTable]:
-    """The tables of a finished run, by heading."""
+    """Return the tables of a finished run, by heading."""
     names, shares = summary[AGENTS], summary[SHARES]
     note = f" {ONE_OF_SEVERAL}" * summary.get(SEVERAL, False)
     sides = {
         f"{role.capitalize()}, rated": ratings_table(
-            one, names[role], estimates_of(summary[RATINGS][role]), {meta: shares[meta][role] for meta in shares}, note
+            side, names[role], estimates_of(summary[RATINGS][role]), {meta: shares[meta][role] for meta in shares}, note
         )
-        for role, one in zip(ROLES, ("target", "adversary"), strict=True)
+        for role, side in zip(ROLES, ("target", "adversary"), strict=True)
     }
     cells_TA = [estimates_of(line) for line in summary[PAYOFF]]
     return {"Payoffs": matrix_table(names["targets"], names["adversaries"], cells_TA), **sides}
 
 
 def estimates_of(parts: Sequence[Mapping[str, Any]]) -> list[Estimate]:
-    """Estimates as a summary keeps them."""
-    return [Estimate.from_json(one) for one in parts]
+    """Return the estimates that a summary stores."""
+    return [Estimate.from_json(part) for part in parts]
 
 
 def by_weights(shares: Sequence[float], drawing: OpponentConfig) -> OpponentConfig:
-    """Opponents drawn as often as a mixture plays them, otherwise as `drawing` says."""
+    """Return opponents that are drawn as often as a mixture plays them, otherwise as `drawing` says."""
     return replace(drawing, sampling="weighted", weights=tuple(round(share, 6) for share in shares))
 
 
-def labels(names: Sequence[str], folder: Path) -> list[str]:
-    """Return what agents are called in tables: those of a campaign by their stage.
+def labels(names: Sequence[str], folder: Path | None) -> list[str]:
+    """Return the labels of agents in tables: for those of a campaign, the names of their stages.
 
     Args:
-        names: of the agents.
-        folder: of the campaign.
+        names: names of the agents.
+        folder: folder of the campaign; None for agents of no campaign.
     """
-    return [name.removeprefix(f"{display_path(folder)}/") for name in names]
+    return list(names) if folder is None else [name.removeprefix(f"{display_path(folder)}/") for name in names]
 
 
-def played_in(path: Path) -> Played:
-    """Return the dialogues of a finished matrix, known ones too, agents in the order in which its settings name them."""
+def played_in(path: Path) -> PayoffGains:
+    """Return the dialogues of a finished matrix with those of earlier runs; agents in the order of its settings."""
     run = RunFolder.load(path)
     targets, adversaries = (split_names(run.config[role]) for role in ROLES)
-    known = [RunFolder.load(fetched_run(name)) for name in split_names(run.config["known"])]
-    return Played.of([row for one in (run, *known) for row in rows_now(one)], targets, adversaries)
+    earlier = [RunFolder.load(fetched_run(name)) for name in split_names(run.config["known"])]
+    return PayoffGains.of([row for source in (run, *earlier) for row in rows_now(source)], targets, adversaries)
 
 
 def rows_now(run: RunFolder) -> list[dict[str, Any]]:
-    """Return the rows of a matrix; agents that were moved along with it by their names of now."""
+    """Return the rows of a matrix; agents that moved with its folder have their present names."""
     rows = run.read_rows().to_pylist()
     names = {name: name_now(run.path, name) for name in {row[role] for row in rows for role in ("target", "adversary")}}
     return [row | {role: names[row[role]] for role in ("target", "adversary")} for row in rows]
 
 
-def _begun(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The targets and adversaries that a run began with; None where there is no run."""
+def _first_agents(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the targets and adversaries that a run started with; None if there is no run."""
     if not (path / CONFIG).is_file():
         return None
     run = RunFolder.load(path)
-    begun = [event for event in run.events({AGENTS: dict.fromkeys(ROLES, list)}) if event["kind"] == AGENTS]
-    if not begun:
+    starts = [event for event in run.events({AGENTS: dict.fromkeys(ROLES, list)}) if event["kind"] == AGENTS]
+    if not starts:
         return None
-    targets, adversaries = (tuple(name_now(path, name) for name in begun[0][role]) for role in ROLES)
+    targets, adversaries = (tuple(name_now(path, name) for name in starts[0][role]) for role in ROLES)
     return targets, adversaries
 
 
-def _known(population: Population) -> list[dict[str, Any]]:
-    """The dialogues of earlier runs in which pairs of a population played.
+def _earlier_rows(population: Population) -> list[dict[str, Any]]:
+    """Return the dialogues of earlier runs in which pairs of a population played.
 
     Raises:
-        RunError: one is no such run, or its dialogues or weights were others.
+        RunError: an earlier run is no matrix, or it has other dialogues or weights.
     """
-    config, found = population.config, []
+    config, rows = population.config, []
     pairs = {(target, adversary) for target in population.targets for adversary in population.adversaries}
     for name in split_names(config.known):
         run = RunFolder.load(fetched_run(name))
@@ -566,8 +563,8 @@ def _known(population: Population) -> list[dict[str, Any]]:
         if changed := changed_weights(run.weights, now):
             what = "--known holds dialogues of agents whose weights are others now"
             raise RunError(what, where=name, got=", ".join(changed), fix="leave it out, and all pairs are played again")
-        found += played
-    return found
+        rows += played
+    return rows
 
 
 EVALUATE_POPULATION = EvaluatePopulation()

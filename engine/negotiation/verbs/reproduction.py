@@ -1,10 +1,10 @@
 """Tables 2, 6 and 7 of Cheng et al. 2019 from one command: `parley reproduce cheng2019`.
 
 Each training goes from the corpus to the tables: a supervised agent, an RL agent, an adversary of each, all attacks on both,
-the reactive attack by turns, adversarial training by rounds beside a control, and all attacks on what came of these. Every
-step is a run of its own below the run's folder (negotiator, rl, ...; those of a second training are negotiator-2, rl-2, ...),
-is what its own verb makes, resumes by itself, and is skipped once it is finished. Steps that need nothing of each other are
-done side by side. The page is written anew after every step, with what is finished so far.
+the reactive attack by turns, adversarial training by rounds beside a control, and all attacks on the two results. Each step is
+a run of its own verb below the run's folder (negotiator, rl, ...; those of a second training are negotiator-2, rl-2, ...). It
+resumes by itself and is skipped once it is finished. Steps that do not need each other run side by side. After every step the
+page is written again with the finished steps.
 
   # Paper: one training. Ours: several, because RL agents of two seeds differ by more than their dialogues do.
   # Paper: attacks the target after adversarial training, of which it gives no schedule. Ours: the target of the last round,
@@ -59,7 +59,7 @@ FIGURES = "figures.json"
 """The page's figures, in the run's folder."""
 NEGOTIATOR, CAMPAIGN = "negotiator", "minmax"
 ADVERSARY, ADVERSARY_RL = "adversary", "adversary-rl"
-"""Names of steps, also of their folders, beside `rl`; table-PART and plain-PART measure a part."""
+"""Names of steps and of their folders, beside `rl`; table-PART and plain-PART measure a part."""
 NEEDS: Mapping[str, tuple[str, ...]] = {
     NEGOTIATOR: (),
     RL: (NEGOTIATOR,),
@@ -79,19 +79,19 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 """The steps of a training in their order, and the steps that each needs."""
 
 _EPOCH_S, _LEARNED_S, _PLAYED_S = 64.0, 0.008, 0.02
-"""Of a core with nothing else to do, at the published sizes: an epoch, a dialogue that is learned from, one that is played."""
+"""Seconds of an idle core at the published sizes: an epoch, a dialogue of a training, a dialogue of a match."""
 _ATTACKED_S = {SV: 4.0, RL: 4.5, TURN: 0.5, HARDENED: 4.5, CONTROL: 4.5}
-"""The same for all rows of a table together, a dialogue each (docs/results/cheng2019-tables.md, its column of seconds)."""
+"""Seconds of all rows of a table together, for a dialogue each (docs/results/cheng2019-tables.md, its column of seconds)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionConfig(Configuration):
-    """How many trainings, and how large each is."""
+    """Settings of the reproduction: the number of trainings and their sizes."""
 
     seeds: NumSeeds = 3
-    """Trainings from the corpus to the tables; a finished run may be asked for more, and adds those."""
+    """Trainings from the corpus to the tables; with a larger number a finished run adds the missing ones."""
     workers: NonNegativeInt = 0
-    """Ray actors that do steps side by side, as many as there is room for; below 2 all is done in this process."""
+    """Ray actors that run steps side by side, as many as there is room for; below 2 this process runs all."""
     out: str = ""
     """Markdown page to write beside the run's own table.md, and its figures as JSON beside it; rewritten after every step."""
     dialogues: NumItems = 500
@@ -119,7 +119,7 @@ class ReproductionConfig(Configuration):
     search: SearchConfig = field(default_factory=SearchConfig)
     """How white-box attacks search words."""
     transfer: TransferSettings = field(default_factory=TransferSettings)
-    """What transfer plugs in; of a target that was trained on, sentences that won by one point will do."""
+    """Sentences of the transfer attack; on a hardened target, sentences that won by one point suffice."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,7 +128,7 @@ class ReproductionConfig(Configuration):
 
 
 def small() -> ReproductionConfig:
-    """Smaller trainings of the published networks: three of them in about two and a half hours of two idle cores."""
+    """Use smaller trainings of the published networks: three of them in about two and a half hours of two idle cores."""
     base = paper()
     return replace(
         base,
@@ -142,12 +142,12 @@ def small() -> ReproductionConfig:
 
 
 def paper() -> ReproductionConfig:
-    """The budgets of docs/results/cheng2019.md: about seven hours of two idle cores (Cheng et al. 2019)."""
+    """Use the budgets of docs/results/cheng2019.md: about seven hours of two idle cores (Cheng et al. 2019)."""
     return ReproductionConfig(attack=replace(reinforce.cheng2019().reinforce, dialogues=38_400))
 
 
 def demo() -> ReproductionConfig:
-    """Small agents on the embedded corpus, one training in some minutes: what the page looks like, not what is published."""
+    """Train small agents on the embedded corpus once, in some minutes: an example of the page, no published figures."""
     rule = replace(reinforce.demo().reinforce, dialogues=1_280)
     return ReproductionConfig(
         seeds=1,
@@ -164,7 +164,7 @@ def demo() -> ReproductionConfig:
 
 
 def _minutes(config: ReproductionConfig) -> dict[str, float]:
-    """About how many minutes of a core each step of a training takes with the published sizes, by its name."""
+    """Return the minutes of a core that each step of a training takes at the published sizes, by its name."""
     learned, played = config.attack.dialogues * _LEARNED_S, config.dialogues * _PLAYED_S
     phases = (2 * config.rounds - 1 + config.rounds) * config.phase * _LEARNED_S
     # Fresh adversaries measure the start, every round, the chosen round once more, and the control.
@@ -176,7 +176,7 @@ def _minutes(config: ReproductionConfig) -> dict[str, float]:
         ADVERSARY_RL: learned,
         CAMPAIGN: phases + measured,
         **{f"plain-{part}": played for part in PARTS},
-        **{f"table-{part}": config.dialogues * each for part, each in _ATTACKED_S.items()},
+        **{f"table-{part}": config.dialogues * per_dialogue for part, per_dialogue in _ATTACKED_S.items()},
     }
     return {name: seconds[name] / 60 for name in NEEDS}
 
@@ -184,7 +184,7 @@ def _minutes(config: ReproductionConfig) -> dict[str, float]:
 def plan(config: ReproductionConfig) -> str:
     """Return the planned work and its approximate time in one line."""
     minutes = _minutes(config)
-    steps = ", ".join(f"{name} {each:.0f}" for name, each in minutes.items() if each >= 1)
+    steps = ", ".join(f"{name} {duration:.0f}" for name, duration in minutes.items() if duration >= 1)
     total = sum(minutes.values()) * config.seeds / 60
     at_once = min(max(1, config.workers), config.seeds * 2)
     return (
@@ -205,17 +205,17 @@ class ReproduceCheng2019(Composite[ReproductionConfig, ReproductionConfig, Repro
     resume_safe = ("seeds", "workers", "out", "data_root")
 
     def stages(self, config: ReproductionConfig, path: Path) -> dict[str, Stage]:
-        """The steps of all trainings; what is attacked after adversarial training is known once that is finished."""
+        """Return the steps of all trainings; the hardened target is named once adversarial training is finished."""
         trainings = [_steps(config, path, number) for number in range(1, config.seeds + 1)]
-        # By kind, so that one after another the first tables are there early.
-        return {nth_name(name, number): each[name] for name in NEEDS for number, each in enumerate(trainings, start=1)}
+        # Grouped by step, so that the first tables are finished early.
+        return {nth_name(name, number): steps[name] for name in NEEDS for number, steps in enumerate(trainings, start=1)}
 
     def finished(self, config: ReproductionConfig, path: Path, weights: Mapping[str, str]) -> bool:
-        """More trainings may be asked for: the steps say themselves what is finished."""
+        """Return False: more trainings may be requested, and each step knows if it is finished."""
         return False
 
     def prepare(self, config: ReproductionConfig, path: Path, reporter: Reporter) -> ReproductionConfig:
-        """Finds out whether the corpus is there and the page can be written."""
+        """Check that the corpus can be read and the page can be written."""
         folder = Path(config.out).parent
         if config.out and not folder.is_dir():
             raise ConfigError("the page cannot be written", where="--out", got=f"no folder {folder}", fix=f"mkdir -p {folder}")
@@ -224,12 +224,12 @@ class ReproduceCheng2019(Composite[ReproductionConfig, ReproductionConfig, Repro
         return config
 
     def work(self, run: RunFolder, prepared: ReproductionConfig, reporter: Reporter) -> ReproductionConfig:
-        """Does what is left of the steps, and writes the page after each."""
+        """Run the remaining steps, and write the page after each."""
         config, path = prepared, run.path
         reporter.say(plan(config))
         needs = {
-            nth_name(name, number): [nth_name(other, number) for other in others]
-            for name, others in NEEDS.items()
+            nth_name(name, number): [nth_name(step, number) for step in required]
+            for name, required in NEEDS.items()
             for number in range(1, config.seeds + 1)
         }
         run_as_needed(
@@ -237,40 +237,40 @@ class ReproduceCheng2019(Composite[ReproductionConfig, ReproductionConfig, Repro
         )
         return config
 
-    def measure(self, run: RunFolder, found: ReproductionConfig) -> Summary:
-        """The figures over trainings, and what each came to."""
-        told = _found(found, run.path)
-        each = {f"{row}.advantage": told.each(row)["advantage"] for row in told.rows}
-        return Summary(_TITLE, _description(found, run.path), told.metrics(), {TRAININGS: each})
+    def measure(self, run: RunFolder, config: ReproductionConfig) -> Summary:
+        """Return the figures over trainings, and those of each training."""
+        results = _results(config, run.path)
+        by_training = {f"{row}.advantage": results.by_training(row)["advantage"] for row in results.rows}
+        return Summary(_TITLE, _description(config, run.path), results.metrics(), {TRAININGS: by_training})
 
     def conclude(self, run: RunFolder, config: ReproductionConfig, summary: Summary) -> None:
         super().conclude(run, config, summary)
         self._write(run.path, config)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        return self.found(run).tables()
+        return self.results(run).tables()
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With as much of the tables as a screen holds."""
-        return replace(result, tables=self.found(run).tables(brief=True))
+        """Add as much of the tables as a screen holds."""
+        return replace(result, tables=self.results(run).tables(brief=True))
 
-    def found(self, run: RunFolder) -> Reproduction:
+    def results(self, run: RunFolder) -> Reproduction:
         """Return the results of a run's finished steps."""
-        return _found(from_dict(ReproductionConfig, run.config), run.path)
+        return _results(from_dict(ReproductionConfig, run.config), run.path)
 
     def next_commands(self, config: ReproductionConfig, path: Path) -> tuple[str, ...]:
         return (*super().next_commands(config, path), shlex.join(["parley", "play", display_path(path / RL)]))
 
     def _write(self, path: Path, config: ReproductionConfig) -> None:
-        """Writes page and figures from what is finished."""
-        found = _found(config, path)
+        """Write page and figures from the finished steps."""
+        results = _results(config, path)
         about = {"title": _TITLE, "description": _description(config, path), "command": self.command(config, path)}
         pages = [path / TABLE_FILE, *([Path(config.out)] if config.out else [])]
         for page in pages:
-            write_tables(page, found.tables(), about)
+            write_tables(page, results.tables(), about)
             figures = path / FIGURES if page.parent == path else page.with_suffix(".json")
             try:
-                write_document(figures, {**about, **found.as_json()})
+                write_document(figures, {**about, **results.as_json()})
             except OSError as error:
                 fix = "free some space, then the same command writes it"
                 raise RunError("the figures cannot be written", where=figures, got=error.strerror, fix=fix) from None
@@ -280,7 +280,7 @@ _TITLE = "Cheng et al. 2019, measured beside published"
 
 
 def _steps(config: ReproductionConfig, path: Path, number: int) -> dict[str, Stage]:
-    """The steps of a training by their names, those of the first."""
+    """Return the steps of a training by their names in the first training."""
     at = {name: path / nth_name(name, number) for name in NEEDS}
     supervised, goal, of_sv, of_rl = (display_path(at[name]) for name in (NEGOTIATOR, RL, ADVERSARY, ADVERSARY_RL))
     where: dict[str, Any] = {"data_root": config.data_root}
@@ -295,7 +295,7 @@ def _steps(config: ReproductionConfig, path: Path, number: int) -> dict[str, Sta
         return SELFPLAY, MatchConfig(adversary=goal, target=target, **played)
 
     def attacked(preset: table_config.TableConfig, target: str, speaker: str, adversary: str) -> Stage:
-        # Of a target that yields little hardly any dialogue is won by more.
+        # Against a target that yields little, hardly any dialogue is won by more.
         least = min(config.transfer.min_advantage, 1) if preset.baseline else config.transfer.min_advantage
         how: dict[str, Any] = {"target": target, "speaker": speaker, "adversary": adversary, "corpus": config.corpus}
         how |= {"search": config.search, "transfer": replace(config.transfer, min_advantage=least), "baseline": ""}
@@ -337,7 +337,7 @@ def _steps(config: ReproductionConfig, path: Path, number: int) -> dict[str, Sta
 def _after_training(path: Path, config: ReproductionConfig) -> tuple[tuple[str, str], tuple[str, str]]:
     """Return the target of the last round and its best adversary, and the same of the control.
 
-    Nothing before adversarial training is finished.
+    All are empty before adversarial training is finished.
     """
     if not (path / SUMMARY).exists():
         return ("", ""), ("", "")
@@ -347,7 +347,7 @@ def _after_training(path: Path, config: ReproductionConfig) -> tuple[tuple[str, 
     return (hardened, best_trained(campaign, path, hardened)), (control, best_trained(campaign, path, control))
 
 
-def _found(config: ReproductionConfig, path: Path) -> Reproduction:
+def _results(config: ReproductionConfig, path: Path) -> Reproduction:
     """Return the results of the finished steps."""
     rows: dict[str, dict[int, Mapping[str, Estimate]]] = {}
     rounds: dict[int, list[Round]] = {}
@@ -365,13 +365,13 @@ def _found(config: ReproductionConfig, path: Path) -> Reproduction:
                 continue
             for name, estimate in RunFolder.load(at[f"table-{part}"]).metrics().items():
                 row, _, metric = name.partition(".")
-                found = rows.setdefault(f"{part}.{row}", {})
-                found[number] = {**found.get(number, {}), metric: estimate}
+                trainings = rows.setdefault(f"{part}.{row}", {})
+                trainings[number] = {**trainings.get(number, {}), metric: estimate}
     return Reproduction(rows, rounds)
 
 
 def _description(config: ReproductionConfig, path: Path) -> str:
-    """Return the subject and progress of the page."""
+    """Return the description of the page: corpus, trainings, budgets and progress."""
     done = sum((path / nth_name(name, number) / SUMMARY).exists() for name in NEEDS for number in range(1, config.seeds + 1))
     total = config.seeds * len(NEEDS)
     unfinished = "" if done == total else f" Not finished: {done} of {total} steps are."

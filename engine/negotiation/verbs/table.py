@@ -1,7 +1,7 @@
 """Every attack on one target, side by side: `parley attack table` (the rows of Cheng et al. 2019, tables 2 and 7).
 
-Each row is a run of its own below the table's folder, on the same scenarios, and resumes by itself; the table is what their
-summaries say. A row that needs a trained adversary trains one first, unless it is named.
+Each row is a run of its own below the table's folder, on the same scenarios, and resumes by itself. The table takes its
+figures from their summaries. A row that needs a trained adversary trains one first, unless it is named.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stag
 from parley.engine.core.verbs.job import TABLE_FILE, USAGE, Reporter, Result, Summary, failure_of
 from parley.engine.core.verbs.repeated import nth_name, run_beside
 from parley.engine.negotiation.attacks.tactics import REFINED, encode_sentence
-from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNTOUCHED
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, ATTACKS, UNCHANGED
 from parley.engine.negotiation.metrics.attack_table import (
     ADAPTIVE,
-    ASKED_METRICS,
     KNOWN,
     PLAIN,
+    REQUEST_METRICS,
     ROWS,
     SEARCHES,
     STRONGEST,
     TACTIC,
     TACTICS,
     UNATTACKED,
-    around_trained,
     attack_table,
-    endings_of,
-    table_lines,
+    suffixes_of,
     targets_table,
     titles_of,
+    trained_suffix,
 )
 from parley.engine.negotiation.metrics.dialogues import CHAT_METRICS, DEFENCE_METRICS
 from parley.engine.negotiation.verbs import whitebox
@@ -87,27 +86,27 @@ from parley.envs.negotiation.domain import DEAL_OR_NO_DEAL
 from parley.policies.chat.answers import usage_of
 
 BASELINE = "baseline"
-"""Entry of the summary that holds the metrics of the other table that is shown beside."""
+"""Entry of the summary that holds the metrics of the baseline table."""
 TRAINED = "trained"
 """Entry of the summary that names the trained counterparts of the target."""
 
 ALL_ATTACKS, BY_TARGET = "All attacks", "By target"
 """Headings of the tables."""
 
-_OF_A_ROW = ATTACK_METRICS | UNTOUCHED | DEFENCE_METRICS | CHAT_METRICS | ASKED_METRICS
+_OF_A_ROW = ATTACK_METRICS | UNCHANGED | DEFENCE_METRICS | CHAT_METRICS | REQUEST_METRICS
 _SECONDS_PER_TRAINED_DIALOGUE = 0.0225
-"""Measured on one core with the published network sizes; the live display knows better once it runs."""
+"""Measured on one core with the published network sizes; the live display estimates again from the run itself."""
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A table that can be measured.
+class CheckedTable:
+    """A table whose settings have been checked.
 
     Args:
-        config: what was asked for.
-        untrained: how many adversaries are trained first.
-        baseline: the metrics of the table that is shown beside, by "ROW.METRIC".
-        limit: where the filter's limit lies; None where no filter is wanted.
+        config: the settings.
+        untrained: number of adversaries to train first.
+        baseline: the metrics of the baseline table, by "ROW.METRIC".
+        limit: the limit of the filter; None without a filter.
     """
 
     config: TableConfig
@@ -117,7 +116,7 @@ class Planned:
 
 
 def _announcement(config: TableConfig, num: int) -> str:
-    """Return the number of adversaries to train first, and the time; with a chat model only the live display has it."""
+    """Return the number of adversaries to train first, and the time if no chat model takes part."""
     rule = config.reinforce
     dialogues = num * rule.updates * rule.dialogues_per_update
     minutes = max(1, round(dialogues * _SECONDS_PER_TRAINED_DIALOGUE / 60))
@@ -126,18 +125,18 @@ def _announcement(config: TableConfig, num: int) -> str:
         long = (
             f"{dialogues:,} dialogues with a chat model, which decides how long that takes; reinforce.dialogues asks for fewer"
         )
-    each = f"each target is met by adversaries of its own{', a defended one too' * bool(config.defences)}"
-    why = each if config.trained or config.defences else "no --adversary is named"
+    reason = f"each target is met by adversaries of its own{', a defended one too' * bool(config.defences)}"
+    why = reason if config.trained or config.defences else "no --adversary is named"
     which = "one is" if num == 1 else f"{num} are"
     updates = f"{rule.updates:,} update{'s' * (rule.updates != 1)}"
     return f"{why}, so {which} trained first: {updates} of {rule.dialogues_per_update} dialogues, {long}"
 
 
 def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:
-    """The metrics of the table that is shown beside, by "ROW.METRIC".
+    """Return the metrics of the baseline table, by "ROW.METRIC".
 
     Raises:
-        RunError: it is no finished table.
+        RunError: the named run is no finished table.
     """
     if not config.baseline:
         return {}
@@ -154,30 +153,37 @@ def _baseline_metrics(config: TableConfig) -> dict[str, Estimate]:
 
 
 def trained_of(summary: Mapping[str, Any]) -> list[str]:
-    """The trained counterparts in a finished table; none in those of before there were any."""
+    """Return the trained counterparts in a finished table; tables of earlier versions have none."""
     return summary.get(TRAINED, [])
 
 
 def _tables(run: RunFolder, brief: bool = False) -> dict[str, EstimateTable]:
-    """The tables of a run by their headings: who stands up to which attack, where there are defences; then all attacks."""
+    """Return the tables of a run by heading: attacks by opponent, if there are several, and all attacks."""
     metrics, summary, config = run.metrics(), run.summary() or {}, run.config
     baseline = {name: Estimate.from_json(parts) for name, parts in summary.get(BASELINE, {}).items()}
-    # Published targets are negotiators that were fitted; no other agent stands beside their figures.
+    # Published targets are fitted negotiators; their figures are shown beside no other agent.
     published = "none" if is_weightless(config["target"]) else config["published"]
     trained, unfound = trained_of(summary), summary.get(UNFOUND, {})
-    lines = table_lines(metrics, published, baseline, spread_of(summary), trained, unfound)
     by_target = targets_table(metrics, trained, unfound)
-    whole = attack_table(lines, brief)
-    return {"": whole} if by_target is None else {BY_TARGET: by_target, ALL_ATTACKS: whole}
+    all_attacks = attack_table(
+        metrics,
+        titles_of(trained),
+        published=ATTACKS.get(published, {}),
+        baseline=baseline,
+        trainings=spread_of(summary),
+        unfound=unfound,
+        brief=brief,
+    )
+    return {"": all_attacks} if by_target is None else {BY_TARGET: by_target, ALL_ATTACKS: all_attacks}
 
 
 def _legend(trained: Sequence[str] = ()) -> dict[str, Metric]:
-    strongest = {f"{STRONGEST}{end}.advantage": _OF_A_ROW["advantage"] for end, _ in endings_of(trained).values()}
+    strongest = {f"{STRONGEST}{end}.advantage": _OF_A_ROW["advantage"] for end, _ in suffixes_of(trained).values()}
     return {f"{row}.{name}": metric for row in titles_of(trained) for name, metric in _OF_A_ROW.items()} | strongest
 
 
-def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
-    """Return a row's requests to chat models, `ASKED_METRICS`; nothing without requests."""
+def _requests(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
+    """Return the answers and the cost that a row's chat models took, `REQUEST_METRICS`; nothing without requests."""
     attack, plus, around = row.partition("+")
     end = plus + around if around.endswith((ADAPTIVE, KNOWN)) else ""
     adversary = ADVERSARY + end.removesuffix(ADAPTIVE).removesuffix(KNOWN)
@@ -196,31 +202,31 @@ def _asked(path: Path, row: str, config: TableConfig) -> dict[str, Estimate]:
 
 
 def _tactic_lines(path: Path, end: str) -> dict[str, Estimate]:
-    """The metrics of the lines that a run of tactics brings along, by "ROW.METRIC"; none where it is not finished.
+    """Return the metrics of the lines of a tactics run, by "ROW.METRIC"; nothing if it is not finished.
 
     Args:
-        path: of the table's run.
-        end: ends the rows; empty on the target.
+        path: folder of the table's run.
+        end: suffix of the rows; empty for the target's.
     """
     if not (path / (TACTIC + end) / SUMMARY).is_file():
         return {}
     runs = [
         RunFolder.load(path / name) for name in dict.fromkeys((TACTIC + end, *([] if end.endswith(ADAPTIVE) else [TACTIC])))
     ]
-    found, used = runs[0].metrics(), [usage for run in runs if (usage := (run.summary() or {}).get(USAGE))]
+    figures, used = runs[0].metrics(), [usage for run in runs if (usage := (run.summary() or {}).get(USAGE))]
     metrics: dict[str, Estimate] = {}
     for arm, row in {REFINED: TACTIC, **{arm: f"{TACTIC}-{arm}" for arm in TACTICS}}.items():
-        own = {name.partition(".")[2]: each for name, each in found.items() if name.partition(".")[0] == arm}
-        # Without a tactic nothing is made for anybody.
-        if own and not (row in UNATTACKED and end.endswith(ADAPTIVE)):
-            metrics |= {f"{row}{end}.{name}": each for name, each in own.items() if name in _OF_A_ROW}
-            metrics[f"{row}{end}.answers_before"] = own["calls"]
+        of_arm = {name.partition(".")[2]: estimate for name, estimate in figures.items() if name.partition(".")[0] == arm}
+        # Play without a tactic is not adapted to a target.
+        if of_arm and not (row in UNATTACKED and end.endswith(ADAPTIVE)):
+            metrics |= {f"{row}{end}.{name}": estimate for name, estimate in of_arm.items() if name in _OF_A_ROW}
+            metrics[f"{row}{end}.answers_before"] = of_arm["calls"]
     if used and metrics:
-        metrics[f"{TACTIC}{end}.cost"] = count(sum(each["cost"] for each in used), 1)
+        metrics[f"{TACTIC}{end}.cost"] = count(sum(usage["cost"] for usage in used), 1)
     return metrics
 
 
-class AttackTable(Composite[TableConfig, Planned, Planned]):
+class AttackTable(Composite[TableConfig, CheckedTable, CheckedTable]):
     """`parley attack table`."""
 
     words = ("attack", "table")
@@ -244,10 +250,10 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         return planned_stages(config, path)
 
     def finished(self, config: TableConfig, path: Path, weights: Mapping[str, str]) -> bool:
-        """Rows that were measured under another `--rows` may have joined: the stages say themselves what is finished."""
+        """Return False: another `--rows` may have added rows, and each stage knows if it is finished."""
         return False
 
-    def prepare(self, config: TableConfig, path: Path, reporter: Reporter) -> Planned:
+    def prepare(self, config: TableConfig, path: Path, reporter: Reporter) -> CheckedTable:
         require_partner(config.target, "--target")
         for met in config.trained_names():
             require_partner(met, "--trained")
@@ -273,20 +279,20 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         baseline = _baseline_metrics(config)
         untrained = sum(checkpoint_folder(display_path(path / name)) is None for name in adversaries)
         if untrained and config.reinforce.supervised_weight > 0:
-            # Before there is a folder, which is tied to its configuration.
+            # Before there is a run folder, which is tied to its configuration.
             require_words(config.corpus, config.data_root, words, "or a trained adversary with --adversary")
         judge = table_judge(config)
         talk = config.corpus, config.data_root, config.false_alarms, config.device, config.chat
         limit = chosen_limit(judge, *talk) if FILTER in config.defence_names() else None
         if limit is not None:
             reporter.say(str(limit))
-        return Planned(config, untrained, baseline, limit)
+        return CheckedTable(config, untrained, baseline, limit)
 
     def _leave_out(self, config: TableConfig, speaker: str, reporter: Reporter) -> None:
-        """Tells which rows are left out, and checks that models which a search reads know each other's words."""
-        asked, left = {*config.row_names()}, {met: config.left_out(met) for met in ("", *config.trained_names())}
+        """Report the rows that are left out, and check that a search's models have one vocabulary."""
+        requested, left = {*config.row_names()}, {met: config.left_out(met) for met in ("", *config.trained_names())}
         reason = "they read weights that {} has not".format
-        if all(asked <= {*names} for names in left.values()):
+        if all(requested <= {*names} for names in left.values()):
             fix = f"ask for {', '.join(BLACK_BOX)}"
             got = f"{config.rows}: {reason(config.target)}"
             raise ConfigError("there is no row to measure", where="--rows", got=got, fix=fix)
@@ -298,73 +304,76 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
                 judges = {"--judge": config.judge} if config.judge else {}
                 shared_vocabulary({**who, "--speaker": speaker, **judges})
 
-    def work(self, run: RunFolder, prepared: Planned, reporter: Reporter) -> Planned:
+    def work(self, run: RunFolder, prepared: CheckedTable, reporter: Reporter) -> CheckedTable:
         if prepared.untrained:
             reporter.say(_announcement(prepared.config, prepared.untrained))
         config = prepared.config
         around = defences_around(config.defence_names(), prepared.limit)
         planned = planned_stages(config, run.path, around)
         chains = [list(chain) for chain in chains_of(config, run.path, around)]
-        # With workers the rows are played in their pool; without, each training's where it was trained.
-        begun = [chain[:1] for chain in chains] if config.workers else chains
-        names = [name for chain in begun for name in chain] if config.workers else planned
+        # With workers, rows are played in the pool; without, a trained adversary plays its rows after its training.
+        trained = [chain[:1] for chain in chains] if config.workers else chains
+        names = [name for chain in trained for name in chain] if config.workers else planned
         first = {name: planned.pop(name) for name in [*names]}
         planned |= defended_stages({**first, **planned}, config.seeds, around)
         needs = needs_of({**first, **planned}, run.path)
-        trainings = [{name: first[name] for name in chain} for chain in begun]
+        trainings = [{name: first[name] for name in chain} for chain in trained]
         actors = max(1, config.trainers) if config.workers else 0
-        # A worker at least has room beside the trainings.
+        # The trainings leave room for at least one worker.
         worker = Share((1.0, config.gpus_per_worker))
         with BackgroundStages(
             trainings, run.path, actors, num_cpus=config.workers, address=config.address, spare=worker
-        ) as beside:
-            if beside.num_actors:
-                # Rows that need no adversary need not wait for one.
-                run_side_by_side(planned, run.path, reporter, config, needs, beside)
-            beside.wait(reporter, "adversaries")
-        run_beside(first, begun, run.path, config.trainers, reporter, "adversaries", config.address)
+        ) as background:
+            if background.num_actors:
+                # Rows that need no adversary do not wait for the trainings.
+                run_side_by_side(planned, run.path, reporter, config, needs, background)
+            background.wait(reporter, "adversaries")
+        run_beside(first, trained, run.path, config.trainers, reporter, "adversaries", config.address)
         run_side_by_side(planned, run.path, reporter, config, needs)
         return prepared
 
-    def measure(self, run: RunFolder, found: Planned) -> Summary:
-        """The metrics of every row that is finished, by "ROW.METRIC"."""
-        config = found.config
+    def measure(self, run: RunFolder, plan: CheckedTable) -> Summary:
+        """Return the metrics of every finished row, by "ROW.METRIC"."""
+        config = plan.config
         metrics: dict[str, Estimate] = {}
         trainings: dict[str, list[float | None]] = {}
         unfound: dict[str, str] = {}
-        for row in (each for each in titles_of(config.trained_names()) if not each.startswith(TACTIC)):
+        for row in (name for name in titles_of(config.trained_names()) if not name.startswith(TACTIC)):
             folders = [run.path / nth_name(row, number) for number in range(1, config.seeds + 1)]
             runs = [RunFolder.load(folder) for folder in folders if (folder / SUMMARY).is_file()]
-            reasons = [why for one in runs if (why := (one.summary() or {}).get(UNFOUND))]
+            reasons = [why for training in runs if (why := (training.summary() or {}).get(UNFOUND))]
             if reasons:
-                others = f"; so in {len(reasons)} of {len(runs)} trainings, and the figures are of the others"
-                unfound[row] = reasons[0] + others * (len(reasons) < len(runs))
-            if played := [one for one in runs if one.metrics()]:
-                # Matches without a search do not count their time among their metrics.
-                each = [{"seconds": seconds_per_dialogue(one), **one.metrics()} for one in played]
-                over = {name: over_trainings([one[name] for one in each], ATTACK_METRICS.get(name)) for name in each[0]}
-                # Nobody forces a defended target, nor to what was found on another.
-                told = [name for name in over if row in ROWS or row.endswith(ADAPTIVE) or not name.startswith("forced_")]
-                metrics |= {f"{row}.{name}": over[name] for name in told}
-                metrics |= {f"{row}.{name}": found for name, found in _asked(run.path, row, config).items()}
+                suffix = f"; so in {len(reasons)} of {len(runs)} trainings, and the figures are of the others"
+                unfound[row] = reasons[0] + suffix * (len(reasons) < len(runs))
+            if played := [training for training in runs if training.metrics()]:
+                # Matches without a search have no time among their metrics.
+                figures = [{"seconds": seconds_per_dialogue(training), **training.metrics()} for training in played]
+                over = {
+                    name: over_trainings([training[name] for training in figures], ATTACK_METRICS.get(name))
+                    for name in figures[0]
+                }
+                # A defended target is not forced, nor is one to the result of a search on another target.
+                names = [name for name in over if row in ROWS or row.endswith(ADAPTIVE) or not name.startswith("forced_")]
+                metrics |= {f"{row}.{name}": over[name] for name in names}
+                metrics |= {f"{row}.{name}": plan for name, plan in _requests(run.path, row, config).items()}
             if len(runs) > 1:
-                advantages = [one.metrics().get("advantage", NOTHING) for one in runs]
-                trainings[f"{row}.advantage"] = [one.to_json()["value"] for one in advantages]
+                advantages = [training.metrics().get("advantage", NOTHING) for training in runs]
+                trainings[f"{row}.advantage"] = [training.to_json()["value"] for training in advantages]
         for number in range(len(config.trained_names()) + 1):
-            for end in (around_trained(number), around_trained(number, adaptive=True)) if number else ("",):
+            for end in (trained_suffix(number), trained_suffix(number, adaptive=True)) if number else ("",):
                 metrics |= _tactic_lines(run.path, end)
         metrics |= strongest_attacks(run.path, config)
         judge = table_judge(config)
-        limit = "" if found.limit is None else f"; {found.limit}"
+        limit = "" if plan.limit is None else f"; {plan.limit}"
         plain = " but in plain play" if f"{PLAIN}.advantage" in metrics else ""
         return Summary(
             f"attacks on {', '.join((config.target, *config.trained_names()))}",
             f"{config.dialogues:,} dialogues a row on the same {config.scenarios} scenarios, "
             f"seed {config.seed}; the target alone chooses{plain}; {who_judges(judge)}{limit}.",
             metrics,
-            # The report shows them too, wherever the other table is by then.
+            # The report shows them too, even if the other table has moved.
             {
-                BASELINE: {name: estimate.to_json() for name, estimate in found.baseline.items()},
+                BASELINE: {name: estimate.to_json() for name, estimate in plan.baseline.items()},
                 TRAININGS: trainings,
                 TRAINED: config.trained_names(),
                 UNFOUND: unfound,
@@ -381,7 +390,7 @@ class AttackTable(Composite[TableConfig, Planned, Planned]):
         return _tables(run)
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With as much of the tables as a screen holds; a failure where no dialogue of any row came to its end."""
+        """Add as much of the tables as a screen holds; report a failure if no dialogue of any row ended."""
         rows = dict.fromkeys(run.path / name.partition(".")[0] for name in result.metrics)
         outcomes = sum((RunFolder.load(row).outcomes() for row in rows if (row / SUMMARY).is_file()), Outcomes())
         legend = _legend(trained_of(run.summary() or {}))

@@ -1,6 +1,6 @@
-"""The stages of a table of attacks: which rows are measured, whom an attack is made for, and what is trained first.
+"""The stages of a table of attacks: the rows to measure, the target of each attack, and the adversaries to train first.
 
-Settings of `parley attack table`, and presets for tables 2, 6 and 7 of Cheng et al. 2019.
+The module holds the settings of `parley attack table`, and presets for tables 2, 6 and 7 of Cheng et al. 2019.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from parley.engine.negotiation.metrics.attack_table import (
     TRIGGERS,
     TURNS,
     UNATTACKED,
-    around_trained,
-    endings_of,
     strongest_attack,
+    suffixes_of,
+    trained_suffix,
 )
 from parley.engine.negotiation.verbs import training as reinforce
 from parley.engine.negotiation.verbs import whitebox
@@ -56,12 +56,12 @@ PLAYED = {*BLACK_BOX, *TRIGGERS, TACTIC}
 
 @dataclass(frozen=True, kw_only=True)
 class TableConfig(PlayedConfig, RepeatedConfig):
-    """Who is attacked, through whom, which rows are wanted; rl and transfer are of as many adversaries as seeds."""
+    """Settings of a table of attacks; the rows rl and transfer have one adversary for each seed."""
 
     target: str = "runs/negotiator"
-    """The attacked agent: run or checkpoint folder, or any agent's name; the rows that read weights need some."""
+    """The attacked agent: run or checkpoint folder, or any agent's name; rows that read weights need a checkpoint."""
     speaker: str = ""
-    """Checkpoint that speaks for the attacker wherever no attack does; the target's own when empty, if it has one."""
+    """Checkpoint that speaks for the attacker where no attack does; the target's own when empty, if it has one."""
     adversary: str = ""
     """Trained adversary of the rows rl and transfer; one is trained below the table's folder when empty."""
     attacker: str = ""
@@ -81,15 +81,15 @@ class TableConfig(PlayedConfig, RepeatedConfig):
     false_alarms: PositiveShare = 0.05
     """Share of the corpus' training sentences that the filter may stop, which decides its limit under the judge."""
     baseline: str = ""
-    """Another table's run, such as of the target before it was hardened, whose advantages stand beside."""
+    """Another table's run, such as of the target before it was hardened, whose advantages are shown beside."""
     dialogues: NumItems = 500
     """Dialogues of each row."""
     corpus: str = "dealornodeal"
-    """Corpus that the target was fitted to, where an adversary is trained or a filter chosen."""
+    """Corpus that the target was fitted to, if an adversary is trained or a filter chosen."""
     search: SearchConfig = field(default_factory=SearchConfig)
     """How words are searched; at a fixed turn a search goes on past its goal, in the combined attacks it does not."""
     transfer: TransferSettings = field(default_factory=TransferSettings)
-    """What is plugged in; without a source, transfer takes it from the row rl, and ra-pa-ta says the paper's sentence."""
+    """Sentences to plug in; without a source, transfer takes them from the row rl, and ra-pa-ta says the paper's sentence."""
     trigger: SearchSettings = SMALL
     """How words are searched in the rows trigger and trigger-random, under one budget."""
     tactics: TacticSettings = field(default_factory=TacticSettings)
@@ -110,7 +110,7 @@ class TableConfig(PlayedConfig, RepeatedConfig):
                 raise ConfigError(f"no row is called {name!r}{nearest(name, ROWS)}", fix=f"rows: {','.join(ROWS)}")
         if TACTIC in self.row_names() and not self.attacker:
             fix = "name a chat model with --attacker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
-            raise ConfigError("nobody is named who writes the tactics of the row tactic", where="--attacker", fix=fix)
+            raise ConfigError("no attacker is named for the row tactic", where="--attacker", fix=fix)
         for name in self.defence_names():
             if name not in (FILTER, OWN_DEMAND):
                 fix = f"defences: {FILTER},{OWN_DEMAND}"
@@ -124,27 +124,27 @@ class TableConfig(PlayedConfig, RepeatedConfig):
             raise ConfigError(what, got=f"adversary={self.adversary}, seeds={self.seeds}", fix=fix)
 
     def row_names(self) -> list[str]:
-        """The rows that are wanted."""
+        """Return the names in the setting `rows`."""
         return [name.strip() for name in self.rows.split(",")]
 
     def defence_names(self) -> list[str]:
-        """The defences that are wanted."""
+        """Return the names in the setting `defences`."""
         return split_names(self.defences)
 
     def trained_names(self) -> list[str]:
-        """The trained counterparts."""
+        """Return the names of the trained counterparts."""
         return split_names(self.trained)
 
     def wanted(self) -> list[str]:
-        """The rows that are wanted; ordinary play is one of them where the table has defences, which cost something there."""
+        """Return the requested rows; a table with defences or counterparts also has ordinary play, which shows their cost."""
         costs = PLAIN not in self.row_names() and (self.defences or self.trained)
         return [*([PLAIN] if costs else []), *self.row_names()]
 
     def left_out(self, met: str = "") -> list[str]:
-        """The wanted rows that cannot be measured: they read weights of another kind than there are.
+        """Return the requested rows that the agent cannot have, because they read weights of another kind.
 
         Args:
-            met: who is attacked: a trained counterpart; the target when empty.
+            met: the attacked agent: a trained counterpart; the target if empty.
         """
         there = {*BLACK_BOX, TACTIC}
         there |= {*TRIGGERS} if is_readable_chat_model(met or self.target) else set()
@@ -158,76 +158,78 @@ def is_given(plugs: TransferSettings) -> bool:
 
 
 def on_supervised() -> TableConfig:
-    """Table 2 for the supervised target (Cheng et al. 2019)."""
+    """Use table 2 for the supervised target (Cheng et al. 2019)."""
     return TableConfig(published="sv")
 
 
 def on_rl() -> TableConfig:
-    """Table 2 for the goal-based target, judged by the supervised agent (Cheng et al. 2019)."""
+    """Use table 2 for the goal-based target, judged by the supervised agent (Cheng et al. 2019)."""
     return TableConfig(target="runs/rl", judge="runs/negotiator", published="rl")
 
 
 def on_hardened() -> TableConfig:
-    """Table 6: the target after adversarial training, beside the RL target that it was (Cheng et al. 2019)."""
+    """Use table 6: the target after adversarial training, beside the RL target that it was (Cheng et al. 2019)."""
     return TableConfig(target="runs/minmax", judge="runs/negotiator", published="hardened", baseline="runs/attack-table-rl")
 
 
 def at_fixed_turns() -> TableConfig:
-    """Table 7: the reactive attack on the goal-based target after 1, 2, 3 and 4 utterances (Cheng et al. 2019)."""
+    """Use table 7: the reactive attack on the goal-based target after 1, 2, 3 and 4 utterances (Cheng et al. 2019)."""
     return TableConfig(target="runs/rl", judge="runs/negotiator", rows=",".join(TURNS), published="turns")
 
 
 def demo() -> TableConfig:
-    """The small agents that parley demo trains, in a few minutes."""
+    """Use the small agents that parley demo trains; takes a few minutes."""
     small = TableConfig(target="runs/demo/target", adversary="runs/demo/adversary", corpus="embedded", dialogues=200)
     return replace(small, reinforce=reinforce.demo().reinforce)
 
 
 ADVERSARY = "adversary"
-"""Name of the stage that trains one; also of its folder."""
+"""Name of the stage that trains an adversary, and of its folder."""
 _NO_PLUGS = TransferSettings()
 _NO_DEFENCES: Mapping[str, DefenceConfig] = MappingProxyType({})
 
 
-class Learned(NamedTuple):
-    """Whom adversaries of a table's own learn against.
+class TrainingTarget(NamedTuple):
+    """A target against which a table trains adversaries.
 
     Args:
-        met: the agent.
-        defence: what stands around it.
-        of: ends the names of their trainings.
-        end: ends the names of their rows.
+        agent: its name.
+        defence: the defence around it.
+        training_suffix: suffix of the names of their trainings.
+        row_suffix: suffix of the names of their rows.
     """
 
-    met: str
+    agent: str
     defence: DefenceConfig
-    of: str
-    end: str
+    training_suffix: str
+    row_suffix: str
 
 
 def measured(config: TableConfig, met: str = "") -> set[str]:
-    """The rows that are measured on the target, or on a trained counterpart."""
+    """Return the rows that are measured on the target, or on a trained counterpart."""
     wanted = {*config.wanted()} - {*config.left_out(met)}
     return wanted | ({"rl"} if "transfer" in wanted and not is_given(config.transfer) else set())
 
 
-def learned(config: TableConfig, around: Mapping[str, DefenceConfig]) -> list[Learned]:
-    """Whom adversaries learn against: the target, unless one is named, the target behind each defence, its counterparts."""
-    found = [] if config.adversary else [Learned(config.target, DefenceConfig(), "", "")]
-    found += [Learned(config.target, defence, f"+{name}", f"+{name}{KNOWN}") for name, defence in around.items()]
-    for number, met in enumerate(config.trained_names(), start=1):
-        found.append(Learned(met, DefenceConfig(), around_trained(number), around_trained(number, adaptive=True)))
-    return [one for one in found if "rl" in measured(config, "" if one.met == config.target else one.met)]
+def training_targets(config: TableConfig, around: Mapping[str, DefenceConfig]) -> list[TrainingTarget]:
+    """Return what adversaries train against: the target unless an adversary is named, defended targets, counterparts."""
+    targets = [] if config.adversary else [TrainingTarget(config.target, DefenceConfig(), "", "")]
+    targets += [TrainingTarget(config.target, defence, f"+{name}", f"+{name}{KNOWN}") for name, defence in around.items()]
+    for number, agent in enumerate(config.trained_names(), start=1):
+        suffixes = trained_suffix(number), trained_suffix(number, adaptive=True)
+        targets.append(TrainingTarget(agent, DefenceConfig(), *suffixes))
+    return [target for target in targets if "rl" in measured(config, "" if target.agent == config.target else target.agent)]
 
 
 def adversaries_of(config: TableConfig) -> list[str]:
-    """The names of the trainings of all adversaries."""
-    ends = [one.of for one in learned(config, defences_around(config.defence_names(), None))]
-    return [nth_name(ADVERSARY + of, number) for of, number in product(ends, range(1, config.seeds + 1))]
+    """Return the names of the trainings of all adversaries."""
+    targets = training_targets(config, defences_around(config.defence_names(), None))
+    numbers = range(1, config.seeds + 1)
+    return [nth_name(ADVERSARY + target.training_suffix, number) for target, number in product(targets, numbers)]
 
 
 def _against(config: TableConfig, met: str) -> dict[str, Any]:
-    """The settings of a row against an agent; all rows have the judge that the target's have."""
+    """Return the settings of a row against an agent; all rows have the judge of the target's rows."""
     return {"target": met, "judge": config.judge if met == config.target else table_judge(config)}
 
 
@@ -237,27 +239,27 @@ def table_judge(config: TableConfig) -> str:
 
 
 def needs_of(stages: Mapping[str, Stage], path: Path) -> dict[str, list[str]]:
-    """The stages whose agents or sentences each stage plays with, by its name."""
+    """Return the stages whose agents or sentences each stage needs, by its name."""
     at = {display_path(path / name): name for name in stages}
     return {
-        name: [at[run] for run in (getattr(each, "speaker", ""), _source(each)) if run in at]
-        for name, (_, each) in stages.items()
+        name: [at[run] for run in (getattr(settings, "speaker", ""), _source(settings)) if run in at]
+        for name, (_, settings) in stages.items()
     }
 
 
 def _source(settings: Any) -> str:
-    """The run whose sentences or tactics a stage plays with; empty for none."""
+    """Return the run whose sentences or tactics a stage uses; empty for none."""
     return str(getattr(settings, "source", "") or getattr(settings, "transfer", _NO_PLUGS).source)
 
 
 def planned_stages(config: TableConfig, path: Path, around: Mapping[str, DefenceConfig] = _NO_DEFENCES) -> dict[str, Stage]:
-    """All stages of a table: adversaries, rows on the target, and rows on its trained counterparts.
+    """Return all stages of a table: adversaries, rows on the target, and rows on its trained counterparts.
 
-    Attacks that were not made for a defence are no part of it (`defended_stages`).
+    `defended_stages` adds attacks on defended targets that were made for the undefended one.
 
     Args:
-        config: what is asked for.
-        path: of the table's run.
+        config: the settings.
+        path: folder of the table's run.
         around: the defences that adversaries learn against, by name.
     """
     rows, wanted = _rows(config, path), measured(config)
@@ -269,21 +271,21 @@ def planned_stages(config: TableConfig, path: Path, around: Mapping[str, Defence
         for row in (name for name in ROWS if name in wanted):
             if row in SEARCHES or row in TRIGGERS or row == TACTIC:
                 job, settings = rows[row]
-                planned[row + around_trained(number, adaptive=True)] = job, replace(settings, **_against(config, met))
+                planned[row + trained_suffix(number, adaptive=True)] = job, replace(settings, **_against(config, met))
             if row in TRIGGERS:
                 continue
-            found = {"surrogate": config.target} if row in SEARCHES else {}
-            found |= {"source": display_path(path / TACTIC)} if row == TACTIC else {}
+            extra = {"surrogate": config.target} if row in SEARCHES else {}
+            extra |= {"source": display_path(path / TACTIC)} if row == TACTIC else {}
             for nth in range(1, config.seeds + 1):
                 if (name := nth_name(row, nth)) in planned:
                     job, settings = planned[name]
-                    other = replace(settings, **_against(config, met), **found)
-                    planned[nth_name(row + around_trained(number), nth)] = job, other
+                    other = replace(settings, **_against(config, met), **extra)
+                    planned[nth_name(row + trained_suffix(number), nth)] = job, other
     return planned
 
 
 def _rows(config: TableConfig, path: Path) -> dict[str, Stage]:
-    """All rows on the target, those of a single adversary."""
+    """Return all rows on the target, with one adversary."""
     plugs = config.transfer
     given = is_given(plugs)
     speaker, adversary = config.speaker or config.target, config.adversary or display_path(path / ADVERSARY)
@@ -315,11 +317,11 @@ def _rows(config: TableConfig, path: Path) -> dict[str, Stage]:
 
 
 def chains_of(config: TableConfig, path: Path, around: Mapping[str, DefenceConfig] = _NO_DEFENCES) -> list[dict[str, Stage]]:
-    """Each adversary's training, and its rows of the table: adversary-2, rl-2 and transfer-2 of the target's second one.
+    """Return each adversary's training and its rows of the table; the target's second has adversary-2, rl-2 and transfer-2.
 
     Args:
-        config: what is asked for.
-        path: of the table's run.
+        config: the settings.
+        path: folder of the table's run.
         around: the defences that adversaries learn against, by name.
     """
     training = reinforce.TrainReinforceConfig(
@@ -334,8 +336,8 @@ def chains_of(config: TableConfig, path: Path, around: Mapping[str, DefenceConfi
         reinforce=config.reinforce,
     )
     rows, chains = _rows(config, path), []
-    for (met, defence, of, end), number in product(learned(config, around), range(1, config.seeds + 1)):
-        # All adversaries start alike, whomever they learn against; the target's own is the start where none is named.
+    for (met, defence, of, end), number in product(training_targets(config, around), range(1, config.seeds + 1)):
+        # All adversaries have one start, against any target: the named speaker, or the target's own checkpoint.
         start = config.speaker if is_weightless(config.target) else config.target if end else ""
         trained, played, plugged = (nth_name(name, number) for name in (ADVERSARY + of, f"rl{end}", f"transfer{end}"))
         seed = nth_seed(config.seed, number, ADVERSARY)
@@ -348,7 +350,7 @@ def chains_of(config: TableConfig, path: Path, around: Mapping[str, DefenceConfi
         }
         if "transfer" in measured(config) and not is_given(config.transfer):
             attack, settings = rows["transfer"]
-            # Of a target that yields little hardly any dialogue is won by more.
+            # Against a target that yields little, hardly any dialogue is won by more.
             least = min(settings.transfer.min_advantage, 1) if end else settings.transfer.min_advantage
             source = replace(settings.transfer, source=display_path(path / played), min_advantage=least)
             chain[plugged] = (attack, replace(settings, **against, transfer=source))
@@ -357,13 +359,13 @@ def chains_of(config: TableConfig, path: Path, around: Mapping[str, DefenceConfi
 
 
 def strongest_attacks(path: Path, config: TableConfig) -> dict[str, Estimate]:
-    """Return what the strongest attack gains by column, each adversary of several trainings an attack of its own.
+    """Return the gain of the strongest attack by column; each adversary of several trainings is an attack of its own.
 
-    Nothing for a target that stands alone: its attacks are one column, without a last line.
+    A target without counterparts or defences has no such line: its attacks are one column.
     """
     metrics: dict[str, Estimate] = {}
-    columns = list(endings_of(config.trained_names()).values())
-    # What an earlier command measured against defences stays in the table.
+    columns = list(suffixes_of(config.trained_names()).values())
+    # Rows against defences that an earlier command measured stay in the table.
     if sum(any((path / f"{row}{end}" / SUMMARY).is_file() for row in UNATTACKED for end in ends) for ends in columns) < 2:
         return metrics
     for ends in columns:

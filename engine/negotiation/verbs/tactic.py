@@ -1,13 +1,12 @@
 """An attacker model that refines tactics for a chat model against any target: `parley attack tactic` (after PAIR).
 
 In every round each stream of each attacker writes a tactic (`engine/negotiation/attacks/tactics.py`); all of them are tried in
-the same development dialogues. Then the best one of each attacker plays the held-out dialogues, and so does the
-player without a tactic. What an attacker wrote is noted as an event before it is tried: a run that goes on takes it from there.
+the same development dialogues. Then the best tactic of each attacker plays the held-out dialogues, and so does the player
+without a tactic. An attacker's texts are recorded as events before they are tried, so that a resumed run reads them there.
 
-The dialogues in which tactics are tried: shards and their worker. A row is a dialogue of one tactic.
-
-All tactics play the same dialogues: scenario and draws follow from the dialogue's number. Development dialogues come first, the
-tactics in the order in which they were written, and then the held-out ones, so that a round only adds shards to those before.
+A row is a dialogue of one tactic. All tactics play the same dialogues: the number of a dialogue decides its scenario and its
+draws. Shards of development dialogues come first, in the order in which the tactics were written, then those of held-out ones.
+So a round only adds shards to the earlier ones.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from parley.engine.negotiation.attacks.tactics import (
     REFINED,
     TriedTactic,
     WrittenTactic,
-    asked_again,
     questions,
     read_tactic,
+    repair_request,
     spread_out,
     transcript,
 )
-from parley.engine.negotiation.metrics.dialogues import COSTS, LEGEND, TacticsPlayed, tactics_table
+from parley.engine.negotiation.metrics.dialogues import COSTS, LEGEND, TacticResults, tactics_table
 from parley.engine.negotiation.verbs.agents import require_partner, split_names, who_judges
 from parley.engine.negotiation.verbs.match import (
     DIALOGUES,
@@ -80,7 +79,7 @@ _OF_TACTICS = [
     pa.field("dialogue", pa.int64()),
 ]
 TACTICS = pa.schema([*DIALOGUES, *_OF_TACTICS])
-"""A dialogue with a tactic: its text, its number (0 for none), whether it is held out, and which dialogue it is."""
+"""A dialogue with a tactic: the text, the number of the tactic (0 for none), whether it is held out, the dialogue's number."""
 _MOST_SIDE_BY_SIDE = 32
 
 
@@ -96,12 +95,12 @@ class TriedDialogue(NamedTuple):
 
 @dataclass(frozen=True)
 class TacticTrials(Sharded[TriedDialogue]):
-    """A chat model and its target, who play with one tactic after the other.
+    """A chat model and its target, which play with one tactic after the other.
 
     Args:
-        match: how they play; its dialogues are those of development.
-        num_held_out: dialogues behind these.
-        answers: folder of the run in which chat models' answers are kept.
+        match: the settings of their match; its dialogues are those of development.
+        num_held_out: number of dialogues after these.
+        answers: folder of the run that stores chat models' answers.
     """
 
     unit = "dialogues"
@@ -121,7 +120,7 @@ class TacticTrials(Sharded[TriedDialogue]):
         return self.roster.checkpoints()
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """Shards hold dialogues of one tactic, so that those of later tactics change none; alike for any number of workers."""
+        """Return the largest size that divides a tactic's dialogues, so that later tactics change no shard."""
         return max(size for size in range(1, _MOST_SIDE_BY_SIDE + 1) if self.match.dialogues % size == 0)
 
     def digest(self, rows: Rows) -> Counts:
@@ -129,11 +128,11 @@ class TacticTrials(Sharded[TriedDialogue]):
 
     @property
     def roster(self) -> Roster:
-        """Who plays."""
+        """The agents of the match."""
         return Roster(self.match, answers=self.answers)
 
     def development(self, tactics: Iterable[tuple[int, str]]) -> dict[str, TriedDialogue]:
-        """The development dialogues of some tactics, by key."""
+        """Return the development dialogues of some tactics, by key."""
         wanted = list(self.scenarios().items())[: self.match.dialogues]
         return {
             f"dev-{number:04d}-{key}": TriedDialogue(text, number, False, int(key), scenario)
@@ -142,7 +141,7 @@ class TacticTrials(Sharded[TriedDialogue]):
         }
 
     def held_out(self, tactics: Mapping[int, str]) -> dict[str, TriedDialogue]:
-        """The held-out dialogues of some tactics, by key; keys stand behind those of development."""
+        """Return the held-out dialogues of some tactics, by key; their numbers follow those of development."""
         wanted = list(self.scenarios().items())[self.match.dialogues :]
         return {
             f"held-{number:04d}-{key}": TriedDialogue(text, number, True, int(key), scenario)
@@ -151,23 +150,23 @@ class TacticTrials(Sharded[TriedDialogue]):
         }
 
     def scenarios(self) -> dict[str, Scenario]:
-        """The scenarios of all dialogues by key, those of development first."""
-        whole = replace(self.match, dialogues=self.match.dialogues + self.num_held_out)
-        return match_scenarios(whole, self.roster.game)
+        """Return the scenarios of all dialogues by key, those of development first."""
+        both = replace(self.match, dialogues=self.match.dialogues + self.num_held_out)
+        return match_scenarios(both, self.roster.game)
 
 
 class TacticWorker:
-    """Plays shards of dialogues and returns their rows."""
+    """A worker that plays shards of dialogues."""
 
     def __init__(self, trials: TacticTrials) -> None:
         self._worker = MatchWorker(trials.roster)
 
     def run(self, shard: Shard[TriedDialogue]) -> list[dict[str, Any]]:
-        """One row per dialogue, by `TACTICS`; those of a tactic are played side by side."""
+        """Return one row per dialogue, by `TACTICS`; dialogues of a tactic are played side by side."""
         rows = []
         speaker, target = self._worker.agents
-        for tactic, found in groupby(zip(shard.keys, shard.items, strict=True), lambda one: one[1].tactic):
-            keys, items = zip(*found, strict=True)
+        for tactic, group in groupby(zip(shard.keys, shard.items, strict=True), lambda pair: pair[1].tactic):
+            keys, items = zip(*group, strict=True)
             self._worker.agents = cast("ChatNegotiator", speaker).with_tactic(tactic), target
             numbers = tuple(key.rpartition("-")[2] for key in keys)
             played = self._worker.run(Shard(shard.name, numbers, tuple(item.scenario for item in items)))
@@ -181,28 +180,28 @@ class TacticWorker:
 Stream = tuple[str, int]
 """An attacker and the number of its stream, from 1."""
 WRITTEN, CHOSEN = "tactic", "chosen"
-"""Kinds of events: a tactic that was written, and the tactics that the held-out dialogues are played with, by arm."""
+"""Kinds of events: a written tactic, and the tactics of the held-out dialogues, by arm."""
 _KINDS: Mapping[str, type] = {"str": str, "int": int}
 _NEEDS: Mapping[str, Mapping[str, type]] = {
-    WRITTEN: {each.name: _KINDS[str(each.type)] for each in fields(WrittenTactic)},
+    WRITTEN: {column.name: _KINDS[str(column.type)] for column in fields(WrittenTactic)},
     CHOSEN: {"numbers": dict},
 }
 _SEEDS = 2**31
-"""Seeds of answers are below it: servers take no larger ones."""
+"""Seeds of answers are smaller: servers take no larger ones."""
 _SHOWN = 200
-"""Characters of an answer without a tactic that are kept."""
+"""Characters that are stored of an answer without a tactic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TacticConfig(AttackConfig):
-    """Who is attacked, who writes the tactics, and who plays with them."""
+    """Settings of an attack by tactics: the target, the writer of tactics and the player."""
 
     attacker: str = ""
     """Chat model that writes the tactics: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name of your own."""
     speaker: str = ""
     """Chat model that plays with a tactic; the attacker when empty."""
     source: str = ""
-    """Run of parley attack tactic whose tactics are played with this target (transferred); none are written then."""
+    """Run of parley attack tactic whose tactics are played against this target (transferred); no new ones are written."""
     dialogues: NumItems = 20
     """Development dialogues, in which each tactic is tried; the same for all."""
     held_out: NumItems = 200
@@ -225,7 +224,7 @@ class TacticConfig(AttackConfig):
 
     @property
     def arms(self) -> list[str]:
-        """The attackers that are wanted, in the order of the table."""
+        """The requested attackers, in the order of the table."""
         return [name for name in ATTACKERS if name == REFINED or name in split_names(self.search.controls)]
 
     @property
@@ -237,11 +236,11 @@ class TacticConfig(AttackConfig):
 
 @dataclass(frozen=True)
 class TacticAttack:
-    """An attack that can be made.
+    """An attack whose settings have been checked.
 
     Args:
-        config: what was asked for.
-        answers: folder of the run in which answers are kept; None before there is one.
+        config: the settings.
+        answers: folder of the run that stores answers; None before there is a run.
     """
 
     config: TacticConfig
@@ -249,60 +248,60 @@ class TacticAttack:
 
     @property
     def trials(self) -> TacticTrials:
-        """Return the players."""
+        """The dialogues in which tactics are tried."""
         return TacticTrials(self.config.match, self.config.held_out, self.answers)
 
     @cached_property
     def attacker(self) -> ChatModel:
-        """Return the writer of tactics: in this process, on its device if no actor computes."""
+        """The writer of tactics, in this process; it takes the device only if no actor computes."""
         settings = self.config.chat.on("cpu" if self.config.workers else self.config.device)
         return chat_model(self.config.attacker, settings, answers=self.answers)
 
     def ask(self, streams: Mapping[Stream, Sequence[TriedTactic]], number: int) -> dict[Stream, WrittenTactic]:
-        """Asks for the tactics of a round, which have no numbers yet: -1 stands for those that can be used.
+        """Ask for the tactics of a round, which have no numbers yet: -1 marks a usable tactic, 0 an unusable answer.
 
         Args:
-            streams: what each stream of an attacker has tried, by attacker and stream.
-            number: of the round.
+            streams: the tried tactics of each stream, by attacker and stream.
+            number: the number of the round.
 
         Raises:
             ModelError: the attacker does not answer.
-            ConfigError: even the shortest question is longer than it reads.
+            ConfigError: even the shortest question is too long for it.
         """
         settings = self.config.search
         rules = domain_of(self.trials.roster.game).how_to_play
-        seeds = {place: derive_seed(self.config.seed, "attacker", place[1], number) % _SEEDS for place in streams}
-        asked = [(list(questions(place[0], rules, tried, settings)), seeds[place]) for place, tried in streams.items()]
+        seeds = {stream: derive_seed(self.config.seed, "attacker", stream[1], number) % _SEEDS for stream in streams}
+        prompts = [(list(questions(stream[0], rules, tried, settings)), seeds[stream]) for stream, tried in streams.items()]
         decoding = ChatDecoding(temperature=settings.temperature, max_tokens=settings.max_tokens)
         lines = written_lines(
             self.attacker,
-            asked,
+            prompts,
             decoding,
             lambda answer: read_tactic(answer, settings.max_words),
-            lambda problem: asked_again(problem, settings.max_words),
+            lambda problem: repair_request(problem, settings.max_words),
         )
         return {
-            place: WrittenTactic(
-                *place,
+            stream: WrittenTactic(
+                *stream,
                 number,
                 0 if line.problem else -1,
                 line.text[:_SHOWN] if line.problem else line.text,
                 line.problem,
                 len(line.answers),
-                sum(each.num_prompt_tokens or 0 for each in line.answers),
-                sum(each.num_tokens or 0 for each in line.answers),
+                sum(answer.num_prompt_tokens or 0 for answer in line.answers),
+                sum(answer.num_tokens or 0 for answer in line.answers),
             )
-            for place, line in zip(streams, lines, strict=True)
+            for stream, line in zip(streams, lines, strict=True)
         }
 
 
 def pair() -> TacticConfig:
-    """Three streams of five rounds, and as many tactics of each control (after Chao et al. 2023)."""
+    """Use three streams of five rounds, and as many tactics of each control (after Chao et al. 2023)."""
     return TacticConfig(target="scripted")
 
 
 def quick() -> TacticConfig:
-    """Two streams of two rounds over few dialogues: what a small model on this machine does in minutes."""
+    """Use two streams of two rounds over few dialogues, which a small model on this machine plays in minutes."""
     return TacticConfig(target="scripted", dialogues=4, held_out=12, search=TacticSettings(rounds=2, streams=2))
 
 
@@ -320,27 +319,27 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
 
     def prepare(self, config: TacticConfig, path: Path, reporter: Reporter) -> TacticAttack:
         require_partner(config.target, "--target")
-        found = TacticAttack(config)
+        attack = TacticAttack(config)
         if config.source:
             _source(config)
         elif not config.attacker:
             fix = "name one with --attacker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or path/file.py:Name"
-            raise ConfigError("nobody is named who writes the tactics", where="--attacker", fix=fix)
+            raise ConfigError("no attacker is named to write the tactics", where="--attacker", fix=fix)
         else:
             require_address(config.attacker)
-            _ = found.attacker
+            _ = attack.attacker
         if not is_chat_model(config.match.adversary):
             fix = "name one with --speaker: hf:FOLDER, gguf:FILE, openai:URL#MODEL, or a class of your own that answers"
-            raise ConfigError("a tactic is told to a chat model", where=config.match.adversary, got="another agent", fix=fix)
-        found.trials.roster.check()
-        _require_held_out(found.trials)
-        return found
+            raise ConfigError("a tactic needs a chat model", where=config.match.adversary, got="another agent", fix=fix)
+        attack.trials.roster.check()
+        _require_held_out(attack.trials)
+        return attack
 
     def work(self, run: RunFolder, prepared: TacticAttack, reporter: Reporter) -> TacticAttack:
         config = prepared.config
         attack = replace(prepared, answers=run.path / ANSWERS_FOLDER)
         if config.source:
-            _take_over(run, _source(config))
+            _copy_tactics(run, _source(config))
         else:
             self._refine(run, attack, reporter)
         played = played_tactics(run)
@@ -351,18 +350,18 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         return prepared
 
     def _refine(self, run: RunFolder, attack: TacticAttack, reporter: Reporter) -> None:
-        """Writes and tries what is left of the tactics, and chooses the best of each attacker."""
+        """Write and try the remaining tactics, and choose the best of each attacker."""
         config = attack.config
         for number in range(1, config.search.rounds + 1):
             wanted = [(arm, stream) for arm in config.arms for stream in range(1, config.search.streams + 1)]
             written = written_tactics(run)
-            if any(each.round > number for each in written):
-                # It was played before that was asked for; what failed in it is tried again with the next ones.
+            if any(tactic.round > number for tactic in written):
+                # The round is finished, and a later one has begun; its failed dialogues are played again with that one.
                 continue
-            known = {(each.arm, each.stream) for each in written if each.round == number}
-            if left := [place for place in wanted if place not in known]:
+            done = {(tactic.arm, tactic.stream) for tactic in written if tactic.round == number}
+            if left := [pair for pair in wanted if pair not in done]:
                 reporter.say(f"round {number} of {config.search.rounds}: {len(left)} tactics are written")
-                _write(run, attack.ask(_histories(run, config, left), number))
+                _record(run, attack.ask(_histories(run, config, left), number))
             tactics = {0: "", **_texts(run, number)}
             title = f"round {number} of {config.search.rounds}"
             run_items(run, attack.trials, attack.trials.development(tactics.items()), config, reporter, title)
@@ -370,16 +369,16 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         if not played.chosen:
             run.event(CHOSEN, numbers={arm: played.best(arm) for arm in (NONE, *config.arms)})
 
-    def measure(self, run: RunFolder, found: TacticAttack) -> Summary:
-        config, played = found.config, played_tactics(run)
+    def measure(self, run: RunFolder, attack: TacticAttack) -> Summary:
+        config, played = attack.config, played_tactics(run)
         metrics = {f"{arm}.{name}": estimate for arm in played.chosen for name, estimate in played.metrics(arm).items()}
         search = config.search
         written = f"Streams of {config.attacker}: {search.streams}, rounds: {search.rounds}"
         if config.source:
             source = _source(config)
             written = f"Tactics of {config.source}, refined against {source.config['target']}"
-            # What it took to find them.
-            metrics |= {name: each for name, each in source.metrics().items() if name.partition(".")[2] in COSTS}
+            # The cost of the search for them.
+            metrics |= {name: estimate for name, estimate in source.metrics().items() if name.partition(".")[2] in COSTS}
         description = (
             f"{written}; {config.match.adversary} plays; "
             f"development dialogues a tactic: {config.dialogues:,}, held-out ones an attacker's best: {config.held_out:,}; "
@@ -399,49 +398,49 @@ class AttackTactic(Job[TacticConfig, TacticAttack, TacticAttack]):
         return tried * config.dialogues + held_out if chosen else -1
 
     def next_commands(self, config: TacticConfig, path: Path) -> tuple[str, ...]:
-        """The page, and the held-out dialogues once more as a match."""
+        """Suggest the page, and the held-out dialogues once more as a match."""
         commands = (shlex.join(["parley", "report", display_path(path)]),)
         if not (path / CONFIG).is_file():
             return commands
         run = RunFolder.load(path)
         if not (number := _chosen(run).get(REFINED)):
             return commands
-        told = replace(config.match, tactic=_texts(run)[number], first=config.dialogues, dialogues=config.held_out)
-        return (*commands, SELFPLAY.command(told, Path("runs", "told")))
+        match = replace(config.match, tactic=_texts(run)[number], first=config.dialogues, dialogues=config.held_out)
+        return (*commands, SELFPLAY.command(match, Path("runs", "told")))
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         return {"": tactics_table(run.metrics())}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With the table; a failure where no attacker wrote anything that could be tried."""
+        """Add the table; report a failure if no attacker wrote a usable tactic."""
         written = written_tactics(run)
         failure = result.failure
-        if written and not any(each.number for each in written):
+        if written and not any(tactic.number for tactic in written):
             failure = f"the attacker wrote no tactic in {len(written)} answers, each repaired once: {written[0].problem}"
         return replace(result, tables={"": tactics_table(run.metrics(), brief=True)}, failure=failure)
 
 
 def written_tactics(run: RunFolder) -> list[WrittenTactic]:
     """Return the attackers' tactics of a run so far, in the order of writing."""
-    names = [each.name for each in fields(WrittenTactic)]
+    names = [column.name for column in fields(WrittenTactic)]
     return [WrittenTactic(**{name: event[name] for name in names}) for event in run.events(_NEEDS) if event["kind"] == WRITTEN]
 
 
-def played_tactics(run: RunFolder) -> TacticsPlayed:
-    """The dialogues of a run, and what attackers wrote."""
-    return TacticsPlayed(run.read_rows().to_pylist(), written_tactics(run), _chosen(run))
+def played_tactics(run: RunFolder) -> TacticResults:
+    """Return the dialogues of a run, and the tactics of its attackers."""
+    return TacticResults(run.read_rows().to_pylist(), written_tactics(run), _chosen(run))
 
 
 def _chosen(run: RunFolder) -> dict[str, int]:
-    found = [event["numbers"] for event in run.events(_NEEDS) if event["kind"] == CHOSEN]
-    return {arm: int(found[0][arm]) for arm in ARMS if arm in found[0]} if found else {}
+    choices = [event["numbers"] for event in run.events(_NEEDS) if event["kind"] == CHOSEN]
+    return {arm: int(choices[0][arm]) for arm in ARMS if arm in choices[0]} if choices else {}
 
 
 def _source(config: TacticConfig) -> RunFolder:
-    """The finished run whose tactics are played.
+    """Return the finished run whose tactics are played.
 
     Raises:
-        RunError: it is no such run, or other dialogues chose its tactics than are left out here.
+        RunError: it is no such run, or its tactics were chosen in other dialogues than this run leaves out.
     """
     run = RunFolder.load(fetched_run(config.source))
     alike = ("dialogues", "scenarios", "seed")
@@ -456,56 +455,60 @@ def _source(config: TacticConfig) -> RunFolder:
     return run
 
 
-def _take_over(run: RunFolder, source: RunFolder) -> None:
-    """Notes what attackers wrote in another run, and which of it was chosen there."""
+def _copy_tactics(run: RunFolder, source: RunFolder) -> None:
+    """Copy the tactics of another run and its choice into the events of this run."""
     noted = written_tactics(run)
-    for each in written_tactics(source):
-        if each not in noted:
-            run.event(WRITTEN, **asdict(each))
+    for tactic in written_tactics(source):
+        if tactic not in noted:
+            run.event(WRITTEN, **asdict(tactic))
     if not _chosen(run):
         run.event(CHOSEN, numbers=_chosen(source))
 
 
 def _texts(run: RunFolder, last_round: int | None = None) -> dict[int, str]:
-    """The tactics that can be used, by number; those of the first rounds alone."""
-    wanted = [each for each in written_tactics(run) if each.number and (last_round is None or each.round <= last_round)]
-    return {each.number: each.text for each in sorted(wanted, key=lambda each: each.number)}
+    """Return the usable tactics by number; with a last round, only those of the rounds up to it."""
+    wanted = [tactic for tactic in written_tactics(run) if tactic.number and (last_round is None or tactic.round <= last_round)]
+    return {tactic.number: tactic.text for tactic in sorted(wanted, key=lambda tactic: tactic.number)}
 
 
-def _write(run: RunFolder, found: Mapping[Stream, WrittenTactic]) -> None:
-    """Notes what was written; a text that is new gets the next number."""
+def _record(run: RunFolder, written: Mapping[Stream, WrittenTactic]) -> None:
+    """Record tactics as events; a new text gets the next number."""
     numbers = {text: number for number, text in _texts(run).items()}
-    for each in found.values():
-        number = 0 if each.problem else numbers.setdefault(each.text, 1 + max(numbers.values(), default=0))
-        run.event(WRITTEN, **asdict(replace(each, number=number)))
+    for tactic in written.values():
+        number = 0 if tactic.problem else numbers.setdefault(tactic.text, 1 + max(numbers.values(), default=0))
+        run.event(WRITTEN, **asdict(replace(tactic, number=number)))
 
 
-def _histories(run: RunFolder, config: TacticConfig, places: Sequence[Stream]) -> dict[Stream, list[TriedTactic]]:
+def _histories(run: RunFolder, config: TacticConfig, streams: Sequence[Stream]) -> dict[Stream, list[TriedTactic]]:
     """Return the tried tactics of each stream, by attacker and stream."""
     played, settings = played_tactics(run), config.search
-    found: dict[Stream, list[TriedTactic]] = {}
-    for arm, stream in places:
-        own = {each.number: each.text for each in played.written if (each.arm, each.stream) == (arm, stream) and each.number}
-        found[arm, stream] = [
+    histories: dict[Stream, list[TriedTactic]] = {}
+    for arm, stream in streams:
+        texts = {
+            tactic.number: tactic.text
+            for tactic in played.written
+            if (tactic.arm, tactic.stream) == (arm, stream) and tactic.number
+        }
+        histories[arm, stream] = [
             TriedTactic(
                 text,
                 played.gain(number).value,
                 [transcript(row) for row in spread_out(played.tried.get(number, []), settings.transcripts)],
             )
-            for number, text in own.items()
+            for number, text in texts.items()
         ]
-    return found
+    return histories
 
 
 def _require_held_out(trials: TacticTrials) -> None:
-    """Checks that no held-out dialogue has the scenario of a development dialogue; random ones are others.
+    """Raise an error if a held-out dialogue has the scenario of a development dialogue; random scenarios differ.
 
     Raises:
         ConfigError: there are too few scenarios.
     """
     if trials.match.scenarios.startswith(RANDOM):
         return
-    # A file with fewer is dealt in turn.
+    # A file with too few scenarios is played in turn.
     dealt = [id(scenario) for scenario in trials.scenarios().values()]
     seen, unseen = set(dealt[: trials.match.dialogues]), set(dealt[trials.match.dialogues :])
     if seen & unseen:

@@ -1,13 +1,9 @@
-"""Reinforcement learning of one side as a run: built, watched, saved and gone on with exactly.
+"""Reinforcement learning of one side against frozen opponents: `parley train rl`, `train adversary` and `train target`.
 
-What `parley train rl`, `train adversary` and `train target` share; who learns and whom it meets is theirs.
-
-Training by reinforcement against frozen opponents: `parley train rl`, `train adversary` and `train target`.
-
-`rl` is the goal-based agent (Lewis et al. 2017): own points, both sides choose. `adversary` is the RL attack (Cheng et
-al. 2019): own minus the target's points, the target alone chooses. `target` is the other half of adversarial training (same
-paper, section 6): a target learns from adversaries that were trained against it. All are one algorithm,
-`engine/negotiation/rl/algorithm.py`.
+`rl` is the goal-based agent (Lewis et al. 2017): own points, both sides choose. `adversary` is the RL attack (Cheng et al.
+2019): own minus the target's points, the target alone chooses. `target` is the other half of adversarial training (same paper,
+section 6): a target learns from adversaries that were trained against it. All are one algorithm,
+`engine/negotiation/rl/algorithm.py`; they differ in the learner and its opponents. A training is saved and resumes exactly.
 """
 
 from __future__ import annotations
@@ -68,16 +64,16 @@ from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.seat import ChatSeat
 
 _FIGURES = ("reward", "advantage", "agreement", "dialogues", "seconds", "seconds_networks_speaking", "seconds_learning")
-"""What is read of an update's event."""
+"""Entries of an update's event that are read again."""
 MAX_LEARNERS = 5
-"""Learners that may die in a row without getting further than those before them."""
+"""Number of learners that may die in a row without an update beyond the last one."""
 LOSS_S = 60.0
 """Seconds within which Ray's head notices that a machine is gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearningConfig(Configuration):
-    """Where learning is done, and on what; the same for every job that trains."""
+    """Settings of every job that trains: corpus, devices and actors."""
 
     corpus: str = PUBLISHED
     """Corpus of the supervised guard, of the perplexity and of self-play scenarios."""
@@ -102,7 +98,7 @@ class LearningConfig(Configuration):
     address: str = ""
     """Address of a Ray cluster; a local one when empty."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How chat models take part that are met."""
+    """Settings of chat models among the opponents."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,23 +106,23 @@ class LearningConfig(Configuration):
         check(self, "runner_gpus", self.env_runners > 0 or not self.runner_gpus, where)
 
     def learning(self) -> dict[str, Any]:
-        """These settings by name, for the jobs that a job is made of."""
+        """Return these settings by name, for jobs that run other jobs."""
         return shared(self, LearningConfig)
 
     @property
     def num_learner_actors(self) -> int:
-        """Actors that learn; 0 where this process does."""
+        """Number of actors that learn; 0 if this process learns."""
         return self.learners if self.remote_learner or self.learners > 1 else 0
 
     @property
     def num_learning_cpus(self) -> int:
-        """CPUs of a session in which all of them, and the env runners, have room."""
+        """CPUs of a session that has room for the learners and the env runners."""
         return self.env_runners + 1 + self.threads * self.num_learner_actors
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(LearningConfig, RepeatedConfig):
-    """How one side is trained, whoever it is."""
+    """Settings of a training of one side."""
 
     perplexity_limit: float = 0.0
     """Perplexity, as a multiple of the learner's at its start, from which training counts as diverged; 0 for no limit."""
@@ -144,23 +140,23 @@ class TrainingConfig(LearningConfig, RepeatedConfig):
 
 TrainingConfigT = TypeVar("TrainingConfigT", bound=TrainingConfig)
 RESUME_SAFE = ("env_runners", "remote_learner", "address", "data_root", "save_every", "trainers")
-"""Settings that change how learning is done and not what is learned; a resumed run may differ in them.
+"""Settings that change no result; a resumed run may change them.
 
-The learner's threads and GPUs are none of them: sums may differ in the last digit, and a training carries that on.
+The learner's threads and GPUs are not among them: sums may differ in the last digit, and training amplifies that.
 """
 
 
 @dataclass(frozen=True)
 class PreparedTraining:
-    """A learner and its opponents, found and checked.
+    """A learner and its opponents, loaded and checked.
 
     Args:
-        config: how it is done.
-        roster: who learns, and whom it meets; folders of checkpoints that are there.
-        title: who against whom, for the heading.
-        provenance: what the checkpoint says of its origin, besides corpus, seed and updates.
-        base: the learner's model as it begins.
-        language: its words' perplexity.
+        config: the settings.
+        roster: the learner and its opponents, as existing checkpoint folders or names.
+        title: learner and opponents, for the heading.
+        provenance: origin of the checkpoint, besides corpus, seed and updates.
+        base: the learner's model at its start.
+        language: the perplexity of its words.
     """
 
     config: TrainingConfig
@@ -171,14 +167,16 @@ class PreparedTraining:
     language: Language
 
 
-def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenance: Mapping[str, Any]) -> PreparedTraining:
-    """Reads what a training needs, so that what is damaged is found before a run is made and Ray is started.
+def prepare_training(
+    config: TrainingConfig, roster: TrainingRoster, title: str, provenance: Mapping[str, Any]
+) -> PreparedTraining:
+    """Load the models and the corpus of a training, so that errors arise before a run is made and Ray is started.
 
     Args:
-        config: how it is done.
-        roster: as in `AdversarialExamples`, like the rest.
-        title: who against whom.
-        provenance: of the checkpoint.
+        config: the settings.
+        roster: the learner and its opponents.
+        title: learner and opponents, for the heading.
+        provenance: origin of the checkpoint.
 
     Raises:
         CheckpointError: a checkpoint is damaged or of another kind.
@@ -187,10 +185,9 @@ def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenan
     from parley.policies.negotiator.speaker import load_model
 
     base = load_model(fetched_model(roster.learner))
-    # What is damaged or mistaken is found before there is a run.
     if roster.reference != roster.learner:
         load_model(fetched_model(roster.reference))
-    for name, met in {met.checkpoint or met.agent: met for met in roster.met}.items():
+    for name, met in {met.checkpoint or met.agent: met for met in roster.drawable}.items():
         if name != roster.learner or met.defence.wanted:
             agent = make_agent(name, base.vocabulary)
             require_same_game(agent, base.vocabulary)
@@ -200,11 +197,11 @@ def lessons(config: TrainingConfig, roster: TrainingRoster, title: str, provenan
 
 
 def snapshot_dialogues(rule: ReinforceConfig, snapshots: int) -> list[int]:
-    """The dialogues that were learned from at each snapshot, rising; a training of so many would have come to the same.
+    """Return the dialogues learned from at each snapshot, rising; a training of that length gives the same learner.
 
     Args:
-        rule: whose dialogues are halved again and again.
-        snapshots: how often; those that fall together, or on the end, are one.
+        rule: the learning rule, whose updates are halved again and again.
+        snapshots: number of halvings; equal numbers, and the full training, are left out.
     """
     updates = {math.ceil(rule.updates / 2**power) for power in range(1, min(snapshots, rule.updates) + 1)} - {rule.updates}
     return [number * rule.dialogues_per_update for number in sorted(updates)]
@@ -216,7 +213,7 @@ def snapshot(path: Path, dialogues: int) -> Path:
 
 
 def keep_learner(best: Path, path: Path) -> None:
-    """Stores the learner of a run as that of another one, which it is a stage of."""
+    """Store the learner of a stage as the checkpoint of its run."""
     from parley.policies.negotiator.speaker import load_model, provenance, save_model
 
     folder = best / CHECKPOINT
@@ -227,12 +224,12 @@ def _updates(config: Mapping[str, Any]) -> int | None:
     try:
         return from_dict(ReinforceConfig, config["reinforce"], CONFIG).updates
     except (KeyError, TypeError, ConfigError):
-        # The run of another version can be looked at, and not be resumed.
+        # A run of another version can be read but not resumed.
         return None
 
 
 class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
-    """A job in which one side learns; each says in `prepare` who that is."""
+    """A job that trains one side, which `prepare` of the subclass decides."""
 
     legend = LEARNING | LOST
     files = (CHECKPOINT, SUMMARY)
@@ -247,11 +244,11 @@ class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
         keep_learner(best, run.path)
 
     def work(self, run: RunFolder, prepared: PreparedTraining, reporter: Reporter) -> Summary:
-        """Trains, saving and resuming exactly, and stores the learner as `checkpoint`.
+        """Train, saving and resuming exactly, and store the learner as `checkpoint`.
 
         Raises:
-            DivergenceError: training lost itself: a gradient is not finite, or the perplexity is above its limit.
-            ClusterError: too little room for runners or learner, or they keep dying.
+            DivergenceError: a gradient is not finite, or the perplexity is above its limit.
+            ClusterError: there is too little room for runners or learner, or they keep dying.
         """
         from parley.policies.negotiator.speaker import save_model
 
@@ -265,7 +262,7 @@ class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
 
             roster = replace(prepared.roster, chat=config.chat, answers=(run.path / ANSWERS_FOLDER).absolute())
             history, weights = _Training(config, here, roster, base, language, run, reporter, keep).finish()
-            perplexity = language.measured(weights)
+            perplexity = language.measure(weights)
             language.require_known(perplexity)
             keep(weights, run.path, config.reinforce.updates)
             tail = history[-max(1, len(history) // 10) :]
@@ -275,12 +272,14 @@ class LearnJob(RepeatedJob[TrainingConfigT, PreparedTraining, Summary]):
         metrics["dialogues_per_s"] = mean([step["dialogues"] / step["seconds"] for step in history])
         if lost := sum(step.get("lost", 0) for step in history):
             metrics["dialogues_lost"] = count(lost, lost + int(sum(step["dialogues"] for step in history)))
-        metrics["share_outside_networks"] = clustered_rate([_outside(step) for step in history])
+        metrics["share_outside_networks"] = clustered_rate(
+            [1 - (step["seconds_networks_speaking"] + step["seconds_learning"]) / step["seconds"] for step in history]
+        )
         return Summary(prepared.title, f"{len(history)} updates, seed {config.seed}.", metrics)
 
 
 class _Training:
-    """A training in a run folder, from where it stands to its end."""
+    """A training in a run folder; it resumes at the last saved state."""
 
     def __init__(
         self,
@@ -296,14 +295,14 @@ class _Training:
         self._keep = keep
         self._config, self._session, self._roster, self._vocabulary = config, session, roster, base.vocabulary
         self._language, self._folder, self._reporter = language, folder, reporter
-        # Updates after the last saved state are made again, and count as they were made last.
+        # Updates after the last saved state are made again; their last figures count.
         needs = {"iteration": {"number": int, **dict.fromkeys(_FIGURES, float)}}
         self._history = {event["number"]: event for event in folder.events(needs) if event["kind"] == "iteration"}
         self._furthest = self._num_lost = 0
         self._meters = Meters(str(folder.path), folder.job)
 
     def finish(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Makes what is left of the updates; returns the figures of all of them and the learner's weights."""
+        """Make the remaining updates; return the figures of all updates and the learner's weights."""
         from parley.engine.core.rllib.distributed_rollouts import LearnerLostError
 
         updates = self._config.reinforce.updates
@@ -318,21 +317,21 @@ class _Training:
                     raise
                 self._reporter.say(f"{error.what}; another one goes on")
                 self._folder.event("learner_lost", furthest=self._furthest, reason=str(error.got))
-        # While an algorithm was being left, names of it kept its modules from being collected.
+        # References held the modules of a lost algorithm until here.
         gc.collect()
-        # Of one whose event was damaged nothing is known any more.
+        # An update with a damaged event is left out.
         return [step for number, step in sorted(self._history.items()) if number <= updates], weights
 
     def _go_on(self) -> dict[str, Any]:
-        """Makes the updates after the last saved state with a learner of its own; returns its weights."""
+        """Make the updates after the last saved state with a new algorithm; return the learner's weights."""
         from parley.engine.core.rllib import reproducible as state
         from parley.engine.core.rllib.distributed_rollouts import LearnerLostError
 
-        # After a loss a machine that takes the learner may still come.
+        # After a loss, wait for a machine that can take the learner.
         wait_s = self._session.start_timeout_s if self._num_lost else 0.0
         config = self._config
         num_runners = fitting_runners(
-            config.env_runners, _learner(config), self._session, self._reporter, wait_s, config.runner_gpus
+            config.env_runners, _learner_resources(config), self._session, self._reporter, wait_s, config.runner_gpus
         )
         rule = config.reinforce
         gpus = config.runner_gpus if num_runners else 0.0
@@ -344,12 +343,12 @@ class _Training:
                 make_updates(algorithm, self._folder, rule.updates, config.save_every, self._reporter, note)
                 return state.learned_weights(algorithm)
             except LearnerLostError:
-                # Until then the room of a lost machine would count as there.
+                # Until Ray notices the loss, it counts the resources of the lost machine.
                 algorithm.learner_group.await_loss(LOSS_S)
                 raise
 
     def _note(self, algorithm: Any, number: int, scalars: Scalars) -> str:
-        """Writes down the newest update, and looks at its language where its state is to be saved."""
+        """Record the newest update, and check the language before its state is saved."""
         from parley.engine.core.rllib import reproducible as state
 
         if number > self._furthest:
@@ -366,7 +365,7 @@ class _Training:
         if dialogues in snapshot_dialogues(self._config.reinforce, self._config.snapshots):
             self._keep(state.learned_weights(algorithm), snapshot(self._folder.path, dialogues), number)
         if number % self._config.save_every == 0 or number == self._config.reinforce.updates:
-            # A state that has lost its language is not saved: nothing could go on from it.
+            # A state that has lost its language is not saved, because no training could resume from it.
             self._check_language(number, state.learned_weights(algorithm), scalars)
         recent = [step for k, step in self._history.items() if number - 20 < k <= number]
         reward, agreement = (sum(step[name] for step in recent) / len(recent) for name in ("reward", "agreement"))
@@ -377,7 +376,7 @@ class _Training:
             return
         from parley.engine.core.rllib.reproducible import DivergenceError
 
-        perplexity = self._language.measured(weights)["perplexity"].value
+        perplexity = self._language.measure(weights)["perplexity"].value
         self._folder.event("language", number=number, perplexity=perplexity)
         scalars.add(number, {"perplexity": perplexity})
         if not perplexity <= self._language.limit:
@@ -409,59 +408,55 @@ def _settings(config: TrainingConfig, roster: TrainingRoster, vocabulary: Any) -
     return settings
 
 
-def _learner(config: TrainingConfig) -> dict[str, float]:
+def _learner_resources(config: TrainingConfig) -> dict[str, float]:
     """Return the resources of the learners: nothing in this process."""
     number = config.num_learner_actors
     return {"CPU": config.threads * number, "GPU": config.learner_gpus * number}
-
-
-def _outside(step: Mapping[str, Any]) -> float:
-    return 1 - (step["seconds_networks_speaking"] + step["seconds_learning"]) / step["seconds"]
 
 
 PARTNER = "partner"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Learner:
+class _LearnerFields:
     target: str
     """The frozen partner: run, checkpoint folder or any agent's name; or several between commas, drawn as `opponents` says."""
     learner: str = ""
     """Where the learner starts: the (newest, so last) target's own checkpoint when empty, if it has one."""
     reference: str = ""
-    """What the KL guard compares with: where the learner starts when empty."""
+    """Reference of the KL guard; the start of the learner when empty."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
-    """How several targets are drawn, such as a mixture of them."""
+    """Draw of several targets, such as a mixture of them."""
     defence: DefenceConfig = field(default_factory=DefenceConfig)
-    """What stands around the target, or around each of several."""
+    """Defence of the target, or of each of several."""
     judge: str = ""
-    """Who judges in its filter (defence.max_perplexity): a checkpoint, or a chat model that gives likelihoods (hf:, gguf:);
-    when empty the target (or else where the learner starts), before any reinforcement."""
+    """Judge of its filter (defence.max_perplexity): a checkpoint, or a chat model that gives likelihoods (hf:, gguf:);
+    when empty the target (or else the start of the learner), before any reinforcement."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Hardened:
+class _HardeningFields:
     target: str = "runs/rl"
-    """Who learns, and where it starts: run or checkpoint folder."""
+    """The learner and its start: run or checkpoint folder."""
     adversaries: str = "runs/adversary"
     """The frozen adversaries, oldest first: run or checkpoint folders, or any agents' names, separated by commas."""
     partner: str = ""
     """Ordinary partner beside them, such as the supervised agent or scripted; the target's own checkpoint when empty."""
     reference: str = ""
-    """What the KL guard compares with, such as the agent before any hardening; the target's start when empty."""
+    """Reference of the KL guard, such as the agent before any hardening; the target's start when empty."""
     opponents: OpponentConfig = field(default_factory=OpponentConfig)
-    """How they are drawn."""
+    """Draw of the opponents."""
 
 
-# Fields of the last base come first, in the help too: who takes part before how it is done.
+# Fields of the last base come first, in the help too: the agents before the settings of learning.
 @dataclass(frozen=True, kw_only=True)
-class TrainReinforceConfig(TrainingConfig, _Learner):
-    """Who learns against whom."""
+class TrainReinforceConfig(TrainingConfig, _LearnerFields):
+    """Settings of a training against one target or several."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTargetConfig(TrainingConfig, _Hardened):
-    """Who is hardened against whom."""
+class TrainTargetConfig(TrainingConfig, _HardeningFields):
+    """Settings of a target's training against adversaries."""
 
 
 def _folder(spec: str, option: str) -> str:
@@ -471,21 +466,21 @@ def _folder(spec: str, option: str) -> str:
 
 
 def _opponent(name: str, spec: str, option: str, **facts: Any) -> Opponent:
-    """Whom a learner meets: a frozen checkpoint, or any other agent by its name."""
+    """Return an opponent of a learner: a frozen checkpoint, or any other agent by its name."""
     require_partner(spec, option)
     if is_weightless(spec):
         return Opponent(name=name, agent=weightless_name(spec), **facts)
     return Opponent(name=name, checkpoint=_folder(spec, option), **facts)
 
 
-def _judge(spec: str, limit: float) -> str:
+def _absolute_judge(spec: str, limit: float) -> str:
     """Return the judge of a filter with that limit, by a name that is valid in other folders."""
     judge = filter_judge(spec, limit)
     return weightless_name(judge) if is_weightless(judge) else _folder(spec, "--judge")
 
 
 def _met_words(config: TrainReinforceConfig) -> list[str]:
-    """What else a match with the target is told, to be as the learner met it."""
+    """Return the options with which a match meets the target as the learner met it."""
     words = [*root_words(config.data_root), *(["--judge", config.judge] if config.judge else [])]
     for name, value in to_dict(config.defence).items():
         words += ["--set", f"defence.{name}={json.dumps(value)}"] if value else []
@@ -493,8 +488,8 @@ def _met_words(config: TrainReinforceConfig) -> list[str]:
 
 
 def lewis2017() -> TrainReinforceConfig:
-    """Goal-based agent: own points, both sides choose, self-play scenarios, supervised guard (Lewis et al. 2017)."""
-    # With the whole centered reward and no KL, training settles on short, generous offers that everybody accepts.
+    """Train a goal-based agent: own points, both sides choose, self-play scenarios, supervised guard (Lewis et al. 2017)."""
+    # With the full centred reward and no KL guard, training ends at short, generous offers that every partner accepts.
     rule = ReinforceConfig(
         reward="points",
         complementary=False,
@@ -509,7 +504,7 @@ def lewis2017() -> TrainReinforceConfig:
 
 
 def cheng2019() -> TrainReinforceConfig:
-    """RL attack: S_adv - S_ori, the target alone chooses (Cheng et al. 2019, section 4.1)."""
+    """Train the RL attack: S_adv - S_ori, the target alone chooses (Cheng et al. 2019, section 4.1)."""
     rule = ReinforceConfig(
         reward="advantage", complementary=True, dialogues=64_000, learning_rate=3e-4, kl_weight=0.5, supervised_weight=0.5
     )
@@ -517,7 +512,7 @@ def cheng2019() -> TrainReinforceConfig:
 
 
 def demo() -> TrainReinforceConfig:
-    """The RL attack on the demonstration's small agent, seconds of one core."""
+    """Train the RL attack on the demonstration's small agent, in seconds of one core."""
     rule = ReinforceConfig(
         reward="advantage", complementary=True, dialogues=3_840, learning_rate=1e-3, supervised_weight=0.5, max_turns=12
     )
@@ -525,7 +520,7 @@ def demo() -> TrainReinforceConfig:
 
 
 def hardened() -> TrainTargetConfig:
-    """Adversarial training: -(S_adv - S_ori) against the latest adversary (Cheng et al. 2019, eq. 9)."""
+    """Train the target: -(S_adv - S_ori) against the latest adversary (Cheng et al. 2019, eq. 9)."""
     rule = ReinforceConfig(
         reward="advantage",
         complementary=True,
@@ -533,7 +528,7 @@ def hardened() -> TrainTargetConfig:
         learning_rate=3e-4,
         kl_weight=0.1,
         supervised_weight=0.5,
-        # Without it every dialogue against an adversary ran into the limit of turns, and plain play fell apart.
+        # Without it every dialogue against an adversary reached the limit of turns, and plain play failed.
         stalling_penalty=5.0,
     )
     return TrainTargetConfig(corpus="dealornodeal", reinforce=rule)
@@ -548,7 +543,7 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
     presets = {"lewis2017": lewis2017}
 
     def prepare(self, config: TrainReinforceConfig, path: Path, reporter: Reporter) -> PreparedTraining:
-        """Side 0, which learns, and whom it meets: one frozen partner, or several."""
+        """Check side 0, which learns, and its opponents: one frozen partner, or several."""
         names = split_names(config.target) or [""]
         if config.opponents.partner_share:
             fix = "leave it at 0: an adversary's targets are all it meets"
@@ -556,7 +551,7 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
         rule, role = config.reinforce, self.words[-1]
         start = start_of(config.learner, names[-1], "--learner")
         defence, limit = config.defence, config.defence.max_perplexity
-        judge = _judge(judge_of(config.judge, (*names, start)), limit) if limit else ""
+        judge = _absolute_judge(judge_of(config.judge, (*names, start)), limit) if limit else ""
         paid: dict[str, Any] = {"reward": rule.reward, "complementary": rule.complementary, "defence": defence, "judge": judge}
         called = [f"target-{k}" for k in range(1, len(names) + 1)] if len(names) > 1 else ["target"]
         opponents = tuple(_opponent(name, spec, "--target", **paid) for name, spec in zip(called, names, strict=True))
@@ -570,10 +565,10 @@ class TrainRL(LearnJob[TrainReinforceConfig]):
         title = f"{role} against {config.target}"
         if defence.wanted:
             origin, title = {**origin, "defence": to_dict(defence)}, f"{title}, defended"
-        return lessons(config, roster, title, origin)
+        return prepare_training(config, roster, title, origin)
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
-        """Return the match with the partner, the newest of several."""
+        """Suggest the match with the partner, the newest of several."""
         *_, newest = split_names(config.target)
         command = ["parley", "selfplay", "--adversary", display_path(path), "--target", newest]
         return (shlex.join([*command, *_met_words(config)]),)
@@ -587,7 +582,7 @@ class TrainAdversary(TrainRL):
     presets = {"cheng2019": cheng2019, "demo": demo}
 
     def next_commands(self, config: TrainReinforceConfig, path: Path) -> tuple[str, ...]:
-        """The attack on the target, the newest of several."""
+        """Suggest the attack on the target, the newest of several."""
         *_, newest = split_names(config.target)
         command = ["parley", "attack", "rl", "--target", newest, "--speaker", display_path(path)]
         return (shlex.join([*command, *_met_words(config)]),)
@@ -602,7 +597,7 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
     presets = {"cheng2019": hardened}
 
     def prepare(self, config: TrainTargetConfig, path: Path, reporter: Reporter) -> PreparedTraining:
-        """The target, which learns, and whom it meets: frozen adversaries, a partner, or that partner alone."""
+        """Check the target, which learns, and its opponents: frozen adversaries, a partner, or that partner alone."""
         share = config.opponents.partner_share
         names = split_names(config.adversaries) if share < 1 else []
         if not names and share < 1:
@@ -625,10 +620,10 @@ class TrainTarget(LearnJob[TrainTargetConfig]):
         )
         against = names[-1] + (f" and {len(names) - 1} earlier" if len(names) > 1 else "") if names else "an ordinary partner"
         title = f"{config.target} against {against}"
-        return lessons(config, roster, title, {"role": "target", "target": config.target, "adversaries": names})
+        return prepare_training(config, roster, title, {"role": "target", "target": config.target, "adversaries": names})
 
     def next_commands(self, config: TrainTargetConfig, path: Path) -> tuple[str, ...]:
-        """Return the command that measures its exploitability."""
+        """Suggest the measurement of its exploitability."""
         command = ["parley", "evaluate", "exploitability", "--target", display_path(path)]
         return (shlex.join([*command, *corpus_words(config.corpus, config.data_root)]),)
 

@@ -1,8 +1,9 @@
 """Searched words within a talk with a chat model whose weights are read: `parley attack trigger`.
 
-What `parley search` does behind a prompt is done in the middle of a negotiation: `engine/negotiation/attacks/triggered.py` says
-what is wanted, the methods of `engine/triggers` find the words, both answers of the target being pairs of one universal search.
-What is found is said live, in the words of the game, and the dialogue is played to its end.
+`parley search` adds words to a prompt; this verb adds them in the middle of a negotiation.
+`engine/negotiation/attacks/triggered.py` sets the goal, and the methods of `engine/triggers` search the words; the two wanted
+answers of the target are the pairs of one universal search. The result is said live, in the words of the game, and the
+dialogue is played to its end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.job import ATTACK, Reporter, Summary
-from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNTOUCHED, attack_metrics, untouched_metrics
+from parley.engine.negotiation.metrics.attack import ATTACK_METRICS, UNCHANGED, attack_metrics, unchanged_metrics
 from parley.engine.negotiation.metrics.dialogues import CHAT_METRICS, chat_metrics
 from parley.engine.negotiation.verbs.match import ATTACKS, MatchConfig, MatchWorker, Roster, seconds_per_dialogue
 from parley.engine.negotiation.verbs.whitebox import FIXED_TURN, AttackConfig, AttackJob, AttackWorker
@@ -41,12 +42,12 @@ SMALL = replace(settings.gcg(), candidates=32, max_candidates=320)
 
 @dataclass(frozen=True, kw_only=True)
 class TalkTriggerConfig(AttackConfig):
-    """Which chat model is attacked, and how words are searched."""
+    """Settings of a search for words in a talk: the chat model and the search."""
 
     target: str = ""
     """The attacked chat model, whose weights are here: hf:FOLDER or gguf:FILE."""
     speaker: str = "scripted"
-    """Who speaks for the attacker but for the searched words: any agent."""
+    """Agent that speaks for the attacker, except for the searched words."""
     dialogues: NumItems = 50
     """Number of dialogues; one search each."""
     max_turns: PositiveInt = 20
@@ -58,9 +59,9 @@ class TalkTriggerConfig(AttackConfig):
     goal: float = 5.0
     """Advantage in points from which a choice of the target is wanted, and a search counts as successful."""
     method: str = "gcg"
-    """How words are searched (parley list searches)."""
+    """Search method (parley list searches)."""
     search: SearchSettings = SMALL
-    """How hard."""
+    """Budget of the search."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,8 +89,8 @@ class TalkSearcher:
 
     Args:
         model: the target.
-        vocabulary: by whose words utterances are written down.
-        config: how.
+        vocabulary: the words in which utterances are written.
+        config: the settings of the search.
     """
 
     def __init__(self, model: LocalChatModel, vocabulary: Vocabulary, config: TalkTriggerConfig) -> None:
@@ -98,13 +99,13 @@ class TalkSearcher:
 
         self._model, self._config = model, config
         self._victim = HuggingFaceCausal(model.model, model.tokenizer, config.length, rules=InputRules(alphabet=ASCII))
-        # What the game would write otherwise is not even proposed.
+        # Tokens that the game would write differently are not proposed.
         for token in self._victim.searchable_V.nonzero()[:, 0].tolist():
             text = self._victim.text([token])
             self._victim.searchable_V[token] = bool(text.strip()) and " ".join(split_text(text, vocabulary)) == text.strip()
 
     def __call__(self, talk: SearchedTalk) -> WordsResult:
-        """The words that were found, and what that took."""
+        """Search one talk; return the best words and the number of candidates."""
         from parley.engine.negotiation.attacks.triggered import WordsResult
         from parley.engine.triggers.catalogue import make_method
         from parley.engine.triggers.searches.attack import TriggerSearch, best_restart
@@ -113,7 +114,7 @@ class TalkSearcher:
 
         rules, victims, targets = InputRules(written=talk.written), [], []
         for number, (chat, answer) in enumerate(talk.prompts):
-            # The end of the talk is a whole answer; a choice is told by how likely its words are.
+            # The end of the talk is a full answer; a choice is measured by the likelihood of its words.
             victims.append(self._victim.asked(chat, end=number == 0, rules=rules))
             targets.append(victims[-1].target(answer))
         victim = UniversalVictim(victims, targets)
@@ -122,7 +123,7 @@ class TalkSearcher:
         outcomes = list(search.run(tasks))
         best = best_restart(outcomes)
         text = victims[0].slot_texts(best.words)[0] if best.words and math.isfinite(best.loss) else ""
-        return WordsResult(text, sum(each.candidates for each in outcomes))
+        return WordsResult(text, sum(outcome.candidates for outcome in outcomes))
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class TalkTriggerRoster(Roster):
 
     @property
     def turn(self) -> int:
-        """Utterances before the attack."""
+        """Number of utterances before the attack."""
         return self.attack.turn
 
     @property
@@ -155,7 +156,7 @@ class TalkTriggerRoster(Roster):
         )
 
     def check(self) -> None:
-        """As in a match; the target's weights must be here, and the method must search words."""
+        """Check the match, that the target's weights are local, and that the method searches words."""
         from parley.engine.triggers.catalogue import make_method
 
         if not is_readable_chat_model(self.config.target):
@@ -165,9 +166,7 @@ class TalkTriggerRoster(Roster):
         method = make_method(self.attack.method, self.attack.search)
         if not method.searches_words or method.embeds:
             fix = "gcg, gibbs-enum, hotflip, autoprompt, arca, beam or random"
-            raise ConfigError(
-                "what is said in a talk is searched word by word", where="--method", got=self.attack.method, fix=fix
-            )
+            raise ConfigError("a talk needs a method that searches words", where="--method", got=self.attack.method, fix=fix)
         super().check()
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
@@ -180,7 +179,7 @@ class TalkTriggerRoster(Roster):
 
         def search(talk: SearchedTalk) -> WordsResult:
             if not made:
-                # Answers that are kept stand around the model itself.
+                # A store of answers may wrap the model.
                 model: Any = getattr(read.model, "inner", read.model)
                 made.append(TalkSearcher(model, talk.vocabulary, self.attack))
             return made[0](talk)
@@ -193,7 +192,7 @@ class TalkTriggerRoster(Roster):
 
 
 class TalkTriggerWorker(AttackWorker):
-    """Plays shards of attacked dialogues."""
+    """A worker that plays shards of attacked dialogues."""
 
     def __init__(self, roster: TalkTriggerRoster) -> None:
         MatchWorker.__init__(self, roster)
@@ -201,12 +200,12 @@ class TalkTriggerWorker(AttackWorker):
 
 
 def gcg() -> TalkTriggerConfig:
-    """GCG with lists of 32 swaps, ten steps, six tokens (Zou et al. 2023, in a talk)."""
+    """Use GCG with lists of 32 swaps, ten steps, six tokens (Zou et al. 2023, in a talk)."""
     return TalkTriggerConfig()
 
 
 def control() -> TalkTriggerConfig:
-    """As many random inputs, the best of them: what trying often brings."""
+    """Use the best of as many random inputs: the gain of many tries alone."""
     return TalkTriggerConfig(method="random")
 
 
@@ -219,10 +218,10 @@ class AttackTrigger(AttackJob[TalkTriggerConfig]):
     presets = {"gcg": gcg, "random": control}
     kind = "trigger"
     schema = ATTACKS
-    legend = ATTACK_METRICS | UNTOUCHED | CHAT_METRICS
+    legend = ATTACK_METRICS | UNCHANGED | CHAT_METRICS
 
     def row(self, name: str) -> TalkTriggerConfig:
-        """Return the match for a row of a table of attacks, one of `TRIGGERS`."""
+        """Return the attack for a row of the table, one of `TRIGGERS`."""
         return gcg() if name == "trigger" else control()
 
     def roster(self, config: TalkTriggerConfig, reporter: Reporter) -> TalkTriggerRoster:
@@ -232,12 +231,12 @@ class AttackTrigger(AttackJob[TalkTriggerConfig]):
         reporter.say(str(cast("TalkTriggerRoster", prepared).composition))
         return super().work(run, prepared, reporter)
 
-    def measure(self, run: RunFolder, found: Roster) -> Summary:
-        return replace(super().measure(run, found), extra={ATTACK: cast("TalkTriggerRoster", found).composition.parts})
+    def measure(self, run: RunFolder, roster: Roster) -> Summary:
+        return replace(super().measure(run, roster), extra={ATTACK: cast("TalkTriggerRoster", roster).composition.parts})
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
         rows = run.read_rows().to_pylist()
-        return attack_metrics(rows, seconds_per_dialogue(run)) | untouched_metrics(rows) | chat_metrics(rows)
+        return attack_metrics(rows, seconds_per_dialogue(run)) | unchanged_metrics(rows) | chat_metrics(rows)
 
 
 ATTACK_TRIGGER = AttackTrigger()

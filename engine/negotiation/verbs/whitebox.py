@@ -1,12 +1,9 @@
-"""White-box attacks on a negotiation agent: `parley attack reactive`, `preemptive`, `ra-pa-da`, `ra-pa-ta` (Cheng et al. 2019).
+"""Attacks on a negotiation agent as matches: `parley attack rl`, `transfer`, `reactive`, `preemptive`, `ra-pa-da`, `ra-pa-ta`.
 
-Matches whose adversary reads its target's networks and searches for what to say. A dialogue is played live; beside its
-outcome stands the paper's protocol, in which the target has to end the talk where the attack's constraint holds.
-
-Attacks on a negotiation agent, evaluated: `parley attack rl` and `parley attack transfer` (Cheng et al. 2019).
-
-Both are matches under the complementary rule; `rl` plays a trained adversary, `transfer` an ordinary speaker that plugs
-in sentences which won elsewhere.
+All are those of Cheng et al. 2019, under the complementary rule. `rl` plays a trained adversary; `transfer` plays an ordinary
+speaker that plugs in sentences which won elsewhere. In the white-box attacks the adversary reads the target's networks and
+searches its sentences. A dialogue is played live; the row also holds the outcome in the paper's protocol, in which the target
+has to end the talk where the attack's constraint holds.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ if TYPE_CHECKING:
 
 
 UNFOUND = "unfound"
-"""Entry of the summary: why a row of a table has nothing to play."""
+"""Entry of the summary: the reason why a row of a table has no dialogue."""
 _NAME_ONE = '--set transfer.source=RUN (an attack rl run) or --set "transfer.sentence=TEXT"'
 _MAKE_ONE = "parley attack rl makes runs/attack-rl; or --set transfer.source=RUN, or the preset fixed: one sentence for all"
 _EMPTY_ONE = "add --set transfer.source= to keep the sentence, or --set transfer.sentence= to keep the source; presets name one"
@@ -65,21 +62,21 @@ _EMPTY_ONE = "add --set transfer.source= to keep the sentence, or --set transfer
 
 @dataclass(frozen=True, kw_only=True)
 class AttackConfig(OneMatchConfig):
-    """Who is attacked, and through whom."""
+    """Settings of an attack: the target and the speaker of the attacker."""
 
     target: str = "runs/negotiator"
     """The attacked agent: run or checkpoint folder, or any agent's name."""
     speaker: str = "runs/adversary"
-    """Who speaks for the attacker: the trained adversary (rl), or the agent that sentences are plugged into (transfer)."""
+    """Agent of the attacker: the trained adversary (rl), or the agent that sentences are plugged into (transfer)."""
 
     @property
     def match(self) -> MatchConfig:
-        """The same as a match under the attack's rule."""
+        """The settings as those of a match under the attack's rule."""
         return MatchConfig(adversary=self.speaker, target=self.target, complementary=True, **shared(self, OneMatchConfig)).match
 
 
 class NothingWonError(ConfigError):
-    """There is no sentence in the dialogues of a source that were won by enough points, or none that the speaker can say."""
+    """A source without a sentence that won by enough points and that the speaker can say."""
 
 
 AttackConfigT = TypeVar("AttackConfigT", bound=AttackConfig)
@@ -87,7 +84,7 @@ AttackConfigT = TypeVar("AttackConfigT", bound=AttackConfig)
 
 @dataclass(frozen=True, kw_only=True)
 class TransferSettings(Configuration):
-    """Where the sentences come from and when they are said."""
+    """Settings of plugged-in sentences: their source and their turn."""
 
     source: str = ""
     """Run of an attack whose adversary's last sentences are collected."""
@@ -98,15 +95,15 @@ class TransferSettings(Configuration):
     max_sentences: PositiveInt = 100
     """Keep at most this many collected sentences, the most frequent ones."""
     turn: NonNegativeInt = PAPER_TURN
-    """Utterances that must have been said before the sentence is."""
+    """Least number of utterances before the sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransferConfig(AttackConfig):
-    """The transfer attack."""
+    """Settings of the transfer attack."""
 
     transfer: TransferSettings = field(default_factory=TransferSettings)
-    """What is plugged in."""
+    """Sentences to plug in."""
 
 
 @dataclass(frozen=True)
@@ -114,14 +111,14 @@ class TransferRoster(Roster):
     """A match whose adversary plugs in sentences.
 
     Args:
-        sentences: what it plugs in.
-        turn: utterances that must be behind it.
+        sentences: the sentences to plug in.
+        turn: least number of utterances before a sentence.
+        why: the reason why there is no sentence.
     """
 
     sentences: tuple[str, ...]
     turn: int
     why: str = field(default="", kw_only=True)
-    """Why there is none."""
 
     def agents(self, device: str = "cpu") -> tuple[Agent, Agent]:
         speaker, target = super().agents(device)
@@ -132,13 +129,13 @@ def transfer_sentences(settings: TransferSettings, words: Vocabulary, reporter: 
     """Return the sentences of a transfer attack; of a source, those that its speaker can say.
 
     Args:
-        settings: where they come from.
-        words: of the speaker.
-        reporter: who looks on.
+        settings: the source of the sentences.
+        words: the vocabulary of the speaker.
+        reporter: reports progress.
 
     Raises:
         ConfigError: no source is named, or two (a preset may have named one of them).
-        NothingWonError: none of its dialogues is good enough, or the speaker can say nothing of them.
+        NothingWonError: no dialogue of the source was won by enough points, or the speaker can say no sentence of them.
         RunError: the source is no run.
     """
     if bool(settings.source) == bool(settings.sentence):
@@ -155,19 +152,19 @@ def transfer_sentences(settings: TransferSettings, words: Vocabulary, reporter: 
             what = "there is no run here to take sentences from (transfer.source)"
             raise RunError(what, where=settings.source, fix=_MAKE_ONE)
         rows = RunFolder.load(source).read_rows().to_pylist()
-        found = last_sentences(rows, settings.min_advantage, len(rows))
-        sentences = [sentence for sentence in found if not unspeakable_words(sentence, words)]
-        if found and not sentences:
+        collected = last_sentences(rows, settings.min_advantage, len(rows))
+        sentences = [sentence for sentence in collected if not unspeakable_words(sentence, words)]
+        if collected and not sentences:
             raise NothingWonError(
                 f"no sentence that won in {settings.source} is in words that the speaker knows",
-                got=", ".join(unspeakable_words(found[0], words)),
+                got=", ".join(unspeakable_words(collected[0], words)),
                 fix="name another speaker, or the run of an attack by an adversary of its corpus",
             )
-        if left := len(found) - len(sentences):
-            reporter.say(f"left out: {left} of {len(found)} sentences, in words that the speaker does not know")
+        if left := len(collected) - len(sentences):
+            reporter.say(f"left out: {left} of {len(collected)} sentences, in words that the speaker does not know")
         sentences = sentences[: settings.max_sentences]
-    others = f", and {len(sentences) - 1} less frequent" if len(sentences) > 1 else ""
-    reporter.say(f"to plug in: {sentences[0] if sentences else '(none)'}{others}")
+    suffix = f", and {len(sentences) - 1} less frequent" if len(sentences) > 1 else ""
+    reporter.say(f"to plug in: {sentences[0] if sentences else '(none)'}{suffix}")
     if not sentences:
         points = f"{settings.min_advantage} point{'s' * (settings.min_advantage != 1)}"
         raise NothingWonError(
@@ -179,17 +176,17 @@ def transfer_sentences(settings: TransferSettings, words: Vocabulary, reporter: 
 
 
 def transfer_from_rl() -> TransferConfig:
-    """Sentences collected from an RL attack's best dialogues (Cheng et al. 2019, section 4.2)."""
+    """Collect the sentences of an RL attack's best dialogues (Cheng et al. 2019, section 4.2)."""
     return TransferConfig(speaker="runs/negotiator", transfer=TransferSettings(source="runs/attack-rl"))
 
 
 def fixed_sentence() -> TransferConfig:
-    """The paper's one fixed sentence (Cheng et al. 2019, section 7.2)."""
+    """Use the paper's one fixed sentence (Cheng et al. 2019, section 7.2)."""
     return TransferConfig(speaker="runs/negotiator", transfer=TransferSettings(sentence=PAPER_SENTENCE))
 
 
 def learned() -> AttackConfig:
-    """An adversary trained with parley train adversary (Cheng et al. 2019, section 4.1)."""
+    """Use an adversary trained with parley train adversary (Cheng et al. 2019, section 4.1)."""
     return AttackConfig()
 
 
@@ -213,7 +210,7 @@ class AttackRL(AttackJob[AttackConfig]):
     kind = "RL"
 
     def roster(self, config: AttackConfig, reporter: Reporter) -> Roster:
-        """The trained adversary, or any other agent, and the target."""
+        """Check the trained adversary, or any other agent, and return the players."""
         require_partner(config.speaker, "--speaker")
         return super().roster(config, reporter)
 
@@ -233,7 +230,7 @@ class AttackTransfer(AttackJob[TransferConfig]):
 
 
 class TransferRow(AttackTransfer):
-    """The same as a row of a table: without a sentence it ends without a dialogue, and its summary says why."""
+    """The transfer attack as a row of a table; without a sentence it plays no dialogue, and its summary has the reason."""
 
     def prepare(self, config: TransferConfig, path: Path, reporter: Reporter) -> Roster:
         try:
@@ -245,11 +242,11 @@ class TransferRow(AttackTransfer):
     def work(self, run: RunFolder, prepared: Roster, reporter: Reporter) -> Roster:
         return super().work(run, prepared, reporter) if cast("TransferRoster", prepared).sentences else prepared
 
-    def measure(self, run: RunFolder, found: Roster) -> Summary:
-        if not (why := cast("TransferRoster", found).why):
-            return super().measure(run, found)
+    def measure(self, run: RunFolder, roster: Roster) -> Summary:
+        if not (why := cast("TransferRoster", roster).why):
+            return super().measure(run, roster)
         why += ", so there is no sentence to plug in"
-        return Summary(self.title(found.config), f"{why[:1].upper()}{why[1:]}.", {}, {UNFOUND: why})
+        return Summary(self.title(roster.config), f"{why[:1].upper()}{why[1:]}.", {}, {UNFOUND: why})
 
     def num_rows(self, config: TransferConfig, path: Path) -> int:
         return 0 if UNFOUND in (RunFolder.load(path).summary() or {}) else super().num_rows(config, path)
@@ -270,18 +267,18 @@ COMBINED_MAX_TURNS = 7
 
 @dataclass(frozen=True, kw_only=True)
 class WhiteBoxAttackConfig(AttackConfig):
-    """A white-box attack: the target and the speaker are checkpoints."""
+    """Settings of a white-box attack, whose target and speaker are checkpoints."""
 
     target: str = "runs/negotiator"
     """Checkpoint of the attacked agent."""
     speaker: str = "runs/negotiator"
-    """Checkpoint that makes the sentences in which words are replaced."""
+    """Checkpoint that writes the sentences in which words are replaced."""
     surrogate: str = ""
-    """Checkpoint that is read in the target's stead (a transferred attack); the target itself when empty."""
+    """Checkpoint that the attack reads instead of the target (a transferred attack); the target itself when empty."""
     max_turns: int = 20
     """Utterances after which the end of a dialogue is forced."""
     search: SearchConfig = field(default_factory=SearchConfig)
-    """How words are searched."""
+    """Settings of the search for words."""
 
     @property
     def match(self) -> MatchConfig:
@@ -290,7 +287,7 @@ class WhiteBoxAttackConfig(AttackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FixedTurnConfig(WhiteBoxAttackConfig):
-    """A white-box attack with one sentence."""
+    """Settings of a white-box attack with one sentence."""
 
     turn: int = FIXED_TURN
     """Utterances before the attack's sentence, which decides who begins."""
@@ -302,10 +299,10 @@ class FixedTurnConfig(WhiteBoxAttackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PlugInConfig(WhiteBoxAttackConfig):
-    """A white-box attack that says a sentence which won elsewhere where its searches fail."""
+    """Settings of a white-box attack that says a sentence from elsewhere if its searches fail."""
 
     transfer: TransferSettings = field(default_factory=TransferSettings)
-    """What is plugged in."""
+    """Sentences to plug in."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -320,12 +317,12 @@ class SearchRoster(Roster):
     """A match whose adversary searches.
 
     Args:
-        kind: which attack.
-        search: how it searches.
-        surrogate: who is read in the target's stead; empty for the target.
+        kind: the attack.
+        search: the settings of the search.
+        surrogate: checkpoint that the attack reads instead of the target; empty for the target.
         turn: utterances before the sentence of a fixed-turn attack.
-        sentences: what ra-pa-ta plugs in.
-        transfer_turn: utterances that must be behind such a sentence.
+        sentences: sentences that ra-pa-ta plugs in.
+        transfer_turn: least number of utterances before such a sentence.
     """
 
     side_by_side: ClassVar[tuple[int, int]] = (4, 25)
@@ -338,14 +335,14 @@ class SearchRoster(Roster):
     transfer_turn: int = 0
 
     def check(self) -> None:
-        """As in a match; both sides, who is read and who judges must be models of one vocabulary."""
+        """Check the match, and that both sides, the surrogate and the judge are models of one vocabulary."""
         require_negotiator(self.config.target, "--target")
         require_negotiator(self.config.adversary, "--speaker")
-        others = {"the surrogate": self.surrogate, "the judge": self.config.judge}
+        models = {"the surrogate": self.surrogate, "the judge": self.config.judge}
         if self.surrogate:
             require_negotiator(self.surrogate, "--surrogate")
         sides = {"the adversary": self.config.adversary, "the target": self.config.target}
-        shared_vocabulary(sides | {who: spec for who, spec in others.items() if spec})
+        shared_vocabulary(sides | {who: spec for who, spec in models.items() if spec})
         super().check()
 
     def checkpoints(self) -> tuple[str, ...]:
@@ -366,10 +363,12 @@ class SearchRoster(Roster):
         limit = self.search.max_perplexity
         how = read.vocabulary, device, self.config.chat
         fluency = perplexity_filter(self.config.judge, limit, *how) if limit else None
-        # Who minds a limit knows what a filter has kept from the target, too.
-        ears = target.ears if limit and isinstance(target, DefendedAgent) else None
+        # An attack under a limit also knows the words that the filter hides from the target.
+        known_filter = target.perplexity_filter if limit and isinstance(target, DefendedAgent) else None
         plugged = (sentences, self.transfer_turn)
-        adversary = SearchAgent(speaker, read, self.kind, self.search, self.turn, *plugged, fluency=fluency, ears=ears)
+        adversary = SearchAgent(
+            speaker, read, self.kind, self.search, self.turn, *plugged, fluency=fluency, target_filter=known_filter
+        )
         return adversary, target
 
     def worker(self) -> AttackWorker:
@@ -377,13 +376,13 @@ class SearchRoster(Roster):
 
 
 class AttackWorker(MatchWorker):
-    """Plays shards of attacked dialogues; rows by `parley.engine.negotiation.verbs.match.ATTACKS`."""
+    """A worker that plays shards of attacked dialogues; its rows have the schema `ATTACKS`."""
 
     def __init__(self, roster: SearchRoster) -> None:
         super().__init__(roster)
         self.turn = roster.turn if roster.kind in FIXED_TURN_KINDS else None
         self.minds_limit = roster.search.max_perplexity > 0
-        # Nobody is forced to what was found on another, and no defended target: what it does not hear moves it to nothing.
+        # A target is not forced by a search on a surrogate, nor is a defended one, which may not hear the sentence.
         self.forces = not (roster.surrogate or self.config.defence.wanted)
 
     def first_speakers(self, count: int) -> list[int] | None:
@@ -409,16 +408,16 @@ class AttackWorker(MatchWorker):
         return rows
 
     def _score(self, game: NegotiationGame, rows: list[dict[str, Any]], logs: Sequence[AttackLog]) -> None:
-        """Fills in how likely the judge finds the sentences, and those that would have been said."""
+        """Fill in the judge's likelihoods of the sentences and of their base sentences."""
         attempts = [(row, attempt) for row, log in enumerate(logs) for attempt in log.attempts]
         if self.judge is None or not attempts:
             return
         index, made = [row for row, _ in attempts], [attempt for _, attempt in attempts]
-        said = self.judge.sentences(game, index, made, [attempt.sentence for attempt in made])
+        judged = self.judge.sentences(game, index, made, [attempt.sentence for attempt in made])
         bases = self.judge.sentences(game, index, made, [attempt.base for attempt in made])
         entries = [entry for row in rows for entry in row["attempts"]]
-        for entry, own, base in zip(entries, said, bases, strict=True):
-            entry |= {"nll": own.nats, "nll_base": base.nats, "lowest_probability": own.lowest_probability}
+        for entry, sentence, base in zip(entries, judged, bases, strict=True):
+            entry |= {"nll": sentence.nats, "nll_base": base.nats, "lowest_probability": sentence.lowest_probability}
 
 
 def _attempt_row(game: NegotiationGame, row: int, attempt: Attempt) -> dict[str, Any]:
@@ -426,14 +425,14 @@ def _attempt_row(game: NegotiationGame, row: int, attempt: Attempt) -> dict[str,
 
     transcript = game.transcript(row)
     answers = transcript[attempt.turn + 1 : attempt.turn + 2]
-    found = attempt.found
+    result = attempt.result
     return {
         "turn": attempt.turn,
         "kind": attempt.kind,
-        "accepted": found is not None and found.reached,
+        "accepted": result is not None and result.reached,
         "base": " ".join(game.written(0, attempt.base.tolist())),
         "replaced": attempt.replaced,
-        "end_probability": found.end_probability if found and attempt.kind == REACTIVE else None,
+        "end_probability": result.end_probability if result and attempt.kind == REACTIVE else None,
         "ended": answers == [(1, ["<selection>"])] and not (game.forced[row] and len(transcript) == attempt.turn + 2),
         "num_words": len(attempt.sentence),
         "nll": None,
@@ -441,7 +440,7 @@ def _attempt_row(game: NegotiationGame, row: int, attempt: Attempt) -> dict[str,
         "num_words_base": len(attempt.base),
         "lowest_probability": None,
         "special": int(np.isin(attempt.sentence, special_words(game.vocabulary)).sum()),
-        "steps": [] if attempt.kind != REACTIVE or found is None else list(_step_rows(found.steps)),
+        "steps": [] if attempt.kind != REACTIVE or result is None else list(_step_rows(result.steps)),
     }
 
 
@@ -458,12 +457,12 @@ def _step_rows(steps: Iterable[ReplacementStep]) -> Iterator[dict[str, Any]]:
 
 
 def at_fixed_turn() -> FixedTurnConfig:
-    """The paper's rule: the position by padding out, then every word; two words, the end as a hard constraint."""
+    """Use the paper's rule: the position by padding out, then every word; two words, the end as a hard constraint."""
     return FixedTurnConfig()
 
 
 def released() -> FixedTurnConfig:
-    """The released code: every word everywhere, special tokens too, its loss with a soft penalty for the end."""
+    """Use the released code's rule: every word everywhere, special tokens too, its loss with a soft penalty for the end."""
     return FixedTurnConfig(
         search=SearchConfig(
             loss="released",
@@ -478,20 +477,20 @@ def released() -> FixedTurnConfig:
 
 
 def decision_based() -> FixedTurnConfig:
-    """No scores and no gradient: asks the target's network whether ending is its likeliest answer, and what it would choose.
+    """Ask the target's network, without scores or gradients, if ending is its likeliest answer and what it would choose.
 
-    Not a black box: a talk shows a sampled answer and cannot be taken back, here each candidate is tried on the same dialogue.
+    This is no black box: a real talk shows one sampled answer, here each candidate is tried on the same dialogue.
     """
     return FixedTurnConfig(search=SearchConfig(loss="outcome", proposals="random"))
 
 
 def at_any_turn() -> WhiteBoxAttackConfig:
-    """Algorithm 1 of the paper, with the goals and the length of the released code."""
+    """Run algorithm 1 of the paper, with the goals and the length of the released code."""
     return WhiteBoxAttackConfig(max_turns=COMBINED_MAX_TURNS, search=SearchConfig(stop_at_goal=True))
 
 
 def at_any_turn_or_plugged_in() -> PlugInConfig:
-    """Algorithm 1 with the released code's fixed sentence where both searches fail."""
+    """Run algorithm 1 with the released code's fixed sentence where both searches fail."""
     shared = at_any_turn()
     fixed = TransferSettings(sentence=PAPER_SENTENCE)
     return PlugInConfig(max_turns=shared.max_turns, search=shared.search, transfer=fixed)
@@ -510,9 +509,9 @@ class WhiteBoxJob(AttackJob[WhiteBoxAttackConfigT]):
     def models(self, config: WhiteBoxAttackConfigT) -> dict[str, str]:
         return super().models(config) | {"surrogate": config.surrogate}
 
-    def measure(self, run: RunFolder, found: Roster) -> Summary:
-        told, surrogate = super().measure(run, found), cast("SearchRoster", found).surrogate
-        return replace(told, title=f"{told.title}, searched on {surrogate}") if surrogate else told
+    def measure(self, run: RunFolder, roster: Roster) -> Summary:
+        summary, surrogate = super().measure(run, roster), cast("SearchRoster", roster).surrogate
+        return replace(summary, title=f"{summary.title}, searched on {surrogate}") if surrogate else summary
 
     def metrics(self, run: RunFolder) -> dict[str, Estimate]:
         rows = run.read_rows().to_pylist()

@@ -188,7 +188,7 @@ class GeneratedCorpus(Described):
         return fingerprint("generated", READER_VERSION, generator, self.num_dialogues, self.seed)
 
     def read(self, root: Path) -> CorpusText:
-        """Generates the dialogues and the scenarios."""
+        """Generate the dialogues and the scenarios."""
         module, _, name = self.writer.partition(":")
         written: dict[str, list[str]] = getattr(import_module(module), name)(self.num_dialogues, self.seed)
         return _parsed(written, lambda part: f"{self.name} {part}", [], self.game)
@@ -384,7 +384,9 @@ def _open(name: str, folder: Path) -> Corpus:
     played = map_batch(folder / f"{_SELFPLAY}.arrow")
     rows = zip(_matrix(played, "context").tolist(), _matrix(played, "partner_values").tolist(), strict=True)
     vocabulary = Vocabulary.load(folder / _VOCABULARY)
-    selfplay = [Scenario(tuple(own[::2]), (tuple(own[1::2]), tuple(partner)), vocabulary.game) for own, partner in rows]
+    selfplay = [
+        Scenario(tuple(context[::2]), (tuple(context[1::2]), tuple(partner)), vocabulary.game) for context, partner in rows
+    ]
     return Corpus(name, folder, vocabulary, splits, selfplay)
 
 

@@ -105,10 +105,10 @@ class DialogueRecord:
                 raise broken_rule("the speakers alternate", f"two turns of {_marker(after)} in a row")
         domain = self.scenario.domain
         if self.output not in _legal_outputs(domain, self.scenario.counts):
-            shown = " ".join(domain.tokens[i] if 0 <= i < len(domain.tokens) else str(i) for i in self.output)
+            output = " ".join(domain.tokens[i] if 0 <= i < len(domain.tokens) else str(i) for i in self.output)
             raise broken_rule(
                 f"the output is a deal that can be chosen, or one refusal {domain.num_heads} times",
-                f"{shown} of {self.scenario.counts}",
+                f"{output} of {self.scenario.counts}",
             )
 
     @property
@@ -143,9 +143,9 @@ def parse_line(text: str, source: str = "line", line: int = 1, game: str = DEAL_
 
 def format_line(record: DialogueRecord) -> str:
     """Return the record as a line of the published format, which `parse_line` reads back."""
-    own, partner = (" ".join(map(str, record.scenario.context(side))) for side in (0, 1))
+    chooser, partner = (" ".join(map(str, record.scenario.context(side))) for side in (0, 1))
     output = " ".join(record.scenario.domain.tokens[i] for i in record.output)
-    bodies = (own, " ".join(record.tokens), output, partner)
+    bodies = (chooser, " ".join(record.tokens), output, partner)
     return " ".join(f"<{tag}> {body} </{tag}>" for tag, body in zip(_SECTIONS, bodies, strict=True))
 
 
@@ -182,11 +182,11 @@ def parse_scenarios(lines: Sequence[str], source: str, game: str = DEAL_OR_NO_DE
     for first in range(0, len(lines), 2):
         line = first + 1
         try:
-            own = parse_context(lines[first], domain)
+            first_context = parse_context(lines[first], domain)
             if first + 1 == len(lines):
                 raise broken_rule("every scenario is a pair of lines", "an odd number of lines")
             line += 1
-            scenarios.append(Scenario.from_contexts(own, parse_context(lines[first + 1], domain), game))
+            scenarios.append(Scenario.from_contexts(first_context, parse_context(lines[first + 1], domain), game))
         except ParleyError as error:
             broken.append(located(error, source, line))
     return scenarios, broken
@@ -327,8 +327,8 @@ def _parse(text: str, source: str, line: int) -> _RawLine:
         choice, rest = _until_eos(words[end:-_CONTEXT_WIDTH])
         if not rest or rest[-1] not in (_AGREE, _DISAGREE) or not rest[0].startswith("reward="):
             raise DataError(f"reward=R and {_AGREE} or {_DISAGREE} follow the choice", got=" ".join(rest))
-        own, partner = " ".join(words[:_CONTEXT_WIDTH]), " ".join(words[-_CONTEXT_WIDTH:])
-        scenario = Scenario.from_contexts(parse_context(own, DIVISION), parse_context(partner, DIVISION))
+        chooser, partner = " ".join(words[:_CONTEXT_WIDTH]), " ".join(words[-_CONTEXT_WIDTH:])
+        scenario = Scenario.from_contexts(parse_context(chooser, DIVISION), parse_context(partner, DIVISION))
         return _RawLine((scenario, parse_turns(" ".join(words[_CONTEXT_WIDTH:end]))), choice, rest[-1] == _AGREE)
     except ParleyError as error:
         raise located(error, source, line) from None
@@ -358,9 +358,9 @@ def _output(raw: _RawLine, has_partner: bool) -> tuple[int, ...]:
         return ((DISCONNECT_ID if has_partner else DISAGREE_ID),) * 6
     if len(raw.choice) != NUM_ITEMS or not all(word in ITEM_TOKEN_INDEX for word in raw.choice):
         raise DataError("the choice is three item tokens, `no agreement` or `disconnect`", got=" ".join(raw.choice))
-    own = tuple(ITEM_TOKEN_INDEX[word] for word in raw.choice)
+    chooser = tuple(ITEM_TOKEN_INDEX[word] for word in raw.choice)
     rest = tuple(
         (MAX_COUNT + 1) * item + count - (token - (MAX_COUNT + 1) * item)
-        for item, (count, token) in enumerate(zip(raw.view[0].counts, own, strict=True))
+        for item, (count, token) in enumerate(zip(raw.view[0].counts, chooser, strict=True))
     )
-    return own + rest
+    return chooser + rest

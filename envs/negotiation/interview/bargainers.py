@@ -191,22 +191,22 @@ class InterviewStanding:
     parted: bool = False
     i_ended: bool = False
 
-    def hear(self, mine: bool, heard: HeardOffer) -> None:
+    def hear(self, mine: bool, offer: HeardOffer) -> None:
         """Update the state with one utterance; issues that it does not name stay as on the table."""
         before = self.table or (-1,) * len(ISSUES)
-        proposed = tuple(old if new < 0 else new for old, new in zip(before, heard.named, strict=True))
-        names = any(item >= 0 for item in heard.named)
+        proposed = tuple(old if new < 0 else new for old, new in zip(before, offer.named, strict=True))
+        names = any(item >= 0 for item in offer.named)
         self.num_turns += mine
-        self.parted |= heard.parts
+        self.parted |= offer.parts
         if not mine:
-            for item in heard.named:
+            for item in offer.named:
                 if item >= 0:
                     self.their_wishes[item] += 1
-            self.pressure += heard.firm or (names and proposed == self.their_last)
+            self.pressure += offer.firm or (names and proposed == self.their_last)
         theirs = self.table is not None and self.table_is_mine != mine
-        if theirs and not heard.parts and (proposed == self.table if names else heard.accepts):
+        if theirs and not offer.parts and (proposed == self.table if names else offer.accepts):
             self.agreed = self.table
-        elif heard.parts:
+        elif offer.parts:
             self.table = self.agreed = None
         elif names and min(proposed) >= 0:
             self.table, self.table_is_mine, self.agreed = proposed, mine, None
@@ -230,9 +230,9 @@ class Applicant:
 
     def __init__(self, vocabulary: Vocabulary, style: Style | Sequence[Style], name: str = "applicant") -> None:
         self.name, self.vocabulary, self._style = name, vocabulary, style
-        phrases_by_kind = {kind: [p.split() for p in phrases if _known(p, vocabulary)] for kind, phrases in PHRASES.items()}
+        phrases_by_kind = {kind: [p.split() for p in phrases if _has_words(p, vocabulary)] for kind, phrases in PHRASES.items()}
         self.phrases = phrases_by_kind
-        self.options = [[p.split() for p in ways_to_name(item) if _known(p, vocabulary)] for item in range(len(OPTIONS))]
+        self.options = [[p.split() for p in ways_to_name(item) if _has_words(p, vocabulary)] for item in range(len(OPTIONS))]
         lacking = [kind for kind, phrases in phrases_by_kind.items() if not phrases]
         lacking += [OPTIONS[item][1] for item, ways in enumerate(self.options) if not ways]
         if lacking:
@@ -343,15 +343,15 @@ class ApplicantSession:
 
     def _plan(self, row: int, standing: InterviewStanding, aim: float, rng: np.random.Generator) -> Numbers:
         """Return the deal to propose: worth the aim, and the best for the other side by its words."""
-        own = self._values(row)[deals()].sum(1)
-        enough = own >= min(aim, BEST)
+        gains = self._values(row)[deals()].sum(1)
+        enough = gains >= min(aim, BEST)
         if standing.my_last is not None:
-            no_more = enough & (own <= self._worth(row, standing.my_last))
+            no_more = enough & (gains <= self._worth(row, standing.my_last))
             enough = no_more if no_more.any() else enough
         wishes = np.array(standing.their_wishes)
         if standing.their_last is not None:
             wishes[list(standing.their_last)] += 1
-        appeal = np.minimum(wishes, 3)[deals()].sum(1) + 0.1 * own + 0.5 * rng.random(len(own))
+        appeal = np.minimum(wishes, 3)[deals()].sum(1) + 0.1 * gains + 0.5 * rng.random(len(gains))
         return tuple(deals()[np.where(enough, appeal, -np.inf).argmax()].tolist())
 
     def _settle(self, row: int) -> int:
@@ -397,7 +397,7 @@ def _pick(ways: Sequence[list[str]], rng: np.random.Generator) -> list[str]:
     return ways[int(rng.random() * len(ways))]
 
 
-def _known(phrase: str, vocabulary: Vocabulary) -> bool:
+def _has_words(phrase: str, vocabulary: Vocabulary) -> bool:
     return all(word in vocabulary.index for word in phrase.split() if word != SLOT)
 
 
@@ -420,7 +420,7 @@ class InterviewActs(GameActs):
     """
 
     num_proposals = NUM_DEALS
-    others = INTERVIEW_ACTS
+    other_acts = INTERVIEW_ACTS
     num_features = 6 * len(OPTIONS) + 9 + 2 * NUM_DEALS
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -428,16 +428,16 @@ class InterviewActs(GameActs):
 
     def begin(self, context: np.ndarray) -> None:
         self.values = context[1::2]
-        own = self.values[deals()].sum(1)
-        self.order = np.argsort(-own, kind="stable")
-        self.own = own[self.order]
+        gains = self.values[deals()].sum(1)
+        self.order = np.argsort(-gains, kind="stable")
+        self.gains = gains[self.order]
         self.standing = InterviewStanding()
 
-    def hear(self, mine: bool, said: Sequence[int]) -> None:
-        if list(said) == [SELECTION_ID]:
+    def hear(self, mine: bool, ids: Sequence[int]) -> None:
+        if list(ids) == [SELECTION_ID]:
             self.standing.i_ended = mine
         else:
-            self.standing.hear(mine, understand(self.speaker.vocabulary.decode(said)))
+            self.standing.hear(mine, understand(self.speaker.vocabulary.decode(ids)))
 
     def mask(self) -> np.ndarray:
         mask = np.ones(NUM_DEALS + len(INTERVIEW_ACTS), dtype=bool)
@@ -473,7 +473,7 @@ class InterviewActs(GameActs):
             min(1.0, standing.pressure / 5),
             0.0 if offer is None else self._worth(offer) / BEST,
             0.0 if standing.agreed is None else self._worth(standing.agreed) / BEST,
-            *(self.own / BEST).tolist(),
+            *(self.gains / BEST).tolist(),
             *(wishes[deals()].sum(1)[self.order] / len(ISSUES)).tolist(),
         ]
 
@@ -481,7 +481,7 @@ class InterviewActs(GameActs):
         if action >= NUM_DEALS:
             return INTERVIEW_ACTS[action - NUM_DEALS]
         settled = describe(int(self.order[action]))
-        return f"proposes {settled}, worth {self.own[action]}"
+        return f"proposes {settled}, worth {self.gains[action]}"
 
     def proposal(self, action: int) -> Numbers:
         """Return the deal that an action proposes: one item of each issue."""
@@ -496,7 +496,7 @@ class InterviewActs(GameActs):
         last = self.standing.my_last
         if last == self.proposal(action):
             return "insist"
-        if last is not None and self.own[action] < self._worth(last):
+        if last is not None and self.gains[action] < self._worth(last):
             return "concede"
         return "open" if self.standing.table is None else "counter"
 

@@ -33,9 +33,9 @@ from parley.envs.negotiation.dealornodeal_rules import (
     selection_index,
     selection_table,
 )
-from parley.envs.negotiation.domain import DISAGREE, SELECTION_ID, Scenario, Vocabulary
+from parley.envs.negotiation.domain import DISAGREE, SELECTION_ID, SPECIALS, Scenario, Vocabulary
 from parley.envs.negotiation.game import Agent, NegotiationGame, SideView, play
-from parley.envs.negotiation.scripted.listening import Meaning
+from parley.envs.negotiation.scripted.listening import Meaning, understand
 from parley.envs.negotiation.scripted.wording import Act, Move, Phrasebook, bargainer_vocabulary
 
 LOWEST_AIM = 1.0
@@ -168,12 +168,12 @@ def worth(share: Sequence[int], values: Sequence[int]) -> int:
 def plan(talks: Talks, values: Triple, aim: float, rng: np.random.Generator) -> Triple:
     """Return the share to propose: worth at least `aim`, best for the other side, and not above the last proposal."""
     shares = picks_table(talks.counts)[:-2]
-    own = shares @ np.array(values)
-    enough = own >= aim
+    gains = shares @ np.array(values)
+    enough = gains >= aim
     if talks.my_last is not None:
-        no_more = enough & (own <= worth(talks.my_last, values))
+        no_more = enough & (gains <= worth(talks.my_last, values))
         enough = no_more if no_more.any() else enough
-    appeal = (np.array(talks.counts) - shares) @ talks.their_weights() + 0.02 * own + 0.25 * rng.random(len(own))
+    appeal = (np.array(talks.counts) - shares) @ talks.their_weights() + 0.02 * gains + 0.25 * rng.random(len(gains))
     first, second, third = shares[np.where(enough, appeal, -np.inf).argmax()].tolist()
     return first, second, third
 
@@ -236,6 +236,42 @@ def settle(talks: Talks, values: Triple, style: Style, rng: np.random.Generator)
         wrong[item] += 1 if share[item] < talks.counts[item] else -1
         share = (wrong[0], wrong[1], wrong[2])
     return share
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A side's demand.
+
+    Args:
+        share: its items.
+        turn: index of the utterance in which it last made the demand or accepted it, from 0.
+    """
+
+    share: Triple
+    turn: int
+
+
+def last_demand(turns: Sequence[tuple[bool, str]], counts: Triple) -> Demand | None:
+    """Return a side's last proposal, or the partner's proposal that it has accepted since.
+
+    Args:
+        turns: the dialogue so far: True for a turn of this side, and its words.
+        counts: number of each item in the scenario.
+
+    Returns:
+        The demand; None if the side has neither proposed nor accepted anything.
+    """
+    talks, demand = Talks(counts), None
+    for turn, (mine, text) in enumerate(turns):
+        meaning = understand([word for word in text.split() if word not in SPECIALS])
+        talks.hear(mine, meaning)
+        if not mine:
+            continue
+        if talks.is_news and talks.agreed is not None:
+            demand = Demand(talks.agreed, turn)
+        elif meaning.share(counts) is not None and talks.my_last is not None:
+            demand = Demand(talks.my_last, turn)
+    return demand
 
 
 class Bargainer:
@@ -361,10 +397,12 @@ __all__ = [
     "STYLES",
     "Bargainer",
     "BargainerSession",
+    "Demand",
     "Style",
     "Talks",
     "bargainer_vocabulary",
     "decide",
+    "last_demand",
     "plan",
     "scripted",
     "scripted_tough",
@@ -389,7 +427,7 @@ class DivisionActs(GameActs):
     """
 
     num_proposals = NUM_ALLOCATIONS
-    others = tuple(act.value for act in OTHER_ACTS)
+    other_acts = tuple(act.value for act in OTHER_ACTS)
     num_features = 6 * NUM_ITEMS + 10 + 2 * NUM_ALLOCATIONS
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -403,11 +441,11 @@ class DivisionActs(GameActs):
         self.shares = sorted(shares, key=lambda share: (-worth(share, self.values), sum(share), share))
         self.talks = Talks(self.counts)
 
-    def hear(self, mine: bool, said: Sequence[int]) -> None:
-        if tuple(said) == (SELECTION_ID,):
+    def hear(self, mine: bool, ids: Sequence[int]) -> None:
+        if tuple(ids) == (SELECTION_ID,):
             self.talks.i_ended = mine
         else:
-            self.talks.hear(mine, self.phrasebook.hear(tuple(said)))
+            self.talks.hear(mine, self.phrasebook.hear(tuple(ids)))
 
     def mask(self) -> np.ndarray:
         talks = self.talks
@@ -433,8 +471,8 @@ class DivisionActs(GameActs):
 
         weights = talks.their_weights()
         shares = np.array(self.shares)
-        own, theirs = np.zeros((2, NUM_ALLOCATIONS))
-        own[: len(shares)] = shares @ np.array(self.values) / TOTAL_VALUE
+        gains, theirs = np.zeros((2, NUM_ALLOCATIONS))
+        gains[: len(shares)] = shares @ np.array(self.values) / TOTAL_VALUE
         theirs[: len(shares)] = (most - shares) @ weights / max(float(most @ weights), 1e-6)
         offer = None if talks.table_is_mine else talks.table
         return [
@@ -447,13 +485,13 @@ class DivisionActs(GameActs):
             min(1.0, talks.pressure / 5),
             0.0 if offer is None else worth(offer, self.values) / TOTAL_VALUE,
             0.0 if talks.agreed is None else worth(talks.agreed, self.values) / TOTAL_VALUE,
-            *own.tolist(),
+            *gains.tolist(),
             *theirs.tolist(),
         ]
 
     def name(self, action: int) -> str:
         if action >= NUM_ALLOCATIONS:
-            return self.others[action - NUM_ALLOCATIONS]
+            return self.other_acts[action - NUM_ALLOCATIONS]
         if action >= len(self.shares):
             return f"proposes allocation {action} of {len(self.shares)}"
         share = self.shares[action]
@@ -536,9 +574,9 @@ def random_style(rng: np.random.Generator) -> Style:
 def dialogue_line(game: NegotiationGame, row: int, side: int) -> str:
     """Return one side's view of a finished dialogue as a line of the published format."""
     scenario, words, domain = game.scenarios[row], game.vocabulary.words, game.domain
-    own, others = (int(game.selections[row, who]) for who in (side, 1 - side))
-    fits = scenario.selections.fits[others] == own
-    output = scenario.selections.table[own].tolist() if fits else domain.refusal_tokens(DISAGREE)
+    chosen_index, partner_index = (int(game.selections[row, who]) for who in (side, 1 - side))
+    fits = scenario.selections.fits[partner_index] == chosen_index
+    output = scenario.selections.table[chosen_index].tolist() if fits else domain.refusal_tokens(DISAGREE)
     words_text = " ".join(words[token] for token in game.tokens[side, row, : game.num_tokens[row]].tolist())
     chosen = " ".join(domain.tokens[token] for token in output)
     return (

@@ -215,7 +215,7 @@ class _Listener:
         else:
             self.step_over(k)
 
-    def own(self, k: int) -> None:
+    def possessive(self, k: int) -> None:
         self.correct(SPEAKER if self.words[k] == "mine" else LISTENER)
 
     def negate(self, k: int) -> None:
@@ -354,7 +354,7 @@ _KINDS_OF_WORDS: tuple[tuple[Iterable[str], Callable[[_Listener, int], None]], .
     (_GIVING, _Listener.give),
     (("take", "keep"), _Listener.take),
     (("for", "to"), _Listener.exchange),
-    (("mine", "yours"), _Listener.own),
+    (("mine", "yours"), _Listener.possessive),
     (_words("no not nope never cannot can't cant don't dont won't wont doesn't doesnt isn't isnt"), _Listener.negate),
     (("sorry", "little", "low", "unfair"), _Listener.refuse),
     (_words("deal ok okay k agreed agree accept yes yeah yep sure fine great"), _Listener.accept),

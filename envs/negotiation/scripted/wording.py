@@ -233,26 +233,27 @@ DISPENSABLE = frozenset(
 _NUMBER_WORDS = ("zero", "one", "two", "three", "four")
 
 
-def _whole(item: int, count: int) -> str:
-    return f"the {ITEM_NAMES[item]}{'s' * (count > 1)}"
-
-
 def _amounts(item: int, number: int, count: int) -> tuple[str, ...]:
     """Return the ways to say `number` of the `count` things of one kind; a frequent way occurs twice."""
-    one, many, word = ITEM_NAMES[item], f"{ITEM_NAMES[item]}s", _NUMBER_WORDS[number]
-    noun = one if number == 1 else many
+    singular, plural, word = ITEM_NAMES[item], f"{ITEM_NAMES[item]}s", _NUMBER_WORDS[number]
+    noun = singular if number == 1 else plural
     forms = (f"{number} {noun}", f"{word} {noun}")
     if number == count == 1:
-        return (*forms, f"the {one}", f"the {one}", one)
+        return (*forms, f"the {singular}", f"the {singular}", singular)
     if number == count:
         every = ("both",) if count == 2 else (f"all {number}",)
-        return (*forms, many, many, *(f"{each} {many}" for each in (*every, "the", "the", "the", "all", f"the {number}")))
-    single = (f"a {one}", f"just 1 {one}") if number == 1 else ()
-    return (*forms, *forms, *forms, f"{word} of the {many}", *single)
+        return (
+            *forms,
+            plural,
+            plural,
+            *(f"{amount} {plural}" for amount in (*every, "the", "the", "the", "all", f"the {number}")),
+        )
+    single = (f"a {singular}", f"just 1 {singular}") if number == 1 else ()
+    return (*forms, *forms, *forms, f"{word} of the {plural}", *single)
 
 
 KINDS = [(item, count) for item in range(NUM_ITEMS) for count in range(1, MAX_COUNT + 1)]
-WHOLES = {(item, count): _whole(item, count) for item, count in KINDS}
+WHOLES = {(item, count): f"the {ITEM_NAMES[item]}{'s' * (count > 1)}" for item, count in KINDS}
 AMOUNTS = {(item, n, count): _amounts(item, n, count) for item, count in KINDS for n in range(1, count + 1)}
 
 
@@ -339,10 +340,10 @@ class Phrasebook:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._heard: dict[tuple[int, ...], Meaning] = {}
-        self._phrases = {kind: self._known(phrases) for kind, phrases in PHRASES.items()}
-        self._amounts = {key: self._known(phrases) for key, phrases in AMOUNTS.items()}
-        self._wholes = {key: self._known([phrase]) for key, phrase in WHOLES.items()}
+        self._meanings: dict[tuple[int, ...], Meaning] = {}
+        self._phrases = {kind: self._sayable(phrases) for kind, phrases in PHRASES.items()}
+        self._amounts = {key: self._sayable(phrases) for key, phrases in AMOUNTS.items()}
+        self._wholes = {key: self._sayable([phrase]) for key, phrase in WHOLES.items()}
         self._proposals = {
             (kind, has_mine, has_yours): self._fitting(self._phrases[kind], has_mine, has_yours)
             for kind in ("claim", "gift", "split", "demand", "confirmation")
@@ -382,7 +383,8 @@ class Phrasebook:
         if move.act in _REPLIES:
             words += self._any(_REPLIES[move.act], rng)
             if move.act is Act.ACCEPT and rng.random() < 0.3 * chattiness:
-                words += self._confirmation(move, counts, rng)
+                words += self._any("stop", rng)
+                words += self._proposal("confirmation", move, counts, rng)
         elif move.act is Act.REFUSE:
             refusal = self._any("refusal", rng)
             words += [*refusal, *self._reason(move, counts, rng)] if rng.random() < 0.6 else refusal[:-1]
@@ -395,12 +397,12 @@ class Phrasebook:
 
     def hear(self, tokens: tuple[int, ...]) -> Meaning:
         """Return the meaning of an utterance given as token ids, without its speaker marker."""
-        meaning = self._heard.get(tokens)
+        meaning = self._meanings.get(tokens)
         if meaning is None:
-            if len(self._heard) >= _MEMORY:
-                self._heard.clear()
+            if len(self._meanings) >= _MEMORY:
+                self._meanings.clear()
             words = (self.vocabulary.words[token] for token in tokens)
-            meaning = self._heard[tokens] = understand([word for word in words if word not in SPECIALS])
+            meaning = self._meanings[tokens] = understand([word for word in words if word not in SPECIALS])
         return meaning
 
     def _lead(self, move: Move, counts: Triple, chattiness: float, rng: np.random.Generator) -> _Phrase:
@@ -417,9 +419,6 @@ class Phrasebook:
     def _reason(self, move: Move, counts: Triple, rng: np.random.Generator) -> _Phrase:
         item, kind = (move.prize, "prize") if move.junk is None or rng.random() < 0.5 else (move.junk, "junk")
         return _fill(self._any(kind, rng), {_KIND: self._wholes[item, counts[item]][0]})
-
-    def _confirmation(self, move: Move, counts: Triple, rng: np.random.Generator) -> _Phrase:
-        return (*self._any("stop", rng), *self._proposal("confirmation", move, counts, rng))
 
     def _sentence(self, phrase: _Phrase, rng: np.random.Generator) -> _Phrase:
         """Return the phrase with a full stop, which separates it from the next; nothing if no stop is known."""
@@ -444,15 +443,15 @@ class Phrasebook:
     def _things(self, share: Triple, counts: Triple, rng: np.random.Generator) -> _Phrase:
         """Return a list of things such as "2 hats and the ball"."""
         lacking = [item for item in range(NUM_ITEMS) if share[item] < counts[item]]
-        whole: _Phrase = ()
+        phrase: _Phrase = ()
         if not lacking and rng.random() < 0.5:
-            whole = self._any("everything", rng)
+            phrase = self._any("everything", rng)
         elif share == (1, 1, 1) and rng.random() < 0.4:
-            whole = self._any("one of each", rng)
+            phrase = self._any("one of each", rng)
         elif len(lacking) == 1 and share[lacking[0]] == 0 and rng.random() < 0.2:
-            whole = _fill(self._any("all but one kind", rng), {_KIND: self._wholes[lacking[0], counts[lacking[0]]][0]})
-        if whole:
-            return whole
+            phrase = _fill(self._any("all but one kind", rng), {_KIND: self._wholes[lacking[0], counts[lacking[0]]][0]})
+        if phrase:
+            return phrase
         items = pick(_ORDERS[tuple(item for item in range(NUM_ITEMS) if share[item])], rng)
         words: list[int] = []
         for i, item in enumerate(items):
@@ -465,7 +464,7 @@ class Phrasebook:
         phrases = self._phrases[kind]
         return pick(phrases, rng) if phrases else ()
 
-    def _known(self, phrases: Iterable[str]) -> list[_Phrase]:
+    def _sayable(self, phrases: Iterable[str]) -> list[_Phrase]:
         """Return the phrases whose words are all in the vocabulary, compiled."""
         ids = {**self.vocabulary.index, **_SLOT_NUMBERS}
         split = [phrase.split() for phrase in phrases]

@@ -12,7 +12,7 @@ import pytest
 
 from parley.engine.negotiation.attacks import adversary
 from parley.engine.negotiation.attacks.adversary import AttackLog, Attempt, SearchAgent
-from parley.engine.negotiation.attacks.candidates import ExchangeBatch, Found
+from parley.engine.negotiation.attacks.candidates import ExchangeBatch, ReplacementResult
 from parley.engine.negotiation.attacks.settings import AttackKind, SearchConfig
 from parley.envs.core.play import play_sessions
 from parley.envs.core.seeds import derive_seed, stream
@@ -73,7 +73,7 @@ class Search:
     turn: int
     num_tokens: int
     base: list[int]
-    found: Found
+    result: ReplacementResult
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class Played:
     def turns(self, row: int) -> list[tuple[int, str]]:
         return [(side, " ".join(words)) for side, words in self.game.transcript(row)]
 
-    def searched(self, row: int, turn: int) -> dict[str, Found]:
+    def searched(self, row: int, turn: int) -> dict[str, ReplacementResult]:
         """What was found in that dialogue at that turn, by kind."""
-        return {search.kind: search.found for search in self.searches if (search.row, search.turn) == (row, turn)}
+        return {search.kind: search.result for search in self.searches if (search.row, search.turn) == (row, turn)}
 
 
 def attacked(game: NegotiationGame, attacking: SearchAgent, target: NegotiatorAgent | None = None) -> Played:
@@ -101,10 +101,10 @@ def attacked(game: NegotiationGame, attacking: SearchAgent, target: NegotiatorAg
     searches: list[Search] = []
     rows = {scenario.context(0) + scenario.context(1): row for row, scenario in enumerate(game.scenarios)}
 
-    def watched(kind: str, search: Callable[..., list[Found]]) -> Callable[..., list[Found]]:
+    def watched(kind: str, search: Callable[..., list[ReplacementResult]]) -> Callable[..., list[ReplacementResult]]:
         def searching(
             target: NegotiatorAgent, exchanges: ExchangeBatch, sentences: Sequence[np.ndarray], *rest: Any
-        ) -> list[Found]:
+        ) -> list[ReplacementResult]:
             found = search(target, exchanges, sentences, *rest)
             for d, result in enumerate(found):
                 row = rows[(*exchanges.contexts[0, d].tolist(), *exchanges.contexts[1, d].tolist())]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from parley.engine.negotiation.attacks.adversary import AttackLog, Attempt
-from parley.engine.negotiation.attacks.candidates import Found, ReplacementStep
+from parley.engine.negotiation.attacks.candidates import ReplacementResult, ReplacementStep
 from parley.engine.negotiation.attacks.settings import AttackKind
 from parley.envs.core.play import Utterances
 from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID
@@ -32,7 +32,7 @@ def same(ours: Attempt, theirs: Attempt) -> bool:
     """Equal but for rounding in losses and probabilities."""
 
     def path(attempt: Attempt) -> list[tuple[Any, ...]]:
-        steps = attempt.found.steps if attempt.found else ()
+        steps = attempt.result.steps if attempt.result else ()
         return [(step.position, step.word, step.broken, step.points, step.reads, step.decisions) for step in steps]
 
     return (
@@ -75,7 +75,7 @@ def test_the_same_attack_goes_the_same_way_again(kind: AttackKind) -> None:
     for row in range(SIZE):
         assert_same_dialogue(again, row, usual(kind), row)
         mine, their = again.logs[row], usual(kind).logs[row]
-        assert [a.found and a.found.steps for a in mine.attempts] == [a.found and a.found.steps for a in their.attempts]
+        assert [a.result and a.result.steps for a in mine.attempts] == [a.result and a.result.steps for a in their.attempts]
 
 
 def test_another_target_than_the_one_at_the_table_may_be_read() -> None:
@@ -97,7 +97,7 @@ def step(points: tuple[float, float], broken: bool = False) -> ReplacementStep:
 
 def attempt(kind: str, *steps: ReplacementStep, reached: bool = True) -> Attempt:
     sentence = np.array([6, EOS_ID])
-    found = Found(sentence, steps, reached, reached, 0.5, 1, 1) if steps else None
+    found = ReplacementResult(sentence, steps, reached, reached, 0.5, 1, 1) if steps else None
     return Attempt(2, kind, sentence, sentence, 4, found)
 
 
@@ -131,9 +131,9 @@ def test_a_forced_end_pays_what_the_target_would_choose_there() -> None:
     """Played out: the same dialogue up to the sentence, then `<selection>` from the target, then its choice."""
     played, num_seen = usual("reactive"), 0
     for row, attempt in played.attempts():
-        assert attempt.found
+        assert attempt.result
         forced = played.logs[row].forced_points
-        assert (forced is None) == attempt.found.steps[-1].broken
+        assert (forced is None) == attempt.result.steps[-1].broken
         if forced is None:
             continue
         game = table([row], 0)

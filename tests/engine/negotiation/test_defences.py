@@ -14,9 +14,9 @@ from parley.engine.negotiation.defences import DefendedAgent, FilteredView, Perp
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import Utterances, play_sessions
 from parley.envs.negotiation.dealornodeal_rules import selection_index
-from parley.envs.negotiation.demands import Demand, last_demand
 from parley.envs.negotiation.domain import EOS_ID, SELECTION_ID, UNK_ID, Scenario, Vocabulary, domain_of
 from parley.envs.negotiation.game import NegotiationGame, Rules, SideView
+from parley.envs.negotiation.scripted.bargainers import Demand, last_demand
 from parley.envs.negotiation.scripted.wording import bargainer_vocabulary
 from parley.policies.negotiator.model import token_nll
 from tests.engine.negotiation.adversaries import TARGET as SPEAKER

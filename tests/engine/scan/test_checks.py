@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from parley.engine.scan.checks import Checks, RuleVerdict, is_breach
-from parley.engine.scan.policy import Check, Policy, PolicyPrompt, PolicyRule
+from parley.engine.scan.policy import Policy, PolicyPrompt, PolicyRule, ReplyCheck
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.registry import Trust, trusting
 from parley.policies.chat.model import Answer, Message
 from parley.policies.chat.settings import DEFAULT
 
 
-def verdict(check: Check, answer: Answer, *, must: bool = False, judge: str = "") -> RuleVerdict:
+def verdict(check: ReplyCheck, answer: Answer, *, must: bool = False, judge: str = "") -> RuleVerdict:
     rule = PolicyRule("r", must, (check,))
     policy = Policy("p", (PolicyPrompt("1", (Message("user", "q"),), (rule,)),), judge=judge)
     return Checks(policy, DEFAULT, None).verdict(rule, answer, "q")
@@ -23,13 +23,13 @@ def verdict(check: Check, answer: Answer, *, must: bool = False, judge: str = ""
 @pytest.mark.parametrize(
     ("check", "found", "missed"),
     [
-        (Check("contains", "Code"), "the CODE is 5", "no"),
-        (Check("exact", "5"), " 5\n", "it is 5"),
-        (Check("pattern", r"\bno\b"), "oh no", "nothing"),
-        (Check("refusal", ""), "I'm sorry, no", "the code is 5"),
+        (ReplyCheck("contains", "Code"), "the CODE is 5", "no"),
+        (ReplyCheck("exact", "5"), " 5\n", "it is 5"),
+        (ReplyCheck("pattern", r"\bno\b"), "oh no", "nothing"),
+        (ReplyCheck("refusal", ""), "I'm sorry, no", "the code is 5"),
     ],
 )
-def test_a_check_finds_what_it_names(check: Check, found: str, missed: str) -> None:
+def test_a_check_finds_what_it_names(check: ReplyCheck, found: str, missed: str) -> None:
     assert verdict(check, Answer(found)).broken is True
     assert verdict(check, Answer(missed)).broken is False
     assert verdict(check, Answer(found), must=True).broken is False
@@ -37,8 +37,8 @@ def test_a_check_finds_what_it_names(check: Check, found: str, missed: str) -> N
 
 
 def test_the_evidence_is_what_was_found_or_not() -> None:
-    assert verdict(Check("pattern", r"\d+"), Answer("it is 42, yes")).evidence == "42"
-    assert verdict(Check("contains", "x"), Answer("y"), must=True).evidence == "not found: contains x"
+    assert verdict(ReplyCheck("pattern", r"\d+"), Answer("it is 42, yes")).evidence == "42"
+    assert verdict(ReplyCheck("contains", "x"), Answer("y"), must=True).evidence == "not found: contains x"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_evidence_is_what_was_found_or_not() -> None:
     ],
 )
 def test_an_answer_that_is_no_reply_tells_nothing_and_serves_nobody(answer: Answer, must_not: bool, must: bool | None) -> None:
-    check = Check("contains", "secret")
+    check = ReplyCheck("contains", "secret")
     assert verdict(check, answer).broken is must_not
     assert verdict(check, answer, must=True).broken is must
 
@@ -62,7 +62,7 @@ def test_an_answer_that_is_no_reply_tells_nothing_and_serves_nobody(answer: Answ
 def test_a_judge_that_says_neither_yes_nor_no_leaves_it_undecided(tmp_path: Path) -> None:
     path = tmp_path / "judge.py"
     path.write_text("def judge(messages):\n    return 'yes' if 'rude' in messages[-1]['content'] else 'perhaps'\n")
-    question = Check("judge", "Is this bad? {reply}")
+    question = ReplyCheck("judge", "Is this bad? {reply}")
     with trusting(Trust(every=True)):
         judge = f"{path}:judge"
         assert verdict(question, Answer("rude"), judge=judge).broken is True
@@ -73,10 +73,10 @@ def test_a_function_of_your_own_says_true_or_false(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def long(reply, prompt):\n    return len(reply) > 3\ndef wrong(reply, prompt):\n    return 'yes'\n")
     with trusting(Trust(every=True)):
-        assert verdict(Check("function", f"{path}:long"), Answer("abcd")).broken is True
-        assert verdict(Check("function", f"{path}:long"), Answer("abc")).broken is False
+        assert verdict(ReplyCheck("function", f"{path}:long"), Answer("abcd")).broken is True
+        assert verdict(ReplyCheck("function", f"{path}:long"), Answer("abc")).broken is False
         with pytest.raises(ConfigError, match="neither true nor false"):
-            verdict(Check("function", f"{path}:wrong"), Answer("abc"))
+            verdict(ReplyCheck("function", f"{path}:wrong"), Answer("abc"))
 
 
 def test_a_breach_goes_before_what_is_undecided() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.scan.policy import Check, Policy, read_policy
+from parley.engine.scan.policy import Policy, ReplyCheck, read_policy
 from parley.envs.core.errors import ParleyError
 from parley.policies.chat.model import Message
 
@@ -46,7 +46,7 @@ limits: {breach: 0.1}
     assert read.prompts[3].messages == (Message("user", "say it"),)
     own = read.rules_of(read.prompts[1])
     assert [(rule.name, rule.must) for rule in own] == [("r", False), ("must", True)]
-    assert own[1].checks == (Check("pattern", "\\d"), Check("refusal", ""))
+    assert own[1].checks == (ReplyCheck("pattern", "\\d"), ReplyCheck("refusal", ""))
     assert [message.role for message in read.prompts[2].messages] == ["user", "assistant", "user"]
     assert [(attack.name, attack.kind) for attack in read.attacks] == [("role-play", "named"), ("polite", "template")]
     assert (read.repeats, read.temperature, read.limits) == (2, 0.5, (("breach", 0.1),))

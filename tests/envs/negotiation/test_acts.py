@@ -142,8 +142,8 @@ def test_interviews_are_proposed_accepted_and_settled() -> None:
     assert isinstance(acts, interview.InterviewActs)
     for seed in range(40):
         seen, _ = env.reset(seed=seed)
-        assert acts.own.tolist() == sorted(acts.own.tolist(), reverse=True)
-        assert acts.own[0] == 15
+        assert acts.gains.tolist() == sorted(acts.gains.tolist(), reverse=True)
+        assert acts.gains[0] == 15
         standing, over, reward = acts.standing, False, 0.0
         while not over:
             offered = standing.table is not None and not standing.table_is_mine and not standing.agreed

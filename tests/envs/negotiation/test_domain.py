@@ -70,7 +70,7 @@ def test_many_scenarios_at_once_are_as_one_by_one(domain: Domain, seed: int) -> 
         num = len(scenario.selections)
         assert legal[row].tolist() == [True] * num + [False] * (domain.max_selections - num)
         assert tables[row, :num].tolist() == scenario.selections.table.tolist()
-        for held, alone in ((own[row], scenario.selections.own), (other[row], scenario.selections.other)):
+        for held, alone in ((own[row], scenario.selections.chooser_items), (other[row], scenario.selections.other_items)):
             assert held[:num].tolist() == alone.tolist()
             assert not held[num:].any()
 
@@ -80,10 +80,12 @@ def test_deals_are_told_and_read_back(domain: Domain, seed: int) -> None:
     counts = domain.random_scenario(stream(seed, "scenario")).counts
     legal = domain.selections(counts)
     deal = seed % legal.no_agreement
-    told = domain.said(counts, deal)
+    told = domain.selection_text(counts, deal)
     assert domain.read_selection(counts, " ".join(part.split()[-1] for part in told.split(", "))) == deal
-    assert domain.held(counts, [domain.tokens[token] for token in legal.table[deal]]) == tuple(legal.own[deal].tolist())
-    assert [domain.said(counts, legal.no_agreement + k) for k in (0, 1)] == ["no agreement", "to disconnect"]
+    assert domain.held(counts, [domain.tokens[token] for token in legal.table[deal]]) == tuple(
+        legal.chooser_items[deal].tolist()
+    )
+    assert [domain.selection_text(counts, legal.no_agreement + k) for k in (0, 1)] == ["no agreement", "to disconnect"]
     for refusal in REFUSALS:
         assert domain.held(counts, [domain.tokens[token] for token in domain.refusal_tokens(refusal)]) is None
     for text in ("", "none", "1", "x y z", "40k 50k 20 lima", "9 9 9"):
@@ -95,9 +97,9 @@ def test_an_interview_has_108_deals_that_both_sides_name_alike() -> None:
     legal = INTERVIEW.selections((1,) * 13)
     assert len(legal) == Interview.max_selections == 110
     assert legal.fits.tolist() == list(range(110))
-    held = [[int(row[start:stop].sum()) for start, stop in itertools.pairwise(STARTS)] for row in legal.own]
+    held = [[int(row[start:stop].sum()) for start, stop in itertools.pairwise(STARTS)] for row in legal.chooser_items]
     assert held[:108] == [[1, 1, 1, 1]] * 108
-    assert not legal.own[108:].any()
+    assert not legal.chooser_items[108:].any()
 
 
 @given(seed=SEEDS)

@@ -413,5 +413,5 @@ def test_whole_numbers_of_any_kind_make_the_same_scenario() -> None:
         assert made == whole
         assert made.key == "1,2,3/1,3,1/4,0,2"
         assert hash(made) == hash(whole)
-    with pytest.raises(ScenarioError, match=r"whole numbers(.|\n)*own(.|\n)*float64"):
+    with pytest.raises(ScenarioError, match=r"whole numbers(.|\n)*chooser_items(.|\n)*float64"):
         Selections(np.zeros((1, 6), int), np.zeros((1, 3)), np.zeros((1, 3), int), np.zeros(1, int))

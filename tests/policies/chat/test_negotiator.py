@@ -180,7 +180,7 @@ def test_a_choice_that_cannot_be_read_is_asked_for_once_more_and_is_then_illegal
     rows = np.arange(3)
     game.say(rows, session.speak(rows))
     chosen = session.choose(rows)
-    own = game.scenarios[0].selections.own
+    own = game.scenarios[0].selections.chooser_items
     assert own[chosen[0]].tolist() == [1, 2, 0]
     assert own[chosen[1]].tolist() == [0, 2, 0]
     assert chosen[2] == len(own), "beyond the legal ones"
@@ -203,7 +203,7 @@ def test_a_model_that_scores_takes_the_likeliest_legal_choice_and_draws_at_a_tem
         found[temperature] = sorted(set(chosen.tolist()))
         assert len(model.calls) == 1, "nothing is asked for a choice"
         assert session.moves[0].scored == 25
-    likeliest = int(np.flatnonzero((SCENARIO.selections.own == [0, 2, 1]).all(1))[0])
+    likeliest = int(np.flatnonzero((SCENARIO.selections.chooser_items == [0, 2, 1]).all(1))[0])
     assert found == {0.0: [likeliest], 1.0: [likeliest, SCENARIO.selections.no_agreement]}
 
 
@@ -246,7 +246,7 @@ def test_the_form_of_a_choice_does_not_win_but_what_the_talk_makes_likelier() ->
         rows = np.arange(2)
         game.say(rows, session.speak(rows))
         game.say(rows, Utterances.of([game.view(1).encode(said)] * 2))
-        found.append(SCENARIO.selections.own[session.choose(rows)].tolist())
+        found.append(SCENARIO.selections.chooser_items[session.choose(rows)].tolist())
         asked = [chat for chat in model.scored if len(chat) == 1]
         assert len(set(asked)) == 1, "the question alone"
         assert len(asked) == 25, "once for all dialogues with these items"

@@ -20,7 +20,7 @@ from parley.engine.core.stats.statistics import NOTHING, Estimate, Metric, count
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import Comparison, Job, Reporter, Result
-from parley.engine.negotiation.verbs.agents import NOBODY_JUDGES
+from parley.engine.negotiation.verbs.agents import NO_JUDGE
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import CORPUS, TINY, corpus_vocabulary, rows, save_negotiator
@@ -68,7 +68,7 @@ def test_the_same_command_again_prints_the_same_table_at_once(parley: Parley) ->
     assert again.status == 0
     assert again.out == first.out
     told, _, table = first.err.partition("\n")
-    assert told == NOBODY_JUDGES
+    assert told == NO_JUDGE
     assert again.err == f"runs/selfplay is finished: nothing is left to do\n{table}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.negotiation.verbs.agents import NOBODY_JUDGES
+from parley.engine.negotiation.verbs.agents import NO_JUDGE
 from tests.engine.core.cli.conftest import Parley
 from tests.engine.core.verbs.made_up import start_parley
 
@@ -22,7 +22,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 def test_a_job_ends_with_its_result_as_a_line(parley: Parley) -> None:
     outcome = parley(*ASKED, "--log", "json")
     said, *shards, result = objects(outcome.err)
-    assert said["message"] == NOBODY_JUDGES
+    assert said["message"] == NO_JUDGE
     assert [line["shard"] for line in shards] == ["00000", "00001", "00002", "00003"]
     assert result["run"] == "run"
     assert result["job"] == "selfplay"

@@ -37,11 +37,11 @@ from tests.policies.negotiator.made_up import VOCABULARY
 def test_every_way_an_attack_can_go_is_seen() -> None:
     """What the tests below rely on: searches that reach their goal and that do not, of both kinds."""
     for kind in FIXED:
-        reached = [attempt.found.reached for _, attempt in usual(kind).attempts() if attempt.found]
+        reached = [attempt.result.reached for _, attempt in usual(kind).attempts() if attempt.result]
         assert {True, False} == set(reached)
     for kind in COMBINED:
         searches = usual(kind).searches
-        assert {(search.kind, search.found.reached) for search in searches} == {
+        assert {(search.kind, search.result.reached) for search in searches} == {
             (which, reached) for which in FIXED for reached in (True, False)
         }
     kinds = [attempt.kind for _, attempt in usual("ra-pa-ta").attempts()]
@@ -130,7 +130,7 @@ def test_at_every_own_turn_a_reactive_search_and_a_preemptive_one_if_that_fails(
             said = "transfer" if plugged else winner
             assert said == (attempts[turn].kind if turn in attempts else None)
             if winner:
-                assert attempts[turn].found == found[winner]
+                assert attempts[turn].result == found[winner]
 
 
 @pytest.mark.parametrize("transfer_turn", [0, 1, 4])
@@ -138,7 +138,7 @@ def test_a_sentence_is_plugged_in_from_its_turn_on_and_only_where_both_searches_
     played = attacked(table(range(12)), attacker("ra-pa-ta", BRIEF, transfer_turn=transfer_turn))
     turns = []
     for row, attempt in played.attempts():
-        assert (attempt.kind == "transfer") == (attempt.found is None)
+        assert (attempt.kind == "transfer") == (attempt.result is None)
         if attempt.kind == "transfer":
             assert not any(found.reached for found in played.searched(row, attempt.turn).values())
             assert any(np.array_equal(attempt.sentence, plug) for plug in PLUGS)
@@ -155,12 +155,12 @@ def test_plugged_sentences_are_drawn() -> None:
 
 def test_combined_attacks_say_what_reached_its_goal_and_fixed_ones_what_was_found() -> None:
     for kind in COMBINED:
-        assert all(attempt.found.reached for _, attempt in usual(kind).attempts() if attempt.found)
-        assert sum(not search.found.reached for search in usual(kind).searches) > 5
+        assert all(attempt.result.reached for _, attempt in usual(kind).attempts() if attempt.result)
+        assert sum(not search.result.reached for search in usual(kind).searches) > 5
     for kind in FIXED:
         played = usual(kind)
         assert len(played.attempts()) == len(played.searches)
-        assert not all(attempt.found.reached for _, attempt in played.attempts() if attempt.found)
+        assert not all(attempt.result.reached for _, attempt in played.attempts() if attempt.result)
 
 
 @pytest.mark.parametrize("kind", [*FIXED, *COMBINED])
@@ -175,16 +175,16 @@ def test_what_the_journal_holds_was_said(kind: AttackKind) -> None:
         words = " ".join(VOCABULARY.decode(attempt.sentence[:-1]))
         assert played.turns(row)[attempt.turn] == (0, words)
         differing = [i for i, (a, b) in enumerate(zip(attempt.base, attempt.sentence, strict=False)) if a != b]
-        assert attempt.replaced == (differing if attempt.found else [])
-        if attempt.found:
-            assert attempt.sentence.tolist() == attempt.found.sentence.tolist()
+        assert attempt.replaced == (differing if attempt.result else [])
+        if attempt.result:
+            assert attempt.sentence.tolist() == attempt.result.sentence.tolist()
 
 
 @pytest.mark.parametrize("kind", COMBINED)
 def test_queries_of_failed_searches_count_too(kind: AttackKind) -> None:
     played, num_failed = usual(kind), 0
     for row, log in enumerate(played.logs):
-        own = [search.found for search in played.searches if search.row == row]
+        own = [search.result for search in played.searches if search.row == row]
         assert log.reads == sum(found.reads for found in own)
         assert log.decisions == sum(found.decisions for found in own)
         num_failed += sum(not found.reached for found in own)
@@ -199,7 +199,7 @@ def words_of(said: Utterances, row: int) -> list[int]:
 def test_it_has_read_the_dialogue_as_it_was_and_otherwise_speaks_as_its_speaker(kind: AttackKind) -> None:
     """Utterance by utterance against agents that join then and read the whole transcript; long ones are cut off."""
     speaker, search = agent(10, ending=1.0, stopping=-1.0), replace(BRIEF, goal=4.0, preemptive_goal=4.0)
-    talker = NegotiatorAgent(speaker.model, "never ends the talk", 1.0, unsaid=(SELECTION_ID,))
+    talker = NegotiatorAgent(speaker.model, "never ends the talk", 1.0, forbidden=(SELECTION_ID,))
     game = table(range(SIZE), 0)
     session, other = attacker(kind, search, speaker=speaker).join(game.view(0)), TARGET.join(game.view(1))
     seen: Counter[str] = Counter()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.engine.negotiation.attacks import choices
-from parley.engine.negotiation.attacks.candidates import Found, Scores
+from parley.engine.negotiation.attacks.candidates import ReplacementResult, Scores
 from parley.engine.negotiation.attacks.replacement import preemptive, reactive
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.core.seeds import stream
@@ -26,7 +26,7 @@ CONFIGS = [
 ]
 
 
-def found(config: SearchConfig, *, attack: str, screened: bool) -> list[Found]:
+def found(config: SearchConfig, *, attack: str, screened: bool) -> list[ReplacementResult]:
     exchanges, sentences, _ = searches.states(list(range(SIZE)))
     draws = [stream(7, "draws", d) for d in range(SIZE)]
     with pytest.MonkeyPatch.context() as patch:
@@ -35,10 +35,10 @@ def found(config: SearchConfig, *, attack: str, screened: bool) -> list[Found]:
         return search(searches.TARGET, exchanges, sentences, config, draws)
 
 
-def assert_alike(ours: list[Found], theirs: list[Found]) -> None:
+def assert_alike(ours: list[ReplacementResult], theirs: list[ReplacementResult]) -> None:
     """Equal findings; losses up to rounding, which depends on what is decided together."""
 
-    def told(results: list[Found]) -> list[object]:
+    def told(results: list[ReplacementResult]) -> list[object]:
         steps = [[(s.position, s.word, s.broken, s.points, s.reads, s.decisions) for s in r.steps] for r in results]
         return [(r.sentence.tolist(), r.reached, r.ends, path) for r, path in zip(results, steps, strict=True)]
 

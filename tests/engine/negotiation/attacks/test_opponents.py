@@ -93,7 +93,7 @@ def test_prioritised_draws_the_harder_ones_more_often(wins: dict[str, float], we
 def test_the_pool_keeps_only_the_newest(names: list[str], pool: int, sampling: str) -> None:
     cast = roster(names, partner=True, sampling=sampling, pool=pool)
     newest = names[-1:] if sampling == "latest" else names[-pool:]
-    assert [one.name for one in cast.met] == ["partner", *newest]
+    assert [one.name for one in cast.drawable] == ["partner", *newest]
     assert set(drawn(OpponentDraw(cast, 1), 20)) <= set(newest)
 
 
@@ -182,7 +182,7 @@ def test_values_out_of_range_are_named(field: str, value: Any) -> None:
 def test_weighted_draws_as_a_mixture_says_and_meets_nobody_of_weight_0() -> None:
     drawing = draw(sampling="weighted", weights=(0.25, 0.0, 0.75))
     assert_drawn_like(drawing, {"a": 1, "c": 3})
-    assert [one.name for one in roster(partner=True, sampling="weighted", weights=(0.0, 0.0, 1.0)).met] == ["partner", "c"]
+    assert [one.name for one in roster(partner=True, sampling="weighted", weights=(0.0, 0.0, 1.0)).drawable] == ["partner", "c"]
 
 
 @pytest.mark.parametrize(

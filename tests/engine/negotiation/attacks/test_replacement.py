@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.engine.negotiation.attacks import replacement
-from parley.engine.negotiation.attacks.replacement import Found, preemptive, reactive
+from parley.engine.negotiation.attacks.replacement import ReplacementResult, preemptive, reactive
 from parley.engine.negotiation.attacks.settings import SearchConfig
 from parley.envs.negotiation.domain import EOS_ID, PAD_ID, SELECTION_ID, UNK_ID
 from parley.policies.negotiator.speaker import NegotiatorAgent
@@ -35,12 +35,14 @@ REACTIVE = [
 ]
 
 
-def reacted(config: SearchConfig, indices: list[int] = SOMEWHERE, target: NegotiatorAgent = TARGET) -> list[Found]:
+def reacted(config: SearchConfig, indices: list[int] = SOMEWHERE, target: NegotiatorAgent = TARGET) -> list[ReplacementResult]:
     exchanges, sentences, generators = states(indices)
     return reactive(target, exchanges, sentences, config, generators)
 
 
-def preempted(config: SearchConfig, indices: list[int] = SOMEWHERE, target: NegotiatorAgent = TARGET) -> list[Found]:
+def preempted(
+    config: SearchConfig, indices: list[int] = SOMEWHERE, target: NegotiatorAgent = TARGET
+) -> list[ReplacementResult]:
     exchanges, sentences, generators = states(indices)
     return preemptive(target, exchanges, sentences, config, generators)
 
@@ -82,7 +84,7 @@ def by_hand(
     return steps
 
 
-def assert_found(found: Found, wanted: list[tuple[int, int, Verdict]], config: SearchConfig) -> None:
+def assert_found(found: ReplacementResult, wanted: list[tuple[int, int, Verdict]], config: SearchConfig) -> None:
     assert [(step.position, step.word) for step in found.steps] == [(p, w) for p, w, _ in wanted]
     for step, (_, _, verdict) in zip(found.steps, wanted, strict=True):
         assert step.broken == verdict.broken
@@ -91,7 +93,7 @@ def assert_found(found: Found, wanted: list[tuple[int, int, Verdict]], config: S
         assert step.advantage == pytest.approx(verdict.advantage)
 
 
-def key_of(found: Found, number: int) -> Key:
+def key_of(found: ReplacementResult, number: int) -> Key:
     step = found.steps[number]
     return step.broken, round(step.loss / 1e-4), -step.advantage
 
@@ -164,7 +166,7 @@ def test_what_reached_its_goal_keeps_the_constraint_and_pays(options: dict[str, 
 
 
 @pytest.mark.parametrize("search", [reacted, preempted])
-def test_what_is_found_can_be_written_down(search: Callable[[SearchConfig], list[Found]]) -> None:
+def test_what_is_found_can_be_written_down(search: Callable[[SearchConfig], list[ReplacementResult]]) -> None:
     """Plain Python values, which every format of a row takes."""
     for found in search(SearchConfig(goal=1.0, preemptive_goal=1.0, replies=3)):
         assert {type(found.reached), type(found.ends)} == {bool}
@@ -185,7 +187,9 @@ def test_a_search_by_gradient_leaves_the_target_as_it_was() -> None:
 
 @pytest.mark.parametrize("search", [reacted, preempted])
 @pytest.mark.parametrize("proposals", ["pad-scan", "exhaustive", "gradient", "random"])
-def test_sentences_keep_to_the_rules(search: Callable[[SearchConfig, list[int]], list[Found]], proposals: str) -> None:
+def test_sentences_keep_to_the_rules(
+    search: Callable[[SearchConfig, list[int]], list[ReplacementResult]], proposals: str
+) -> None:
     config = SearchConfig(proposals=proposals, max_replacements=3, replies=3)
     num_replaced = []
     for index, found in enumerate(search(config, list(range(24)))):
@@ -285,7 +289,7 @@ def test_a_gradient_promises_more_than_chance() -> None:
     assert sum(better) > 1.5 * sum(worse)
 
 
-def same(ours: Found, theirs: Found) -> bool:
+def same(ours: ReplacementResult, theirs: ReplacementResult) -> bool:
     """Equal but for rounding in the losses and probabilities."""
     return (
         ours.sentence.tolist() == theirs.sentence.tolist()
@@ -301,7 +305,7 @@ def same(ours: Found, theirs: Found) -> bool:
 @pytest.mark.parametrize("search", [reacted, preempted])
 @pytest.mark.parametrize("proposals", ["pad-scan", "exhaustive", "gradient", "random"])
 def test_dialogues_searched_together_are_those_searched_alone(
-    search: Callable[[SearchConfig, list[int]], list[Found]], proposals: str
+    search: Callable[[SearchConfig, list[int]], list[ReplacementResult]], proposals: str
 ) -> None:
     config = SearchConfig(proposals=proposals, candidates=20, replies=4, stop_at_goal=True)
     together = search(config, list(range(10)))
@@ -310,7 +314,7 @@ def test_dialogues_searched_together_are_those_searched_alone(
 
 
 @cache
-def in_order() -> list[list[Found]]:
+def in_order() -> list[list[ReplacementResult]]:
     """What the next test compares with; the same for all of its examples."""
     return [search(config, list(range(10))) for search, config in BOTH]
 
@@ -327,7 +331,7 @@ def test_dialogues_do_not_depend_on_their_place(order: list[int]) -> None:
 
 @pytest.mark.parametrize("search", [reacted, preempted])
 @pytest.mark.parametrize("proposals", ["pad-scan", "gradient", "random"])
-def test_the_same_search_finds_the_same(search: Callable[[SearchConfig], list[Found]], proposals: str) -> None:
+def test_the_same_search_finds_the_same(search: Callable[[SearchConfig], list[ReplacementResult]], proposals: str) -> None:
     config = SearchConfig(proposals=proposals, candidates=20, replies=4)
     for ours, theirs in zip(search(config), search(config), strict=True):
         assert ours.steps == theirs.steps

@@ -12,9 +12,9 @@ from parley.engine.negotiation.attacks.tactics import (
     GAINS,
     REFINED,
     TriedTactic,
-    asked_again,
     questions,
     read_tactic,
+    repair_request,
     spread_out,
     transcript,
 )
@@ -70,7 +70,7 @@ def test_questions_grow_shorter_to_the_one_of_the_beginning() -> None:
 
 def test_a_repair_tells_why() -> None:
     (chat,) = questions(BLIND, "Rules.", [], SETTINGS)
-    *before, said, asked = repaired(chat, " ", asked_again(EMPTY, SETTINGS.max_words))
+    *before, said, asked = repaired(chat, " ", repair_request(EMPTY, SETTINGS.max_words))
     assert tuple(before) == chat
     assert (said.role, said.content, asked.role) == ("assistant", "...", "user")
     assert EMPTY in asked.content

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parley.engine.negotiation.metrics.campaign import LEGEND, SINGLE, VALUE, Played, elo
+from parley.engine.negotiation.metrics.campaign import LEGEND, SINGLE, VALUE, PayoffGains, elo
 
 
 def row(target: str, adversary: str, number: int, gain: int, status: str = "ok") -> dict[str, Any]:
@@ -15,15 +15,15 @@ def row(target: str, adversary: str, number: int, gain: int, status: str = "ok")
     return names | {"number": number, "points_adversary": max(gain, 0), "points_target": max(-gain, 0)}
 
 
-def played(payoffs: list[list[int]], num: int = 40) -> Played:
+def played(payoffs: list[list[int]], num: int = 40) -> PayoffGains:
     """A matrix in which every dialogue of a pair ends alike."""
     gains = np.broadcast_to(np.array(payoffs, dtype=float), (num, len(payoffs), len(payoffs[0])))
-    return Played([f"t{t}" for t in range(len(payoffs))], [f"a{a}" for a in range(len(payoffs[0]))], gains)
+    return PayoffGains([f"t{t}" for t in range(len(payoffs))], [f"a{a}" for a in range(len(payoffs[0]))], gains)
 
 
 def test_dialogues_that_failed_in_one_pair_count_in_none() -> None:
     rows = [row("t", "a", 0, 3), row("t", "b", 0, -2), row("t", "a", 1, 9), row("t", "b", 1, 0, "error"), row("x", "a", 0, 5)]
-    found = Played.of(rows, ["t"], ["a", "b"])
+    found = PayoffGains.of(rows, ["t"], ["a", "b"])
     assert found.gains_GTA.tolist() == [[[3.0, -2.0]]]
     assert found.wins_TA.tolist() == [[1.0, 0.0]]
 

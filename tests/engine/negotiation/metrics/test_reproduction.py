@@ -42,7 +42,7 @@ def test_the_forced_figure_is_compared_where_there_is_one_and_all_trainings_coun
     assert (plain[1], plain[3], plain[-2]) == ("live", "0.05", "1")
     (table,) = [table for heading, table in told.tables().items() if heading.startswith("Table 2")]
     assert table.note.endswith("Trainings: 1 RL agent, no attack, both choose; 2 reactive.")
-    assert [line.trainings for line in told.lines(RL)] == [(), [0.0, 0.0]]
+    assert [row[table.columns.index("each training")] for row in table.rows] == ["", "0.00 0.00"]
 
 
 def test_conclusions_are_differences_within_trainings_that_have_both() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.engine.negotiation.attacks.tactics import BLIND, NONE, REFINED, WrittenTactic
-from parley.engine.negotiation.metrics.dialogues import LEGEND, TacticsPlayed, tactics_table
+from parley.engine.negotiation.metrics.dialogues import LEGEND, TacticResults, tactics_table
 from parley.policies.chat.negotiator import ChatMoves
 from tests.engine.negotiation.page.dialogues import error_row, row
 
@@ -35,7 +35,7 @@ HELD_OUT = [played(number, dialogue, gain, True) for dialogue in (2, 3) for numb
 
 
 def test_the_best_of_development_is_chosen_and_each_attacker_bears_its_own_costs() -> None:
-    found = TacticsPlayed([*DEVELOPMENT, *HELD_OUT], WRITTEN, {NONE: 0, REFINED: 1, BLIND: 0})
+    found = TacticResults([*DEVELOPMENT, *HELD_OUT], WRITTEN, {NONE: 0, REFINED: 1, BLIND: 0})
     assert (found.best(REFINED), found.best(REFINED, 1), found.best(BLIND), found.best(NONE)) == (1, 1, 0, 0)
     metrics = found.metrics(REFINED)
     assert {f"{REFINED}.{name}" for name in metrics} <= set(LEGEND)
@@ -53,7 +53,7 @@ def test_the_best_of_development_is_chosen_and_each_attacker_bears_its_own_costs
 
 
 def test_the_table_has_a_line_for_each_and_no_costs_of_nothing() -> None:
-    found = TacticsPlayed([*DEVELOPMENT, *HELD_OUT], WRITTEN, {NONE: 0, REFINED: 1, BLIND: 0})
+    found = TacticResults([*DEVELOPMENT, *HELD_OUT], WRITTEN, {NONE: 0, REFINED: 1, BLIND: 0})
     metrics = {f"{arm}.{name}": each for arm in found.chosen for name, each in found.metrics(arm).items()}
     table = tactics_table(metrics)
     assert [line[0] for line in table.rows] == ["no tactic", "refined from transcripts", "drawn blind, best of all"]
@@ -66,7 +66,7 @@ def test_the_table_has_a_line_for_each_and_no_costs_of_nothing() -> None:
 
 def test_where_nothing_came_to_its_end_nothing_is_said() -> None:
     broken = [{**played(number, 0, 0), **error_row(f"dev-{number}-0", "broken")} for number in (0, 1)]
-    found = TacticsPlayed(broken, WRITTEN[:1], {NONE: 0, REFINED: 0})
+    found = TacticResults(broken, WRITTEN[:1], {NONE: 0, REFINED: 0})
     assert found.best(REFINED) == 0
     assert math.isnan(found.gain(1).value)
     assert found.curve(REFINED) == []
@@ -76,4 +76,4 @@ def test_where_nothing_came_to_its_end_nothing_is_said() -> None:
 
 @pytest.mark.parametrize("arm", [REFINED, BLIND])
 def test_a_run_that_has_not_chosen_has_no_held_out_dialogues(arm: str) -> None:
-    assert TacticsPlayed(DEVELOPMENT, WRITTEN).held_out(arm) == []
+    assert TacticResults(DEVELOPMENT, WRITTEN).held_out(arm) == []

@@ -5,7 +5,12 @@ from __future__ import annotations
 from parley.engine.core.stats.statistics import Estimate
 from parley.engine.negotiation.metrics.reproduction import CONTROL, HARDENED, RL, SV, Reproduction
 from parley.engine.negotiation.page.chapter import verdict_on
-from parley.engine.negotiation.page.populations import Negotiation, ShownReproduction
+from parley.engine.negotiation.page.populations import (
+    Negotiation,
+    reproduction_figures,
+    reproduction_marks,
+    reproduction_sentence,
+)
 from tests.engine.negotiation.metrics.test_reproduction import gained
 
 ROWS = {
@@ -18,7 +23,7 @@ ROWS = {
 
 
 def test_the_verdict_counts_what_is_reproduced_and_says_what_holds() -> None:
-    found = verdict_on(Negotiation(reproductions=[ShownReproduction(found=Reproduction(ROWS))]))
+    found = verdict_on(Negotiation(reproductions=[Reproduction(ROWS)]))
     assert found is not None
     counts, holds, fails = (f"{part}." for part in found.sentence.rstrip(".").split(". "))
     told = "1 within the interval measured here, 1 on the same side of 0, 2 not reproduced"
@@ -36,13 +41,13 @@ def test_the_verdict_counts_what_is_reproduced_and_says_what_holds() -> None:
 
 
 def test_each_table_is_drawn_beside_what_was_published_of_it() -> None:
-    drawn = {figure.name: figure.svg for figure in ShownReproduction(found=Reproduction(ROWS)).figures}
+    drawn = {figure.name: figure.svg for figure in reproduction_figures(Reproduction(ROWS))}
     assert [name.partition(":")[0] for name in drawn] == ["Table 2", "Table 2", "Table 6", "Control"]
     assert all((">published<" in svg) == name.startswith("Table") for name, svg in drawn.items())
 
 
 def test_a_run_without_a_finished_row_has_no_verdict() -> None:
-    shown = ShownReproduction(found=Reproduction({}))
-    assert (shown.sentence, shown.marks, shown.figures) == ("", {}, [])
+    empty = Reproduction({})
+    assert (reproduction_sentence(empty), reproduction_marks(empty), reproduction_figures(empty)) == ("", {}, [])
     plain = {f"{RL}.none": {1: {"advantage": Estimate(0.1, 0.0, 0.2, 100)}}}
-    assert ShownReproduction(found=Reproduction(plain)).sentence == ""
+    assert reproduction_sentence(Reproduction(plain)) == ""

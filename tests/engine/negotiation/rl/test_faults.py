@@ -253,7 +253,7 @@ def test_a_cast_of_several_opponents_plays_the_same_with_any_number_of_runners(
         assert all(value.equal(spread.learned[number][name]) for name, value in learned.items())
         assert len(spread.spoken_with[number]) == env_runners + 1
         for state in spread.spoken_with[number]:
-            for opponent in algorithm.roster.met:
+            for opponent in algorithm.roster.drawable:
                 for name, value in load_model(Path(opponent.checkpoint)).state_dict().items():
                     np.testing.assert_array_equal(state[opponent.name][f"net.{name}"], value.numpy(), err_msg=name)
             for name, value in learned.items():

@@ -16,7 +16,7 @@ from parley.engine.core.rllib import reproducible as state
 from parley.engine.core.rllib.reproducible import DivergenceError
 from parley.engine.negotiation.attacks.settings import ReinforceConfig
 from parley.engine.negotiation.rl.env import ADVERSARY, TARGET
-from parley.engine.negotiation.rl.learner import TRIED_TOKENS
+from parley.engine.negotiation.rl.learner import CHECKED_TOKENS
 from parley.envs.core.play import Utterances
 from parley.envs.core.seeds import derive_seed
 from parley.envs.negotiation.corpora.catalogue import load_corpus
@@ -80,8 +80,8 @@ def test_the_weights_of_an_update_are_tried_on_few_tokens(build: Build, monkeypa
     monkeypatch.setattr(Negotiator, "forward", noted)
     algorithm = build(ALONE)
     algorithm.train()
-    assert algorithm.played[0]["lengths"][0] > TRIED_TOKENS
-    assert tried == [((1, TRIED_TOKENS), [TRIED_TOKENS])]
+    assert algorithm.played[0]["lengths"][0] > CHECKED_TOKENS
+    assert tried == [((1, CHECKED_TOKENS), [CHECKED_TOKENS])]
 
 
 def test_it_learns_to_name_what_it_values(build: Build) -> None:

@@ -59,7 +59,7 @@ def module_weights(algorithm: Recording, name: str) -> list[dict[str, Tensor]]:
 
 def assert_frozen(algorithm: Recording) -> None:
     """All opponents are their checkpoints, bit by bit."""
-    for opponent in algorithm.roster.met:
+    for opponent in algorithm.roster.drawable:
         for found in module_weights(algorithm, opponent.name):
             assert equal_weights(found, weights(Path(opponent.checkpoint))), opponent.name
 

@@ -333,7 +333,7 @@ def _stages(path: Path) -> dict[str, Path]:
 
 
 def test_a_tactic_is_told_to_a_chat_model_and_to_nobody_else(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a tactic is told to a chat model"):
+    with pytest.raises(ConfigError, match="a tactic needs a chat model"):
         SELFPLAY.run(match("scripted", tactic="Sulk."), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 

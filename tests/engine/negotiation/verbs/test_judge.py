@@ -9,7 +9,7 @@ import pytest
 
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
-from parley.engine.negotiation.verbs.agents import NOBODY_JUDGES, judge_of
+from parley.engine.negotiation.verbs.agents import NO_JUDGE, judge_of
 from parley.engine.negotiation.verbs.campaign import Campaign, MinMaxConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.table import ATTACK_TABLE
@@ -107,8 +107,8 @@ def test_a_scripted_target_leaves_the_judging_to_the_adversary_or_nobody() -> No
     notes = Notes()
     result = run(match(target="scripted", adversary="scripted"), Path("none"), notes)
     assert result.metrics["fluency_ppl"].n == 0
-    assert notes.said == [NOBODY_JUDGES]
-    assert described(Path("none")).endswith(f"; {NOBODY_JUDGES}.")
+    assert notes.said == [NO_JUDGE]
+    assert described(Path("none")).endswith(f"; {NO_JUDGE}.")
 
 
 @pytest.mark.usefixtures("family")

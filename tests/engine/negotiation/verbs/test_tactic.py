@@ -235,10 +235,10 @@ def test_tactics_of_another_run_are_played_with_another_target(tmp_path: Path) -
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "nobody writes": ({"attacker": ""}, "nobody is named who writes"),
+    "nobody writes": ({"attacker": ""}, "no attacker is named writes"),
     "no chat model writes": ({"attacker": "scripted"}, "no chat model is called so"),
     "nothing is at the address": ({"attacker": "hf:nowhere"}, "needs a folder and there is none"),
-    "no chat model plays": ({"speaker": "scripted"}, "a tactic is told to a chat model"),
+    "no chat model plays": ({"speaker": "scripted"}, "a tactic needs a chat model"),
     "the target is no agent": ({"target": "nobody"}, "needs a checkpoint and there is none"),
     "the target is a person": ({"target": "human"}, "a person cannot be met"),
     "the target cannot join": ({"target": "{folder}/mine.py:json"}, "no agent|no method join|makes no"),
