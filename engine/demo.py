@@ -23,19 +23,19 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder, seconds_of
 from parley.engine.core.stats.known import BEFORE, EXPLOITABILITY, MEAN_FRESH
-from parley.engine.core.stats.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric, paired_difference
+from parley.engine.core.stats.statistics import FOR_ADVERSARY, FOR_BOTH, Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable
+from parley.engine.core.verbs.compare import compare_runs
 from parley.engine.core.verbs.composite import BackgroundStages, Composite, Stage, run_stages
-from parley.engine.core.verbs.job import Comparison, Reporter, Result, Summary
+from parley.engine.core.verbs.job import Comparison, Reporter, Result, Silent, Summary
 from parley.engine.generation.metrics.adversarial import ADVERSUC, RANDOM
 from parley.engine.generation.settings import ReplyLearning
 from parley.engine.generation.verbs import config as minmax_config
@@ -152,28 +152,14 @@ LEGEND = METRICS | {
 }
 
 
-def _dialogues(path: Path) -> dict[str, Mapping[str, Any]]:
-    return {row["item_key"]: row for row in RunFolder.load(path).read_rows().to_pylist() if row["status"] == OK}
-
-
-_COMPARED: dict[str, Callable[[Mapping[str, Any]], float]] = {
-    "advantage": lambda row: row["points_adversary"] - row["points_target"],
-    "agreement": lambda row: row["agreed"],
-    "score_adversary": lambda row: row["points_adversary"],
-    "score_target": lambda row: row["points_target"],
-    "turns": lambda row: row["num_turns"],
-}
-"""Metrics that are means over all dialogues, and so have a difference for each scenario."""
+_COMPARED = ("advantage", "agreement", "score_adversary", "score_target", "turns")
+"""Metrics that are shown for the target against itself, too."""
 
 
 def differences(path: Path) -> dict[str, Estimate]:
     """Return the attack minus the target against itself, over pairs of dialogues on one scenario."""
-    before, after = (_dialogues(path / name) for name in ("selfplay", "attack"))
-    pairs = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
-    return {
-        name: paired_difference([number(row) for _, row in pairs], [number(row) for row, _ in pairs])
-        for name, number in _COMPARED.items()
-    }
+    compared = compare_runs([str(path / "selfplay"), str(path / "attack")], Silent(), _COMPARED)
+    return {entry.metric: entry.contrast.test.difference for entry in compared.differences}
 
 
 def answers(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:

@@ -28,6 +28,7 @@ from tyro._errors import BadValue, InstantiationFailure, InvalidChoice, MissingA
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from parley.engine.core.cli.main import PRESET, Verb
+from parley.engine.core.verbs.conditions import FailCondition, parse_conditions
 from parley.engine.core.verbs.job import Job
 from parley.envs.core.config import assign, overlay
 from parley.envs.core.errors import ConfigError, OutOfRangeError, ParleyError
@@ -179,6 +180,10 @@ _POSITIONAL = get_args(conf.Positional[str])[1]
 """Tyro's mark of an argument without a flag."""
 
 
+FailIf = Annotated[conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="CONDITION", help_behavior_hint="(repeatable)")]
+"""The type of the flag --fail-if."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunFlags:
     """Where the run goes and how it is set; a preset, then the YAML file, then single settings and flags."""
@@ -191,6 +196,8 @@ class RunFlags:
     """One setting, also one of a section."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print the metrics as one JSON object on standard output."""
+    fail_if: FailIf = ()
+    """End with status 1 if this is true of the metrics, such as "METRIC.low < 0.3"; 2 if it cannot be decided."""
 
 
 @dataclass(frozen=True)
@@ -201,11 +208,13 @@ class JobCommand:
         config: the job's complete configuration.
         run: the run's folder; for a URI its local copy.
         json: whether to print the metrics as JSON.
+        conditions: conditions on the metrics that decide the exit status.
     """
 
     config: Any
     run: Path
     json: bool
+    conditions: tuple[FailCondition, ...] = ()
 
 
 def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> JobCommand:
@@ -250,9 +259,11 @@ def parse_job(verb: Verb, job: Job[Any, Any, Any], arguments: Sequence[str]) -> 
         line = read(base)
     flags = vars(getattr(line, title))
     try:
-        return JobCommand(dataclasses.replace(base, **flags), local_copy(run.run), run.json)
+        complete = dataclasses.replace(base, **flags)
     except OutOfRangeError as error:
         raise _of_a_flag(error) from None
+    conditions = parse_conditions(run.fail_if, known=job.metrics_of(complete) if run.fail_if else None)
+    return JobCommand(complete, local_copy(run.run), run.json, conditions)
 
 
 def parse(kind: type[ArgumentsT], verb: Verb, arguments: Sequence[str]) -> ArgumentsT:

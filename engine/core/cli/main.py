@@ -213,6 +213,15 @@ OTHERS = (
         usage="RUN",
     ),
     Verb.of(
+        "compare",
+        "differences between runs of one verb, paired item by item",
+        "parley.engine.core.cli.runs:run_compare",
+        "parley compare runs/ranking runs/ranking-hardened",
+        "parley compare runs/a-1,runs/a-2,runs/a-3 'runs/b-*' --metric advantage,agreement   # trainings",
+        'parley compare runs/before runs/after --fail-if "advantage.difference.high < 0" --json',
+        usage="RUN RUN ...",
+    ),
+    Verb.of(
         "table",
         "the tables of a run, for a paper (LaTeX), a spreadsheet (CSV), a program (JSON) or the screen",
         "parley.engine.core.cli.runs:run_table",
@@ -257,7 +266,7 @@ _ORDER = (
     ("matches and attacks", ("selfplay", "attack", "search", "perturb")),
     ("robustness", ("minmax", "evaluate", "reproduce")),
     ("sweeps", ("sweep",)),
-    ("runs", ("status", "report", "table", "rows", "resume")),
+    ("runs", ("status", "report", "table", "compare", "rows", "resume")),
 )
 
 

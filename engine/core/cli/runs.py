@@ -1,4 +1,4 @@
-"""Verbs that run a job or take a run: every verb of a job, and `parley report`, `table`, `rows`, `status` and `resume`.
+"""Verbs that run a job or take runs: each verb of a job, `parley report`, `table`, `compare`, `rows`, `status` and `resume`.
 
 A verb parses its flags, does its work and shows the result.
 """
@@ -16,13 +16,14 @@ from rich.console import Console
 from rich.text import Text
 from tyro import conf
 
-from parley.engine.core.cli.flags import JobCommand, parse, parse_job
+from parley.engine.core.cli.flags import FailIf, JobCommand, parse, parse_job
 from parley.engine.core.cli.main import Verb
 from parley.engine.core.cli.screen import make_console, show_lines, show_result, show_table, show_tables, watching
 from parley.engine.core.ray import logs
 from parley.engine.core.runs.remote_sync import fetched_run, replicate
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.catalogue import find
+from parley.engine.core.verbs.conditions import ConditionOutcome, decide_all, exit_status, parse_conditions
 from parley.engine.core.verbs.job import Job, Result, flat
 from parley.engine.core.verbs.status import DAMAGED, FAILED, FINISHED, INTERRUPTED, Pace, RunStatus, statuses
 from parley.engine.core.verbs.trainings import Entry
@@ -107,14 +108,30 @@ def carry_out(entry: Entry, job: Job[Any, Any, Any], command: JobCommand) -> int
 
                 result = replace(result, files=(report_from_run(result.run), *result.files))
         show_result(_without_figures(result))
+    verdicts = decide_all(command.conditions, result.metrics)
+    _show_verdicts(verdicts)
     if command.json:
         metrics = {name: estimate.to_json() for name, estimate in result.metrics.items()}
-        document = {"metrics": metrics, "run": display_path(result.run)}
+        document = {"metrics": metrics, "run": display_path(result.run)} | _verdicts_json(verdicts)
         document |= {name: text for name in ("failure", "undecided") if (text := getattr(result, name))}
         document |= {"warnings": list(result.warnings)} if result.warnings else {}
         document |= {"chat_usage": dict(result.chat_usage)} if result.chat_usage else {}
         sys.stdout.write(f"{json.dumps(document)}\n")
-    return 1 if result.failure else 2 if result.undecided else 0
+    status = exit_status(verdicts)
+    return 1 if result.failure or status == 1 else 2 if result.undecided else status
+
+
+def _show_verdicts(verdicts: Sequence[ConditionOutcome]) -> None:
+    """Print the verdict of each condition."""
+    console = make_console()
+    for verdict in verdicts:
+        style = "" if verdict.holds is False else "bold red"
+        console.print(Text(f"fail-if {verdict}", style=style), soft_wrap=True)
+
+
+def _verdicts_json(verdicts: Sequence[ConditionOutcome]) -> dict[str, Any]:
+    entries = [{"condition": verdict.text, "holds": verdict.holds, "missing": list(verdict.missing)} for verdict in verdicts]
+    return {"fail_if": entries} if entries else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +181,8 @@ class ResumeArguments:
     """Folder or URI of the run."""
     json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
     """Print the metrics as one JSON object on standard output."""
+    fail_if: FailIf = ()
+    """End with status 1 if this is true of the metrics, such as "METRIC.low < 0.3"; 2 if it cannot be decided."""
 
 
 def run_report(verb: Verb, arguments: Sequence[str]) -> int:
@@ -198,7 +217,44 @@ def run_resume(verb: Verb, arguments: Sequence[str]) -> int:
     entry = find(folder.job)
     job = entry.load()
     config: Any = from_dict(job.config, folder.config, str(run / "config.json"))
-    return carry_out(entry, job, JobCommand(config, run, options.json))
+    conditions = parse_conditions(options.fail_if, known=job.metrics_of(config) if options.fail_if else None)
+    return carry_out(entry, job, JobCommand(config, run, options.json, conditions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareArguments:
+    """Runs of one verb."""
+
+    runs: Annotated[conf.Positional[tuple[str, ...]], conf.arg(metavar="RUN")]
+    """Folders or URIs of runs; trainings of one system are joined by commas or a pattern: runs/a-1,runs/a-2 or 'runs/b-*'."""
+    metric: Annotated[
+        conf.UseAppendAction[tuple[str, ...]], conf.arg(metavar="NAME,...", help_behavior_hint="(repeatable)")
+    ] = ()
+    """Metrics to show, by names or patterns such as 'r@1.*'; all for every one; the main ones when none is named."""
+    json: Annotated[conf.FlagCreatePairsOff[bool], conf.arg(help_behavior_hint="")] = False
+    """Print everything as one JSON object on standard output."""
+    fail_if: FailIf = ()
+    """End with status 1 if this is true of a later run, such as "METRIC.difference.high < 0"; 2 if it cannot be decided."""
+
+
+def run_compare(verb: Verb, arguments: Sequence[str]) -> int:
+    """Compare runs item by item; return the exit status."""
+    options = parse(CompareArguments, verb, arguments)
+    conditions = parse_conditions(options.fail_if, compares=True)
+    from parley.engine.core.verbs.compare import compare_runs, comparison_tables
+
+    names = [name for names in options.metric for name in names.split(",") if name]
+    with watching() as reporter:
+        compared = compare_runs(options.runs, reporter, names, conditions)
+    verdicts = compared.decide(conditions)
+    console = make_console()
+    show_tables(console, compared.job, comparison_tables(compared))
+    for warning in compared.warnings:
+        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+    _show_verdicts(verdicts)
+    if options.json:
+        sys.stdout.write(f"{json.dumps(compared.to_json() | _verdicts_json(verdicts))}\n")
+    return exit_status(verdicts)
 
 
 _REASONS = 5

@@ -203,15 +203,23 @@ def _student(freedom: float) -> float:
     return float(stdtrit(freedom, 0.975))
 
 
-def rate_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, *, spread: float = 1.0) -> Estimate:
+def rate_difference(
+    a: ArrayLike,
+    b: ArrayLike,
+    clusters: ArrayLike | None = None,
+    *,
+    trials: tuple[ArrayLike, ArrayLike] | None = None,
+    spread: float = 1.0,
+) -> Estimate:
     """Estimate the share of `a` minus that of `b` over pairs, from the intervals of both shares and their correlation.
 
     The interval has a width even if all differences are equal; a bootstrap of them has none.
 
     Args:
-        a: (V,) whether each trial of the first system was a success, or the share of several that were.
+        a: (V,) whether each trial of the first system was a success, the share of several that were, or their number.
         b: (V,) the same for the second system on the same items, in the same order.
         clusters: (V,) as in `clustered_rate`.
+        trials: (V,) numbers of trials of each system behind each value; one if not given, 0 for an item without any.
         spread: as in `clustered_rate`.
 
     Returns:
@@ -219,13 +227,18 @@ def rate_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = Non
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     assert first.shape == second.shape, f"pairs need equal lengths, got {first.shape} and {second.shape}"
-    share_a, share_b = (clustered_rate(trials, clusters, spread=spread) for trials in (first, second))
-    if not share_a.n:
+    of_a, of_b = (np.asarray(num, dtype=np.float64) for num in trials or (np.ones_like(first), np.ones_like(second)))
+    share_a, share_b = (
+        clustered_rate(hits[num > 0], None if clusters is None else np.asarray(clusters)[num > 0], num[num > 0], spread=spread)
+        for hits, num in ((first, of_a), (second, of_b))
+    )
+    if not share_a.n or not share_b.n:
         return NOTHING
-    off_a, off_b = (_sum_by_cluster(trials - trials.mean(), np.ones_like(trials), clusters)[0] for trials in (first, second))
+    residuals_a, residuals_b = first - share_a.value * of_a, second - share_b.value * of_b
+    off_a, off_b = (_sum_by_cluster(off, np.ones_like(off), clusters)[0] for off in (residuals_a, residuals_b))
     scale = math.sqrt(float(off_a @ off_a) * float(off_b @ off_b))
     # Half an independent trial less, as in method 10: few trials that agree by chance prove nothing.
-    worth = _trials_as_one(first, off_a) * _trials_as_one(second, off_b)
+    worth = _trials_as_one(residuals_a, off_a) * _trials_as_one(residuals_b, off_b)
     product = float(off_a @ off_b)
     product = min(product, max(0.0, product - worth / 2))
     correlation = product / scale if scale > 0 else 0.0
@@ -236,17 +249,17 @@ def rate_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = Non
     difference = share_a.value - share_b.value
     low = difference - half(share_a.value - share_a.low, share_b.high - share_b.value)
     high = difference + half(share_a.high - share_a.value, share_b.value - share_b.low)
-    return Estimate(difference, max(-1.0, low), min(1.0, high), share_a.n)
+    return Estimate(difference, max(-1.0, low), min(1.0, high), len(off_a))
 
 
-def _trials_as_one(values: np.ndarray, off: np.ndarray) -> float:
+def _trials_as_one(residuals: np.ndarray, off: np.ndarray) -> float:
     """Return the number of trials that vary together as one independent trial: 1 if clusters do not matter.
 
     Args:
-        values: (V,) values of the trials.
-        off: (G,) sums by cluster of their distances from the mean.
+        residuals: (V,) distances of the trials from the mean.
+        off: (G,) their sums by cluster.
     """
-    alone = float(np.square(values - values.mean()).sum())
+    alone = float(np.square(residuals).sum())
     return max(1.0, float(off @ off) / alone) if alone > 0 else 1.0
 
 

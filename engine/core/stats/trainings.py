@@ -19,7 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from parley.engine.core.stats.statistics import INTERVAL_Z, NOTHING, Estimate, Metric, count, mean, paired_difference
+from parley.engine.core.stats.statistics import (
+    INTERVAL_Z,
+    NOTHING,
+    Estimate,
+    Metric,
+    PairedTest,
+    count,
+    mean,
+    paired_difference,
+)
 from parley.engine.core.tables.table import EstimateTable, figure, with_interval
 
 TRAININGS = "trainings"
@@ -58,13 +67,26 @@ def crossed_difference(a_AG: ArrayLike, b_AG: ArrayLike) -> Estimate:
 
     Args:
         a_AG: (A, G) numbers of the first system, as in `crossed_mean`.
-        b_AG: (A, G) numbers of the second system, with dialogues in the same order.
+        b_AG: (B, G) numbers of the second system, with dialogues in the same order.
     """
     first, second = np.asarray(a_AG, dtype=np.float64), np.asarray(b_AG, dtype=np.float64)
-    assert first.shape == second.shape, f"as many trainings and dialogues are wanted, got {first.shape} and {second.shape}"
-    if len(first) == 1:
+    assert first.shape[1:] == second.shape[1:], f"the same dialogues are wanted, got {first.shape} and {second.shape}"
+    if len(first) == len(second) == 1:
         return paired_difference(first[0], second[0])
     return _crossed([first, second], first.mean(axis=0) - second.mean(axis=0))
+
+
+def crossed_test(after_AG: ArrayLike, before_AG: ArrayLike) -> PairedTest:
+    """Return `crossed_difference` of after and before with the two-sided p-value of its t-test; NaN without a spread."""
+    from scipy.stats import t as student
+
+    after, before = np.asarray(after_AG, dtype=np.float64), np.asarray(before_AG, dtype=np.float64)
+    difference = crossed_difference(after, before)
+    parts = _variances([after, before], after.mean(axis=0) - before.mean(axis=0))
+    variance = sum(part for part, _ in parts)
+    if not variance:
+        return PairedTest(difference, math.nan)
+    return PairedTest(difference, float(2 * student.sf(abs(difference.value) / math.sqrt(variance), _freedom(parts))))
 
 
 def over_runs(values: Sequence[float], metric: Metric | None = None) -> Estimate:
@@ -157,10 +179,18 @@ def _crossed(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> Estimate:
     """Return the mean of `means_G` with the interval of `crossed_mean`; each group has its own variance over trainings."""
     assert all(np.isfinite(group).all() for group in groups_AG), "every number must be finite"
     size = len(means_G)
-    if not size:
-        return NOTHING
-    samples = [group.mean(axis=1) for group in groups_AG] + ([means_G] if size > 1 else [])
-    return _with_parts(float(means_G.mean()), [(sample.var(ddof=1) / len(sample), len(sample) - 1) for sample in samples], size)
+    return _with_parts(float(means_G.mean()), _variances(groups_AG, means_G), size) if size else NOTHING
+
+
+def _variances(groups_AG: Sequence[np.ndarray], means_G: np.ndarray) -> list[tuple[float, int]]:
+    """Return the parts of the variance with their degrees of freedom: of each group of trainings, and of dialogues."""
+    samples = [group.mean(axis=1) for group in groups_AG] + [means_G]
+    return [(float(sample.var(ddof=1)) / len(sample), len(sample) - 1) for sample in samples if len(sample) > 1]
+
+
+def _freedom(parts: Sequence[tuple[Any, int]]) -> float:
+    """Return Satterthwaite's degrees of freedom of the sum of some parts."""
+    return float(sum(part for part, _ in parts)) ** 2 / sum(part**2 / degrees for part, degrees in parts)
 
 
 def _with_parts(value: float, parts: Sequence[tuple[Any, int]], n: int) -> Estimate:
@@ -177,6 +207,5 @@ def _with_parts(value: float, parts: Sequence[tuple[Any, int]], n: int) -> Estim
     if variance == 0:
         # Equal figures do not show how far figures vary.
         return Estimate(value, math.nan, math.nan, n)
-    freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
-    half = float(student.ppf(0.975, freedom)) * math.sqrt(variance)
+    half = float(student.ppf(0.975, _freedom(parts))) * math.sqrt(variance)
     return Estimate(value, value - half, value + half, n)

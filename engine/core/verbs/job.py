@@ -13,7 +13,7 @@ import json
 import math
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -35,6 +35,7 @@ from parley.engine.core.runs.documents import (
 from parley.engine.core.runs.parts import BASE, OK, Outcomes
 from parley.engine.core.runs.remote_sync import refresh
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
+from parley.engine.core.stats.pairs import ItemMetrics
 from parley.engine.core.stats.statistics import Estimate, Metric
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.checkpoints import date_of, dated, weights_digests
@@ -196,6 +197,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
         resume_safe: settings that change how a run is done and not its rows; a resumed run may differ in them.
         steps: numbered events that measure the progress of a run without items.
         outcomes: kinds of answers that are no reply but count as outcomes of the measurement: they do not fail a run.
+        item_metrics: figures of single items, by which `parley compare` pairs runs; None if runs cannot be paired.
     """
 
     words: tuple[str, ...]
@@ -211,6 +213,7 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     resume_safe: tuple[str, ...] = ()
     steps: Steps | None = None
     outcomes: tuple[AnswerKind, ...] = ()
+    item_metrics: ItemMetrics | None = None
 
     @abstractmethod
     def prepare(self, config: ConfigT, path: Path, reporter: Reporter) -> PreparedT:
@@ -371,6 +374,10 @@ class Job(ABC, Generic[ConfigT, PreparedT, FoundT]):
     def flat(self, run: RunFolder) -> FlatRows | None:
         """Return the rule that turns a run's rows into lines of one flat file; None if each row is a line."""
         return None
+
+    def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """Yield the rows that `item_metrics` reads, finished or not, in parts; by default the rows of the run."""
+        return (part.to_pylist() for part in run.read_parts())
 
     def next_commands(self, config: ConfigT, path: Path) -> tuple[str, ...]:
         """Return the commands to type after a run of that configuration in that folder."""

@@ -41,10 +41,11 @@ from functools import cached_property
 from heapq import heapreplace
 from itertools import chain, combinations, pairwise
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
@@ -498,6 +499,48 @@ def describe(name: str) -> Metric:
     # Differences and rank agreement may lie below 0.
     signed = kind in (LENGTH, AHEAD, AHEAD_RANDOM, TAU)
     return Metric(f"{title}, {told}", direction, definition, "number" if signed else "rate", main=main)
+
+
+def source_rows(rows: Sequence[Row], num_folds: int) -> list[dict[str, Any]]:
+    """Return a row for each source: its errors and pairs before each judge in each scenario.
+
+    Args:
+        rows: of a run, in any order.
+        num_folds: folds of every scenario; a judge that failed in one of them has no figures of it.
+    """
+    judged = JudgedRows(rows)
+    sources: dict[str, dict[str, tuple[float, int]]] = {}
+    for (scenario, judge), scores in judged.scored.items():
+        kind, _, system = scenario.partition(".")
+        if judged.folds[scenario, judge] == num_folds and scores.scores.any():
+            name = f"{kind}.{judge}.{system}" if system else f"{kind}.{judge}"
+            names, counts = np.unique(scores.sources, return_counts=True)
+            for source, num in zip(names.tolist(), counts.tolist(), strict=True):
+                error = scores.by_source[source] * num
+                sources.setdefault(str(source), {})[name] = (num - error if kind == RANDOM else error, num)
+    return [{"item_key": source, "status": "ok", "pairs": pairs} for source, pairs in sources.items()]
+
+
+def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    names = dict.fromkeys(name for row in rows for name in row["pairs"])
+    return {
+        name: ItemFigures.of(
+            ((number, *row["pairs"][name]) for number, row in enumerate(rows) if name in row["pairs"]),
+            "share",
+            refit_spread(config["folds"]),
+        )
+        for name in names
+    }
+
+
+def judged_systems(rows: Sequence[Row], config: Mapping[str, Any]) -> list[str]:
+    """Return the systems that the rows of sources name, in their order."""
+    names = (name.split(".") for row in rows for name in row["pairs"] if name.startswith(f"{ADVERSUC}."))
+    return list(dict.fromkeys(parts[-1] for parts in names if len(parts) == 3))
+
+
+SOURCE_ITEMS = ItemMetrics("sources", _figures, describe, subjects=judged_systems)
+"""Figures of single sources, from rows of `source_rows`."""
 
 
 def _ahead(one: JudgedScores | None, other: JudgedScores | None, sign: int, num_folds: int) -> Estimate:

@@ -29,12 +29,14 @@ from typing import Any
 import numpy as np
 
 from parley.engine.core.stats.known import BEFORE, HIGHER, LOWER
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import (
     NEITHER,
     NOTHING,
     REPLIES,
     Estimate,
     Metric,
+    Row,
     count,
     distinct,
     mean,
@@ -269,6 +271,20 @@ def describe(name: str) -> Metric:
     if LESS in row:
         known = known._replace(form="number")
     return known._replace(title=f"{known.title}, {row_title(row)}, {judge}", main=known.main and LESS in row)
+
+
+def _judged_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    names = dict.fromkeys(name for row in rows for name in row["shares"])
+    return {
+        name: ItemFigures.of(
+            ((number, row["shares"][name], 1.0) for number, row in enumerate(rows) if name in row["shares"]), "mean"
+        )
+        for name in names
+    }
+
+
+JUDGED_ITEMS = ItemMetrics("sources", _judged_figures, lambda name: describe(name)._replace(main=f".{ADVERSUC}-" in name))
+"""Figures of single sources, from the judged shares of each by metric."""
 
 
 def reply_figures(said: ReadReplies, recorded: ReadReplies, seed: int) -> dict[str, Estimate]:

@@ -35,7 +35,15 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows, Line, Row
 from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Silent, Summary, noted
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, run_items
-from parley.engine.generation.metrics.adversarial import ADVERSUC, JudgedRows, JudgedScenario, adversarial_metrics, describe
+from parley.engine.generation.metrics.adversarial import (
+    ADVERSUC,
+    SOURCE_ITEMS,
+    JudgedRows,
+    JudgedScenario,
+    adversarial_metrics,
+    describe,
+    source_rows,
+)
 from parley.engine.generation.metrics.tables import JudgeSpecs, tables, verdicts
 from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, absolute, labels_of
 from parley.engine.generation.verbs.discriminator import Pooled, pooled
@@ -313,6 +321,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
     presets = {"li2017": sample}
     repeatable = ("machine",)
     schema = JUDGED
+    item_metrics = SOURCE_ITEMS
     files = (TABLE_FILE, SUMMARY, PAIRS_FILE, "rows")
     num_rows_entry = NUM_FITS
     resume_safe = RESUME_SAFE
@@ -356,6 +365,10 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
             metrics,
             {SYSTEMS: list(systems), VERDICTS: said, NOTES: notes, NUM_FITS: len(found.items)},
         )
+
+    def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """Yield a row for each source; rows of the run are folds."""
+        yield source_rows(run.read_rows().to_pylist(), run.config["folds"])
 
     def models(self, config: AdversarialConfig) -> Mapping[str, str]:
         """The files that are judged too: a run keeps to what is in them."""

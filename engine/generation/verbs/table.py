@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from parley.engine.core.runs.documents import SUMMARY
+from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import count
 from parley.engine.core.tables.table import EstimateTable
@@ -35,6 +36,7 @@ from parley.engine.generation.metrics.trained import (
     DECODED,
     EMPTY,
     JUDGED,
+    JUDGED_ITEMS,
     OVERLAP,
     PEOPLE,
     PICKED,
@@ -241,6 +243,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
     config = TrainedTableConfig
     presets = {"helpdesk": helpdesk_table, "li2017": li2017_table}
     files = (TABLE_FILE, SUMMARY)
+    item_metrics = JUDGED_ITEMS
     resume_safe = ("data_root", "save_every", "address", "rows", "num_trainings", "published", "workers", "trainers")
 
     def stages(self, config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
@@ -365,6 +368,19 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
                 PLACED: placements(metrics),
             },
         )
+
+    def item_rows(self, run: RunFolder) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """Yield a row for each training and source: the judged shares of all systems of that training."""
+        config = from_dict(TrainedTableConfig, run.config)
+        sources: dict[tuple[int, str], dict[str, float]] = {}
+        for system in measured_systems(config, run.path):
+            for (kind, judge), shares in judged_shares(run.path, system, list(labels_of(config.judge_names).values())).items():
+                for source, share in shares.items():
+                    sources.setdefault((system.number, source), {})[f"{system.row}.{kind}-{judge}"] = share
+        yield [
+            {"item_key": source, "status": OK, "training": number, "shares": shares}
+            for (number, source), shares in sources.items()
+        ]
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
         config = from_dict(TrainedTableConfig, run.config)

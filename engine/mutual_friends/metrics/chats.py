@@ -21,9 +21,14 @@ What trainings of bots that look for a common friend report: names, directions a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from parley.engine.core.stats.known import HIGHER, LOWER, PREDICTION
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
 from parley.engine.core.stats.statistics import (
     FOR_BOTH,
     LOWER_FOR_BOTH,
@@ -247,24 +252,80 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     return found
 
 
+def _scenario(row: Row) -> str:
+    return str(row["scenario"])
+
+
+def _agreed(row: Mapping[str, Any]) -> bool:
+    return bool(row["agreed"])
+
+
 def _of_condition(chats: Sequence[Row]) -> dict[str, Estimate]:
     """Return the metrics of all chats of a condition."""
-    needed = [max(row["num_selections"]) if row["agreed"] else None for row in chats]
-    said = [(event, row["scenario"]) for row in chats for event in row["events"] if event["selected"] is None]
-    whose = [scenario for _, scenario in said]
-    selecting = [row for row in chats if sum(row["num_selections"])]
     return {
-        COMPLETION: _share(chats, _agreed),
-        TURNS: mean_count([float(len(row["events"])) for row in chats]),
-        **{name: rate(sum(each is not None and each <= num for each in needed), len(chats)) for num, name in WITHIN.items()},
-        SELECTIONS: mean_count([float(sum(row["num_selections"])) for row in chats]),
-        FIRST: _share(selecting, lambda row: row["first_selection_right"]),
-        MENTIONING: clustered_rate([any(each["said"] for each in event["mentions"]) for event, _ in said], whose),
-        TOUCHED: clustered_rate([event["said"] != event["heard"] for event, _ in said], whose),
+        **{name: metric.estimate(chats) for name, metric in _ROW_METRICS.items()},
+        **_of_utterances(chats),
         **{name: mean_count(nums) for name in (REPAIRS, UNREAD, CUT, BY_SCORES) if (nums := _slips(chats, name))},
         **_perplexity(chats),
         **_lying(chats),
     }
+
+
+def _of_utterances(chats: Sequence[Row]) -> dict[str, Estimate]:
+    """Return the shares of utterances that name an entity, and that are heard otherwise than said."""
+    utterances = [(event, row["scenario"]) for row in chats for event in _utterances(row)]
+    scenarios = [scenario for _, scenario in utterances]
+    return {
+        MENTIONING: clustered_rate([_mentions(event) for event, _ in utterances], scenarios),
+        TOUCHED: clustered_rate([event["said"] != event["heard"] for event, _ in utterances], scenarios),
+    }
+
+
+def _utterances(row: Row) -> list[Mapping[str, Any]]:
+    return [event for event in row["events"] if event["selected"] is None]
+
+
+def _mentions(event: Mapping[str, Any]) -> bool:
+    return any(mention["said"] for mention in event["mentions"])
+
+
+_ROW_METRICS: Mapping[str, RowMetric] = {
+    COMPLETION: RowMetric(_agreed, "share"),
+    TURNS: RowMetric(lambda row: float(len(row["events"])), "count"),
+    **{
+        name: RowMetric(lambda row, num=num: _agreed(row) and max(row["num_selections"]) <= num, "share")  # type: ignore[misc]
+        for num, name in WITHIN.items()
+    },
+    SELECTIONS: RowMetric(lambda row: float(sum(row["num_selections"])), "count"),
+    FIRST: RowMetric(lambda row: bool(row["first_selection_right"]), "share", among=lambda row: sum(row["num_selections"]) > 0),
+}
+"""Metrics of chats by what each chat adds to them."""
+_UTTERANCE_METRICS: Mapping[str, RowMetric] = {
+    MENTIONING: RowMetric(lambda row: sum(map(_mentions, _utterances(row))), "share", bottom=lambda row: len(_utterances(row))),
+    TOUCHED: RowMetric(
+        lambda row: sum(event["said"] != event["heard"] for event in _utterances(row)),
+        "share",
+        bottom=lambda row: len(_utterances(row)),
+    ),
+}
+
+
+def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the figures of single chats by condition; a metric of one condition has no entries of others."""
+    figures: dict[str, ItemFigures] = {}
+    for pair, strategy in dict.fromkeys((row["pair"], row["strategy"]) for row in rows):
+        positions = np.array([i for i, row in enumerate(rows) if (row["pair"], row["strategy"]) == (pair, strategy)])
+        chats = [rows[position] for position in positions]
+        for kind, metric in {**_ROW_METRICS, **_UTTERANCE_METRICS}.items():
+            entries = metric.figures(chats)
+            figures[of(kind, pair, strategy)] = replace(entries, rows=positions[entries.rows])
+    return figures
+
+
+CHAT_ITEMS = ItemMetrics(
+    "scenarios", _figures, describe, cluster=_scenario, content=itemgetter("pair", "strategy", "attributes", "tables")
+)
+"""Figures of single chats; a scenario is one unit."""
 
 
 def _no_replies(rows: Sequence[Row]) -> dict[str, Estimate]:
@@ -378,14 +439,6 @@ def completed_by(chats: Sequence[Row], budgets: Iterable[int]) -> Points:
     """The share of chats that agree within so many events, for each of some numbers."""
     ends = [len(row["events"]) for row in chats if row["agreed"]]
     return [(num, rate(sum(end <= num for end in ends), len(chats))) for num in budgets]
-
-
-def _scenario(row: Row) -> str:
-    return str(row["scenario"])
-
-
-def _agreed(row: Mapping[str, Any]) -> bool:
-    return bool(row["agreed"])
 
 
 def _share(chats: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:

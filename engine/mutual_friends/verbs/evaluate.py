@@ -35,6 +35,7 @@ from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Summ
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, rows_apart, run_items, spread
 from parley.engine.mutual_friends.channels import ChatKnowledge
 from parley.engine.mutual_friends.metrics.chats import (
+    CHAT_ITEMS,
     LIE_RATE,
     MODEL,
     RECORDED,
@@ -486,6 +487,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
     config = CollaborationConfig
     presets = {"niu2018": niu2018, "quick": quick, "demo": demo}
     schema = CHATS
+    item_metrics = CHAT_ITEMS
     files = (TABLE_FILE, SUMMARY, "rows")
     resume_safe = (*RESUME_SAFE, "side_by_side")
 

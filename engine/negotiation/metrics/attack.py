@@ -13,9 +13,11 @@ Means over attempts are clustered by dialogue. Nothing is computed from publishe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -28,10 +30,16 @@ from parley.engine.core.stats.statistics import (
     finished,
     mean,
     perplexity,
-    rate,
 )
 from parley.engine.core.tables.table import read_published
-from parley.engine.negotiation.metrics.dialogues import METRICS, negotiation_metrics, outcome_metrics
+from parley.engine.negotiation.metrics.dialogues import (
+    METRICS,
+    OUTCOMES,
+    PERPLEXITIES,
+    ROW_METRICS,
+    negotiation_metrics,
+    outcome_metrics,
+)
 
 
 @dataclass(frozen=True)
@@ -172,22 +180,16 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
     """
     live = negotiation_metrics(rows)
     dialogues = finished(rows)
-    scored = ("points_adversary", "points_target", "agreed")
-    forced = outcome_metrics([{name: row[f"forced_{name}"] for name in scored} for row in dialogues])
+    forced = outcome_metrics([_with_forced_end(row) for row in dialogues])
     attempts = [(str(row["item_key"]), attempt) for row in dialogues for attempt in row["attempts"]]
     reached = [(key, attempt) for key, attempt in attempts if attempt["accepted"] and attempt["kind"] == REACTIVE]
     judged = [(key, attempt) for key, attempt in attempts if attempt["lowest_probability"] is not None]
-    num_attacked = sum(bool(row["attempts"]) for row in dialogues)
-    num_accepted = sum(any(attempt["accepted"] for attempt in row["attempts"]) for row in dialogues)
 
     def over(chosen: Sequence[tuple[str, Attempt]], number: Callable[[Attempt], float]) -> Estimate:
         return mean([number(attempt) for _, attempt in chosen], [key for key, _ in chosen])
 
     def share(chosen: Sequence[tuple[str, Attempt]], holds: Callable[[Attempt], bool]) -> Estimate:
         return clustered_rate([holds(attempt) for _, attempt in chosen], [key for key, _ in chosen])
-
-    def per_dialogue(column: str) -> Estimate:
-        return mean([row[column] for row in dialogues])
 
     def fluency(whose: str, suffix: str) -> Estimate:
         nats, words = ([attempt[f"{column}{suffix}"] for _, attempt in attempts] for column in ("nll", "num_words"))
@@ -196,20 +198,54 @@ def attack_metrics(rows: Sequence[Row], seconds: Estimate) -> dict[str, Estimate
     estimates = {
         **live,
         **{f"forced_{name}": forced[name] for name in _OUTCOMES},
-        "attacked": rate(num_attacked, len(dialogues)),
-        "accepted": rate(num_accepted, len(dialogues)),
+        "attacked": _ROW_METRICS["attacked"].estimate(dialogues),
+        "accepted": _ROW_METRICS["accepted"].estimate(dialogues),
         "ended_share": share(reached, lambda attempt: attempt["ended"]),
         "end_probability": over(reached, lambda attempt: attempt["end_probability"]),
         "attack_ppl": fluency("attack sentences", ""),
         "base_ppl": fluency("unchanged sentences", "_base"),
         "unusual_share": share(judged, _is_unusual),
         "replaced_words": over(attempts, lambda attempt: len(attempt["replaced"])),
-        "reads": per_dialogue("reads"),
-        "decisions": per_dialogue("decisions"),
+        "reads": _ROW_METRICS["reads"].estimate(dialogues),
+        "decisions": _ROW_METRICS["decisions"].estimate(dialogues),
         "seconds": seconds,
     }
     assert list(estimates) == list(ATTACK_METRICS), "the table and the computation name the same metrics"
     return estimates
+
+
+_ROW_METRICS: Mapping[str, RowMetric] = {
+    **{
+        f"forced_{name}": replace(OUTCOMES[name], top=lambda row, top=OUTCOMES[name].top: top(_with_forced_end(row)))  # type: ignore[misc]
+        for name in _OUTCOMES
+    },
+    "attacked": RowMetric(lambda row: bool(row["attempts"]), "share"),
+    "accepted": RowMetric(lambda row: any(attempt["accepted"] for attempt in row["attempts"]), "share"),
+    "replaced_words": RowMetric(
+        lambda row: sum(len(attempt["replaced"]) for attempt in row["attempts"]),
+        "mean",
+        bottom=lambda row: len(row["attempts"]),
+        among=lambda row: bool(row["attempts"]),
+    ),
+    **{name: RowMetric(itemgetter(name), "mean") for name in ("reads", "decisions")},
+}
+"""Metrics of attacks by what each dialogue adds to them."""
+
+
+def dialogue_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the figures of single dialogues, those of attacks if the rows have attempts."""
+    metrics = {**ROW_METRICS, **PERPLEXITIES, **(_ROW_METRICS if "attempts" in rows[0] else {})}
+    figures = {name: metric.figures(rows) for name, metric in metrics.items()}
+    return {name: figures[name] for name in ATTACK_METRICS if name in figures and len(figures[name].rows)}
+
+
+DIALOGUE_ITEMS = ItemMetrics(
+    "dialogues",
+    dialogue_figures,
+    ATTACK_METRICS.__getitem__,
+    content=itemgetter("counts", "values_adversary", "values_target"),
+)
+"""Figures of single dialogues, of matches and of attacks alike."""
 
 
 def unchanged_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
@@ -266,3 +302,7 @@ def _gain_within(path: Sequence[Step], cost: Callable[[Step], int], limit: int) 
 def _is_unusual(attempt: Attempt) -> bool:
     # Negated, so that a likelihood of NaN counts as unusual.
     return attempt["special"] > 0 or not attempt["lowest_probability"] >= UNUSUAL_PROBABILITY
+
+
+def _with_forced_end(row: Row) -> Row:
+    return {name: row[f"forced_{name}"] for name in ("points_adversary", "points_target", "agreed")}

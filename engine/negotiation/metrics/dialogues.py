@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
+from parley.engine.core.stats.pairs import RowMetric
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     FOR_BOTH,
@@ -47,7 +49,6 @@ from parley.engine.core.stats.statistics import (
     paired_difference,
     perplexity,
     rate,
-    ratio_of_sums,
     repeated,
 )
 from parley.engine.core.tables.table import (
@@ -257,34 +258,22 @@ def negotiation_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
         if illegal_rows:
             what = "the %s chose out of range in %d of %d dialogues, which count as no agreement"
             logger.warning(what, side, len(illegal_rows), len(dialogues))
-    repetition = {side: _repetition(dialogues, number) for number, side in enumerate(("adversary", "target"))}
-    for side, found_again in repetition.items():
-        if has_lost(found_again.value):
+    repetition = {side: ROW_METRICS[f"repetition_{side}"].estimate(dialogues) for side in SIDES}
+    for side, estimate in repetition.items():
+        if has_lost(estimate.value):
             what = "the %s repeats itself, in %.0f %% of the 4-grams of its utterances: it may have lost its language"
-            logger.warning(what, side, 100 * found_again.value)
-    agreed = [row for row in dialogues if row["agreed"]]
+            logger.warning(what, side, 100 * estimate.value)
     distinct = [_distinct(dialogues, side) for side in (0, 1)]
     estimates = {
-        **outcome_metrics(dialogues),
-        "pareto": _share(agreed, lambda row: row["pareto"]),
-        "turns": _counted(dialogues, lambda row: row["num_turns"]),
-        "words_per_utterance": ratio_of_sums(
-            [row["num_words_adversary"] + row["num_words_target"] for row in dialogues],
-            [row["num_turns"] - row["forced"] for row in dialogues],
-        ),
-        "ended_by_adversary": _share(dialogues, lambda row: row["ended_by"] == 0),
-        "forced_end": _share(dialogues, lambda row: row["forced"]),
-        **{f"illegal_{side}": rate(len(illegal_rows), len(dialogues)) for side, illegal_rows in illegal.items()},
         "distinct_adversary": count(distinct[0][0], distinct[0][1]),
         "distinct_target": count(distinct[1][0], distinct[1][1]),
         "distinct_share_adversary": _share_of_distinct(*distinct[0]),
         "distinct_share_target": _share_of_distinct(*distinct[1]),
-        **{f"repetition_{side}": found_again for side, found_again in repetition.items()},
+        **{f"repetition_{side}": estimate for side, estimate in repetition.items()},
         "fluency_ppl": _perplexity_of_side(dialogues, "adversary"),
         "fluency_ppl_target": _perplexity_of_side(dialogues, "target"),
     }
-    assert list(estimates) == list(METRICS), "the table and the computation name the same metrics"
-    return estimates
+    return {name: estimates[name] if name in estimates else ROW_METRICS[name].estimate(dialogues) for name in METRICS}
 
 
 def outcome_metrics(dialogues: Sequence[Row]) -> dict[str, Estimate]:
@@ -293,34 +282,61 @@ def outcome_metrics(dialogues: Sequence[Row]) -> dict[str, Estimate]:
     Args:
         dialogues: finished ones; only `points_adversary`, `points_target` and `agreed` are read.
     """
-    agreed = [row for row in dialogues if row["agreed"]]
-    return {
-        "advantage": _averaged(dialogues, _advantage),
-        "advantage_agreed": _averaged(agreed, _advantage),
-        "par_strict": _share(dialogues, lambda row: _advantage(row) > 0),
-        "par": _share(dialogues, lambda row: _advantage(row) >= 0),
-        "agreement": rate(len(agreed), len(dialogues)),
-        "score_adversary": _counted(dialogues, lambda row: row["points_adversary"]),
-        "score_target": _counted(dialogues, lambda row: row["points_target"]),
-        "score_adversary_agreed": _counted(agreed, lambda row: row["points_adversary"]),
-        "score_target_agreed": _counted(agreed, lambda row: row["points_target"]),
-    }
-
-
-def _averaged(chosen: Sequence[Row], number: Callable[[Row], float]) -> Estimate:
-    return mean(np.array([number(row) for row in chosen], dtype=np.float64))
-
-
-def _counted(chosen: Sequence[Row], number: Callable[[Row], int]) -> Estimate:
-    return mean_count([number(row) for row in chosen])
-
-
-def _share(chosen: Sequence[Row], holds: Callable[[Row], bool]) -> Estimate:
-    return rate(sum(holds(row) for row in chosen), len(chosen))
+    return {name: metric.estimate(dialogues) for name, metric in OUTCOMES.items()}
 
 
 def _advantage(row: Row) -> int:
     return int(row["points_adversary"] - row["points_target"])
+
+
+def _agreed(row: Row) -> bool:
+    return bool(row["agreed"])
+
+
+OUTCOMES: Mapping[str, RowMetric] = {
+    "advantage": RowMetric(_advantage, "mean"),
+    "advantage_agreed": RowMetric(_advantage, "mean", among=_agreed),
+    "par_strict": RowMetric(lambda row: _advantage(row) > 0, "share"),
+    "par": RowMetric(lambda row: _advantage(row) >= 0, "share"),
+    "agreement": RowMetric(_agreed, "share"),
+    **{f"score_{side}": RowMetric(itemgetter(f"points_{side}"), "count") for side in SIDES},
+    **{f"score_{side}_agreed": RowMetric(itemgetter(f"points_{side}"), "count", among=_agreed) for side in SIDES},
+}
+"""Metrics of `METRICS` that points and agreement alone decide, by what each dialogue adds to them."""
+
+
+def _said_again(row: Row, side: int) -> tuple[int, int]:
+    """Return the repeated 4-grams of a side in a dialogue, and all of them."""
+    pairs = [repeated(turn["words"].split()) for turn in row["turns"] if turn["side"] == side]
+    return sum(again for again, _ in pairs), sum(grams for _, grams in pairs)
+
+
+ROW_METRICS: Mapping[str, RowMetric] = {
+    **OUTCOMES,
+    "pareto": RowMetric(itemgetter("pareto"), "share", among=_agreed),
+    "turns": RowMetric(itemgetter("num_turns"), "count"),
+    "words_per_utterance": RowMetric(
+        lambda row: row["num_words_adversary"] + row["num_words_target"],
+        "mean",
+        bottom=lambda row: row["num_turns"] - row["forced"],
+    ),
+    "ended_by_adversary": RowMetric(lambda row: row["ended_by"] == 0, "share"),
+    "forced_end": RowMetric(itemgetter("forced"), "share"),
+    "illegal_adversary": RowMetric(lambda row: row["selection_adversary"] == [ILLEGAL], "share"),
+    "illegal_target": RowMetric(lambda row: row["selection_target"] == [ILLEGAL], "share"),
+    "repetition_adversary": RowMetric(lambda row: _said_again(row, 0)[0], "share", bottom=lambda row: _said_again(row, 0)[1]),
+    "repetition_target": RowMetric(lambda row: _said_again(row, 1)[0], "share", bottom=lambda row: _said_again(row, 1)[1]),
+}
+"""Metrics of `METRICS` by what each dialogue adds to them; distinct utterances are no sum over dialogues."""
+PERPLEXITIES: Mapping[str, RowMetric] = {
+    name: RowMetric(
+        itemgetter(f"nll_{side}"),
+        "perplexity",
+        bottom=itemgetter(f"num_words_{side}"),
+        among=lambda row, side=side: row[f"nll_{side}"] is not None,  # type: ignore[misc]
+    )
+    for name, side in (("fluency_ppl", "adversary"), ("fluency_ppl_target", "target"))
+}
 
 
 def _distinct(dialogues: Sequence[Row], side: int) -> tuple[int, int]:
@@ -333,13 +349,6 @@ def _distinct(dialogues: Sequence[Row], side: int) -> tuple[int, int]:
 
 def _share_of_distinct(distinct: int, total: int) -> Estimate:
     return count(distinct / total, total) if total else NOTHING
-
-
-def _repetition(dialogues: Sequence[Row], side: int) -> Estimate:
-    """Return the share of repeated 4-grams of a side, pooled over dialogues."""
-    utterances = [[turn["words"].split() for turn in row["turns"] if turn["side"] == side] for row in dialogues]
-    again, grams = np.array([np.sum([(0, 0), *map(repeated, dialogue)], axis=0) for dialogue in utterances]).reshape(-1, 2).T
-    return clustered_rate(again, trials=grams)
 
 
 def _perplexity_of_side(dialogues: Sequence[Row], side: str) -> Estimate:

@@ -35,6 +35,7 @@ from parley.engine.core.stats.statistics import NOTHING, Estimate, count
 from parley.engine.core.verbs.job import Job, Reporter, Summary
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, ShardedConfig, ended_sessions, run_items, spread
 from parley.engine.negotiation.attacks.settings import DefenceConfig
+from parley.engine.negotiation.metrics.attack import DIALOGUE_ITEMS
 from parley.engine.negotiation.metrics.dialogues import (
     CHAT_METRICS,
     DEFENCE_METRICS,
@@ -523,6 +524,7 @@ class MatchJob(Job[OneMatchConfigT, Roster, Roster]):
     legend = METRICS | CHAT_METRICS | DEFENCE_METRICS
     files = (SUMMARY, "rows")
     resume_safe = RESUME_SAFE
+    item_metrics = DIALOGUE_ITEMS
 
     @abstractmethod
     def title(self, match: MatchConfig) -> str:

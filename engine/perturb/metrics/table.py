@@ -26,11 +26,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from parley.engine.core.stats.pairs import Form, ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import (
     NO_REPLY_METRICS,
     NOTHING,
@@ -294,6 +296,35 @@ def robustness_metrics(rows: Sequence[Row], num_resamples: int = NUM_TEST_RESAMP
         kinds = [sum(kinds_of_rows(row["replies"]), Counter[str]()) for row in examples]
         metrics |= no_reply_metrics(kinds, [len(row["replies"]) for row in examples])
     return metrics
+
+
+def _figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the figures of single contexts, of each model under each strategy."""
+    touched = _touched(rows)
+    figures = {f"{PERTURBED_SHARE}.{name}": _entries(marks, "share") for name, marks in touched.items()}
+    for (model, strategy), replies in _replies(rows).items():
+        where = f"{model}.{strategy or CLEAN}"
+        if strategy:
+            changed = [_number(reply, CHANGE_RATE) for reply in replies]
+            marks = touched[strategy]
+            figures[f"{CHANGE_RATE}.{where}"] = _entries(changed, "share")
+            of_touched = [number if mark else None for number, mark in zip(changed, marks, strict=True)]
+            figures[f"{TOUCHED_CHANGE_RATE}.{where}"] = _entries(of_touched, "share")
+        figures[f"{NO_REPLY_SHARE}.{where}"] = _entries([is_no_reply(reply) for reply in replies], "share")
+        for kind in (ACTIVITY, ENTITY, CONTEXT_SIMILARITY, REPLY_SIMILARITY, BLEU):
+            figures[f"{kind}.{where}"] = _entries(
+                [reply[kind] for reply in replies], "share" if kind in (ACTIVITY, ENTITY) else "mean"
+            )
+    return {name: entries for name, entries in figures.items() if len(entries.rows)}
+
+
+def _entries(numbers: Sequence[float | None], form: Form) -> ItemFigures:
+    """Return the figures of rows in their order; None leaves a row out."""
+    return ItemFigures.of(((row, number, 1.0) for row, number in enumerate(numbers) if number is not None), form)
+
+
+CONTEXT_ITEMS = ItemMetrics("contexts", _figures, describe, content=itemgetter("context", "truth"))
+"""Figures of single contexts."""
 
 
 def unknown_shares(rows: Sequence[Row], known: Container[str]) -> dict[str, Estimate]:

@@ -35,6 +35,7 @@ from parley.engine.perturb.metrics.table import (
     ACTIVITY,
     BASE,
     CHANGE_RATE,
+    CONTEXT_ITEMS,
     TOUCHED_CHANGE_RATE,
     ModelSize,
     base_metrics,
@@ -375,6 +376,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
     config = RobustnessConfig
     presets = {"niu2018": niu2018, "quick": quick, "demo": demo}
     schema = ROBUSTNESS
+    item_metrics = CONTEXT_ITEMS
     files = (TABLE_FILE, SUMMARY, "rows")
     num_rows_entry = NUM_EXAMPLES
     resume_safe = RESUME_SAFE

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import Estimate, Metric, Row, count, finished, lost, mean_count, rate
 from parley.engine.ranking.metrics.erasure import KeptPoint, WordReading, kept_points
 from parley.engine.ranking.metrics.ranks import (
@@ -334,3 +336,42 @@ _KEPT: Mapping[str, Metric] = {
     KEPT: Metric("right first with", "", "share of contexts when only the most important words of right replies stay", "rate"),
     KEPT_RELATIVE: Metric("relative, with", "", "the same, divided by the share with whole replies"),
 }
+
+
+def ranked_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the figures of single contexts, of each ranker under each rule.
+
+    Args:
+        rows: contexts that worked.
+        config: settings of the run.
+    """
+    ranked = RankedRows(rows, config["metrics"]["untouched"], config["metrics"]["unranked"])
+    figures: dict[str, ItemFigures] = {}
+    for model in ranked.models:
+        for rule in (CLEAN, *ranked.rules):
+            groups = ranked.measured(model, rule)
+            for name, values in groups.values.items():
+                metric = f"{metric_of(name, ranked.rules.get(rule, True))}.{model}.{rule}"
+                figures[metric] = ItemFigures(groups.keys, values, np.ones_like(values), "share")
+    for rule in ranked.rules:
+        words = [(number, words) for number in range(len(rows)) for words in ranked.changed[number, rule].values()]
+        figures[f"{WORDS}.{rule}"] = ItemFigures.of(((number, num, 1.0) for number, num in words), "count")
+    return figures
+
+
+def context_task(row: Row) -> tuple[Any, ...]:
+    """Return the task of a row: its context, candidates and labels."""
+    return row["context"], row["candidates"], row["labels"]
+
+
+RANKED_ITEMS = ItemMetrics(
+    "dialogues",
+    ranked_figures,
+    # P@1 is R_n@1 where a context has one right reply; it is shown if it is named.
+    lambda name: describe(name)._replace(main=name.startswith(f"{recall_at(1)}.")),
+    cluster=lambda row: str(row["dialogue"]),
+    content=context_task,
+    # Controls stand behind the rankers that were asked for.
+    subjects=lambda rows, config: RankedRows(rows).models[: len(config["model"].split(","))],
+)
+"""Figures of single contexts; contexts of one dialogue are one unit."""

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -49,7 +50,7 @@ from parley.engine.core.tables.table import (
     num_measured,
     number,
 )
-from parley.engine.ranking.metrics.ranking import CLEAN, RankedRows
+from parley.engine.ranking.metrics.ranking import CLEAN, RankedRows, context_task
 from parley.engine.ranking.metrics.ranks import GroupMetrics, compared
 
 
@@ -247,6 +248,44 @@ def _transfers(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) ->
                 hits.append(shown["reached"])
                 dialogues.append(clusters[index])
     return {other: clustered_rate(*told) for other, told in found.items()}
+
+
+def searched_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the figures of single contexts, of each method on each ranker.
+
+    Args:
+        rows: contexts that worked.
+        config: settings of the run.
+    """
+    searched = SearchedRows(rows)
+    figures: dict[str, ItemFigures] = {}
+    for model, method in searched.searches:
+        tried, ending = searched.tried(model, method), f".{model}.{method}"
+        successes = searched.successes(model, method, points_of(config["budget"]))
+        for name, values in successes.values.items():
+            figures[f"{name}{ending}"] = ItemFigures(successes.keys, values, np.ones_like(values), "share")
+        won = [(number, search) for number, search in tried if search["status"] == "success"]
+        moved = [(number, search) for number, search in tried if search["rank_after"] is not None]
+        ranks = [(number, abs(search["rank_after"] - search["rank_before"]), 1.0) for number, search in moved]
+        scores = [(number, abs(search["score"] - search["score_before"]), 1.0) for number, search in moved]
+        figures |= {
+            f"{ASKED}{ending}": ItemFigures.of(((number, search["queries"], 1.0) for number, search in tried), "count"),
+            f"{WORDS}{ending}": ItemFigures.of(((number, search["num_changed"], 1.0) for number, search in won), "count"),
+            f"{RANKS}{ending}": ItemFigures.of(ranks, "count"),
+            f"{SCORE}{ending}": ItemFigures.of(scores, "count"),
+        }
+    return figures
+
+
+SEARCHED_ITEMS = ItemMetrics(
+    "dialogues",
+    searched_figures,
+    describe_search,
+    cluster=lambda row: str(row["dialogue"]),
+    content=context_task,
+    subjects=lambda rows, config: SearchedRows(rows).models,
+)
+"""Figures of single contexts; contexts of one dialogue are one unit."""
 
 
 def _contexts(found: SearchedRows, model: str) -> dict[str, int]:

@@ -23,6 +23,7 @@ from parley.engine.ranking.attacks.catalogue import need_of
 from parley.engine.ranking.attacks.settings import POLICY
 from parley.engine.ranking.metrics.searched import (
     APPENDING,
+    SEARCHED_ITEMS,
     SearchedRows,
     describe_search,
     search_metrics,
@@ -81,6 +82,7 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
     presets = {"helpdesk": helpdesk, "li2019": li2019}
     repeatable = ("model", "rules", "method", "moves")
     schema = SEARCHES
+    item_metrics = SEARCHED_ITEMS
 
     def prepare(self, config: RankingAttackConfig, path: Path, reporter: Reporter) -> PreparedAttack:
         """Groups, rankers and rules; that there is something to attack, and that methods and rules suit."""

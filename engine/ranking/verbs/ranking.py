@@ -18,7 +18,7 @@ from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, drawn, noted
 from parley.engine.core.verbs.sharded import run_items
-from parley.engine.ranking.metrics.ranking import CLEAN, RankedRows, describe, ranking_metrics
+from parley.engine.ranking.metrics.ranking import CLEAN, RANKED_ITEMS, RankedRows, describe, ranking_metrics
 from parley.engine.ranking.metrics.table import Shown, Trainings, differences, overview, rankers_beside, tables
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING
 from parley.engine.ranking.verbs.config import RankersConfig, RankingAttackConfig, RankingConfig, asked_rankers
@@ -69,6 +69,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     config = RankingConfig
     presets = {"helpdesk": helpdesk, "li2019": li2019}
     schema = RANKING
+    item_metrics = RANKED_ITEMS
 
     def prepare(self, config: RankingConfig, path: Path, reporter: Reporter) -> EvaluatedRanking:
         """Groups, rankers and rules, each rule tried once.

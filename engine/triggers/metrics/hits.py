@@ -20,13 +20,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
     NEITHER,
+    NO_REPLY,
     NO_REPLY_METRICS,
     NOTHING,
     Estimate,
@@ -34,6 +38,7 @@ from parley.engine.core.stats.statistics import (
     Points,
     clustered_rate,
     count,
+    is_no_reply,
     kinds_of_rows,
     mean,
     mean_count,
@@ -308,6 +313,36 @@ def search_metrics(rows: Iterable[Row], candidates_per_s: Estimate, num_skipped:
         if judged[JUDGE_ANSWERS]:
             typed |= {name: count(judged[name], num_targets) for name in JUDGE_METRICS}
     return {**claimed, **typed, **costs}
+
+
+def target_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the figures of single targets of a search; `search_metrics` counts the same in one pass without rows in memory."""
+    metrics = {
+        **{f"{HIT_RATE}{kind}": RowMetric(partial(is_hit, kind=kind), "share") for kind in kinds(rows)},
+        VERIFIED: RowMetric(itemgetter(VERIFIED), "share", among=_is_typed),
+        NO_REPLY: RowMetric(is_no_reply, "share", among=_is_typed),
+        SAMPLED: RowMetric(
+            itemgetter("sampled"), "share", itemgetter("samples"), lambda row: _is_typed(row) and row["samples"] > 0
+        ),
+        "loss": RowMetric(itemgetter("loss"), "mean"),
+        "sweeps": RowMetric(
+            lambda row: sum(restart["sweeps"] for restart in row["restarts"]), "count", lambda row: len(row["restarts"])
+        ),
+    }
+    return {name: figures for name, metric in metrics.items() if len((figures := metric.figures(rows)).rows)}
+
+
+def _is_typed(row: Row) -> bool:
+    return row.get("verified") is not None
+
+
+def target_task(row: Row) -> tuple[Any, ...]:
+    """Return the task of a row: the text to be said, and the request that it comes with."""
+    return row["target"], row["prompt"]
+
+
+TARGET_ITEMS = ItemMetrics("targets", target_figures, describe, content=target_task)
+"""Figures of single targets of a search by likelihoods."""
 
 
 def hits_by_restarts(rows: Sequence[Row], kind: str) -> Points:

@@ -20,8 +20,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from operator import itemgetter
 from typing import Any
 
+from parley.engine.core.stats.pairs import ItemFigures, ItemMetrics, RowMetric
 from parley.engine.core.stats.statistics import (
     FOR_ADVERSARY,
     LOWER_FOR_ADVERSARY,
@@ -35,10 +37,8 @@ from parley.engine.core.stats.statistics import (
     clustered_rate,
     count,
     finished,
-    mean_count,
     no_reply_metrics,
     no_reply_note,
-    rate,
     rate_difference,
 )
 from parley.engine.core.tables.table import ABSENT, EstimateTable, few_note, figure, num_measured, with_interval
@@ -52,6 +52,7 @@ from parley.engine.triggers.metrics.hits import (
     VERIFIED,
     judge_counts,
     success_note,
+    target_task,
     unread_note,
 )
 from parley.envs.core.visible import visible
@@ -263,10 +264,9 @@ _NOTE_TEXT = (
 def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     """Return `TEXT_METRICS`, kinds of answers without a reply only where they occur."""
     done = finished(rows)
-    metrics = {name: rate(sum(bool(row[name]) for row in done), len(done)) for name in (VERIFIED, RANDOM, EMPTY)}
-    metrics[SAMPLED] = clustered_rate([row[SAMPLED] for row in done], trials=[row["samples"] for row in done])
+    metrics = {name: _ROW_METRICS[name].estimate(done) for name in (VERIFIED, RANDOM, EMPTY, SAMPLED)}
     metrics[OVER] = rate_difference([bool(row[VERIFIED]) for row in done], [bool(row[RANDOM]) for row in done])
-    metrics |= {name: mean_count([row.get(name, 0) for row in done]) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
+    metrics |= {name: _ROW_METRICS[name].estimate(done) for name in (QUERIES, RANDOM_QUERIES, ATTACKER)}
     queries = [row[QUERIES] + row[RANDOM_QUERIES] for row in done]
     metrics[NUM_QUERIES] = count(sum(queries), len(done))
     metrics |= no_reply_metrics([_without_reply(row) for row in done], queries)
@@ -280,6 +280,27 @@ def text_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
     lost = sum(entry["answers"] for row in done for entry in row.get("attacker_no_replies") or ())
     metrics[ATTACKER_NO_REPLY] = count(lost, len(done))
     return metrics | judge_counts(done, len(done))
+
+
+_ROW_METRICS: Mapping[str, RowMetric] = {
+    **{name: RowMetric(lambda row, name=name: bool(row[name]), "share") for name in (VERIFIED, RANDOM, EMPTY)},  # type: ignore[misc]
+    SAMPLED: RowMetric(itemgetter(SAMPLED), "share", itemgetter("samples")),
+    **{
+        name: RowMetric(lambda row, name=name: row.get(name, 0), "count")  # type: ignore[misc]
+        for name in (QUERIES, RANDOM_QUERIES, ATTACKER)
+    },
+    NO_REPLY: RowMetric(lambda row: _without_reply(row).total(), "share", lambda row: row[QUERIES] + row[RANDOM_QUERIES]),
+}
+"""Metrics of `TEXT_METRICS` by what each target adds to them."""
+
+
+def text_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
+    """Return the figures of single targets."""
+    return {name: metric.figures(rows) for name, metric in _ROW_METRICS.items()}
+
+
+TEXT_ITEMS = ItemMetrics("targets", text_figures, TEXT_METRICS.__getitem__, content=target_task)
+"""Figures of single targets of a search by replies."""
 
 
 def text_table(metrics: Mapping[str, Estimate], clause: str) -> EstimateTable:

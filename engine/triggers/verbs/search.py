@@ -38,6 +38,7 @@ from parley.engine.triggers.metrics.hits import (
     PROJECTED,
     REFUSED,
     SAMPLED,
+    TARGET_ITEMS,
     VERIFIED,
     describe,
     is_hit,
@@ -476,6 +477,7 @@ class Search(Job[TriggerConfig, SearchPlan, SearchPlan]):
     config = TriggerConfig
     presets = {each.__name__: each for each in (he2018, released, quick, demo, gcg, mac, autoprompt, arca, pez, beast, compare)}
     schema = TRIGGERS
+    item_metrics = TARGET_ITEMS
     files = (SUMMARY, FILE, "rows")
     resume_safe = RESUME_SAFE
     outcomes = MODERATED

@@ -38,7 +38,7 @@ from parley.engine.triggers.methods.composition import AttackComposition, settin
 from parley.engine.triggers.methods.evolution import NO_FITNESS, Evolution, EvolutionSettings, Proposals, ToldReply, Words
 from parley.engine.triggers.methods.writing import Writing, asked_for_words, read_words
 from parley.engine.triggers.metrics.hits import VERIFIED, successful_reply, unread_failure
-from parley.engine.triggers.metrics.text import TEXT_METRICS, ShownInput, shown_inputs, text_metrics, text_table
+from parley.engine.triggers.metrics.text import TEXT_ITEMS, TEXT_METRICS, ShownInput, shown_inputs, text_metrics, text_table
 from parley.engine.triggers.success import BEFORE_TARGET, enough_tokens, load_fitness, load_fluency
 from parley.engine.triggers.targets import Target, TargetList, from_file, has_prompts, malicious, read_pairs, target_seed
 from parley.engine.triggers.verbs.config import (
@@ -498,6 +498,7 @@ class SearchText(Job[TextSearchConfig, TextSearchPlan, TextSearchPlan]):
     config = TextSearchConfig
     presets = {"evolution": evolution, "quick": quick}
     schema = TEXT_TRIGGERS
+    item_metrics = TEXT_ITEMS
     legend = TEXT_METRICS
     files = (TABLE_FILE, SUMMARY, FILE, WORDS, "rows")
     resume_safe = RESUME_SAFE

@@ -24,6 +24,7 @@ from parley.engine.generation.verbs.adversarial_config import AdversarialConfig,
 from parley.engine.generation.verbs.discriminator import pooled
 from parley.envs.core.errors import ConfigError, DataError, RunError
 from parley.policies.generation.judges.judge import CONTROLS
+from tests.engine.core.verbs.items import require_figures_of
 from tests.engine.core.verbs.made_up import Notes, interrupt, rows
 from tests.engine.generation.verbs.judging import NUM, asked, own, replies, written
 
@@ -43,6 +44,7 @@ def test_published_figures_stand_beside_the_published_sample_alone() -> None:
 def test_a_run_tells_systems_from_people_and_says_so(tmp_path: Path) -> None:
     config = asked(tmp_path)
     result = run(config, tmp_path / "run", Silent())
+    assert "adversuc.svm-unigram.telling" in require_figures_of(tmp_path / "run")
     metrics, found = result.metrics, rows(tmp_path / "run")
     assert metrics["adversuc.svm-unigram.telling"].value < 0.05
     assert metrics["random.svm-unigram.telling"].value > 0.95

@@ -32,6 +32,7 @@ from parley.policies.generation.discriminator.settings import DiscriminatorSizes
 from parley.policies.seq2seq.model import Seq2Seq
 from parley.policies.seq2seq.scoring import save_model
 from parley.policies.seq2seq.settings import Seq2SeqSizes
+from tests.engine.core.verbs.items import require_figures_of
 from tests.engine.core.verbs.made_up import Notes
 from tests.engine.generation.verbs.test_minmax import FIT
 
@@ -152,6 +153,7 @@ def test_rows_are_made_once_and_others_join_them(tmp_path: Path, longer: str, ra
         "regs-mc less forced",
     }
     assert set(result.legend) == set(result.metrics)
+    assert "regs-mc.adversuc-svm-unigram" in require_figures_of(tmp_path / "run")
     assert result.metrics["people.overlap"].value <= 1
     less, both = result.metrics["regs-mc less forced.adversuc-svm-unigram"], result.metrics
     assert less.value == pytest.approx(both["regs-mc.adversuc-svm-unigram"].value - both["forced.adversuc-svm-unigram"].value)

@@ -25,6 +25,7 @@ from parley.envs.core.errors import CheckpointError
 from parley.envs.negotiation.domain import SELECTION, SPECIALS, Scenario
 from parley.envs.negotiation.game import NegotiationGame
 from tests.engine.core.ray.metered import watch
+from tests.engine.core.verbs.items import require_figures_of
 from tests.engine.core.verbs.made_up import kill_at, rows
 from tests.engine.negotiation.verbs.whitebox import KINDS, asked, attack, save_hasty, save_leaning, save_speaker, save_target
 
@@ -62,6 +63,7 @@ def test_an_attack_leaves_rows_of_its_schema_and_all_its_metrics(runs: Mapping[A
     summary = run.summary()
     assert summary is not None
     assert list(summary["metrics"]) == list(ATTACK_METRICS)
+    require_figures_of(runs[kind])
     assert summary["metrics"]["forced_advantage"]["n"] == summary["metrics"]["seconds"]["n"] == 8
     assert summary["metrics"]["seconds"]["value"] > 0
     (played,) = [event for event in run.events() if event["kind"] == "played"]

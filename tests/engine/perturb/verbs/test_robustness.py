@@ -27,6 +27,7 @@ from parley.envs.corpora.pairs.contexts import examples
 from parley.envs.corpora.pairs.turns import Example, Turns, format_turns, parse_turns
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.policies.core.responders import load_responder
+from tests.engine.core.verbs.items import require_figures_of
 from tests.engine.core.verbs.made_up import Listening, Notes, rows
 from tests.engine.perturb.verbs.robust import ANTONYM, BUILT_IN, OWN, SWAP, evaluation, save_responder
 from tests.engine.triggers.verbs.searches import write_corpus
@@ -53,6 +54,7 @@ def test_every_example_is_a_row_with_its_contexts_and_replies(
     tmp_path: Path, asked: RobustnessConfig, desk: Mapping[str, Example], vocabulary: PairVocabulary
 ) -> None:
     result = run(asked, tmp_path / "run", Silent())
+    require_figures_of(tmp_path / "run")
     found = rows(tmp_path / "run")
     assert len(found) == len({row["seed"] for row in found}) == 10
     responder = load_responder(asked.model)

@@ -30,6 +30,7 @@ pytest.importorskip("transformers", reason="the extra hugging-face is not instal
 
 from parley.policies.hugging_face.models import load_hugging_face
 from parley.policies.hugging_face.victims import HuggingFaceCausal
+from tests.engine.core.verbs.items import require_figures_of
 from tests.policies.sentence_pieces import piece_model
 
 run = SEARCH.run
@@ -53,6 +54,7 @@ def asked(folder: Path, tmp_path: Path, pairs: str = PAIRS, **changes: Any) -> T
 def test_every_hit_of_a_typed_search_is_what_the_model_generates(tmp_path: Path, folder: Path, method: str) -> None:
     config = asked(folder, tmp_path, method=method, search=replace(EFFORT, candidates=12, words_per_position=64))
     result = run(config, tmp_path / "run", Silent())
+    require_figures_of(tmp_path / "run")
     found = rows(tmp_path / "run")
     assert [(row["prompt"], row["target"]) for row in found] == [
         ("tell me", "hello"), ("tell me", "you"), ("say it", "hello"), ("say it", "a"),

@@ -23,6 +23,7 @@ from parley.engine.triggers.verbs.config import TextSearchConfig, TextSearchPlan
 from parley.engine.triggers.verbs.text_search import SEARCH_TEXT, num_tokens
 from parley.envs.core.errors import ConfigError, DataError
 from parley.policies.seq2seq.scoring import save_model
+from tests.engine.core.verbs.items import require_figures_of
 from tests.engine.core.verbs.made_up import Listening, kill_when, rows, start_parley
 from tests.policies.seq2seq.made_up import seq2seq
 
@@ -69,6 +70,7 @@ def num_asked(tmp_path: Path) -> int:
 
 def test_replies_alone_lead_to_an_input_that_works(tmp_path: Path) -> None:
     result = run(asked(tmp_path, success=SuccessSettings(samples=2)), tmp_path / "run", Silent())
+    require_figures_of(tmp_path / "run")
     begged, never = rows(tmp_path / "run")
     assert (begged["verified"], begged["reply"], begged["sampled"]) == (True, "hello there", 2)
     assert begged["trigger"] == begged["typed"][0]

@@ -1,0 +1,295 @@
+"""Figures of single items, and the difference between two systems that were measured on the same items.
+
+A verb describes its figures of single items once, by an `ItemMetrics`. Each metric is a sum of numerators over a sum of
+denominators, such as hits over trials or nats over words. So the metric of any part of the items follows from the same numbers.
+
+Where both systems have the same denominators, the difference is a mean of differences. Elsewhere, as with agreed dialogues
+alone, each cluster counts by the linear part of its effect on the metric: the mean of these parts is the metric itself.
+
+Sources:
+  * Difference of shares: `rate_difference`. Of means: `paired_difference`. Test: `paired_bootstrap`. Trainings: `crossed_test`.
+  * Several tests: Holm 1979, "A simple sequentially rejective multiple test procedure".
+  * Items needed: the size of a paired t-test with a two-sided level of 5 % and a power of 80 % (Cohen 1988, chapter 2).
+
+Shapes: V items, G clusters, A trainings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from parley.engine.core.stats.statistics import (
+    NOTHING,
+    Estimate,
+    Metric,
+    PairedTest,
+    Row,
+    clustered_rate,
+    count,
+    mean,
+    mean_count,
+    paired_bootstrap,
+    rate,
+    rate_difference,
+    ratio_of_sums,
+)
+from parley.engine.core.stats.trainings import crossed_mean, crossed_test
+
+Form = Literal["share", "mean", "count", "perplexity"]
+"""Shares have Wilson's interval, counts an interval that is not below 0; a perplexity is exp of nats per word."""
+POWER = 0.8
+"""The chance to tell a difference with the items that `items_needed` names."""
+_MOST_ITEMS = 10**9
+"""The largest number of items worth naming."""
+
+
+@dataclass(frozen=True)
+class ItemFigures:
+    """A metric of single items.
+
+    Args:
+        rows: positions of the items among the rows (V,) int; an item has one entry at most.
+        tops: numerators (V,) float64.
+        bottoms: denominators (V,) float64, at least 0.
+        form: the form of the metric.
+        spread: as in `clustered_rate`.
+    """
+
+    rows: np.ndarray
+    tops: np.ndarray
+    bottoms: np.ndarray
+    form: Form
+    spread: float = 1.0
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[int, float, float]], form: Form, spread: float = 1.0) -> ItemFigures:
+        """Return the figures of entries: position, numerator, denominator; entries of one position are added up."""
+        sums: dict[int, tuple[float, float]] = {}
+        for position, top, bottom in entries:
+            before = sums.get(position, (0.0, 0.0))
+            sums[position] = before[0] + float(top), before[1] + float(bottom)
+        values = np.array(list(sums.values()), dtype=np.float64).reshape(-1, 2)
+        return cls(np.array(list(sums), dtype=np.int64), values[:, 0], values[:, 1], form, spread)
+
+
+@dataclass(frozen=True)
+class RowMetric:
+    """A metric to which each row adds a number over another one; verbs estimate it and compare runs by it alike.
+
+    Args:
+        top: returns the numerator of a row.
+        form: the form of the metric.
+        bottom: returns the denominator of a row; 1 if not given.
+        among: returns whether a row counts; all do if not given.
+    """
+
+    top: Callable[[Row], float]
+    form: Form
+    bottom: Callable[[Row], float] | None = None
+    among: Callable[[Row], bool] | None = None
+
+    def figures(self, rows: Sequence[Row]) -> ItemFigures:
+        """Return the figures of single rows that worked."""
+        chosen = [(number, row) for number, row in enumerate(rows) if self.among is None or self.among(row)]
+        entries = ((number, self.top(row), 1.0 if self.bottom is None else self.bottom(row)) for number, row in chosen)
+        return ItemFigures.of(entries, self.form)
+
+    def estimate(self, rows: Sequence[Row]) -> Estimate:
+        """Return the metric of rows that worked, each its own unit."""
+        chosen = [row for row in rows if self.among is None or self.among(row)]
+        tops = np.array([self.top(row) for row in chosen], dtype=np.float64)
+        if self.bottom is None:
+            if self.form == "share":
+                return rate(int(tops.sum()), len(tops))
+            return mean_count(tops) if self.form == "count" else mean(tops)
+        bottoms = np.array([self.bottom(row) for row in chosen], dtype=np.float64)
+        return clustered_rate(tops, trials=bottoms) if self.form == "share" else ratio_of_sums(tops, bottoms)
+
+
+def key_of(row: Row) -> str:
+    """Return the key of the row's item."""
+    return str(row["item_key"])
+
+
+@dataclass(frozen=True)
+class ItemMetrics:
+    """The rule by which rows become figures of single items; runs are compared by them.
+
+    Args:
+        unit: name of the independent units, such as "dialogues".
+        figures: returns the figures by metric, from rows that worked and the settings of their run.
+        describe: returns the meaning of a metric by its name.
+        cluster: returns the independent unit that a row belongs to.
+        content: returns the task of a row; rows of one key are the same item if their tasks are equal.
+        subjects: returns the labels of the measured models in metrics' names, without controls, from rows and settings.
+    """
+
+    unit: str
+    figures: Callable[[Sequence[Row], Mapping[str, Any]], Mapping[str, ItemFigures]]
+    describe: Callable[[str], Metric]
+    cluster: Callable[[Row], str] = key_of
+    content: Callable[[Row], Any] = key_of
+    subjects: Callable[[Sequence[Row], Mapping[str, Any]], Collection[str]] = lambda rows, config: ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A metric of one run on some items, in an order that all runs share.
+
+    Args:
+        tops: numerators (V,); 0 for an item without an entry.
+        bottoms: denominators (V,); 0 for an item without an entry.
+        present: whether the run has an entry of the item (V,) bool.
+        clusters: the independent unit of each item (V,).
+        form: the form of the metric.
+        spread: as in `clustered_rate`.
+    """
+
+    tops: np.ndarray
+    bottoms: np.ndarray
+    present: np.ndarray
+    clusters: np.ndarray
+    form: Form
+    spread: float = 1.0
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether the metric has a finite value."""
+        return bool(self.bottoms.sum() > 0 and np.isfinite(self.tops).all())
+
+    def estimate(self) -> Estimate:
+        """Return the metric with its interval, as the verb gives it of these items alone."""
+        if not self.is_measured:
+            num = int(self.present.sum())
+            return count(math.nan, num) if num else NOTHING
+        tops, bottoms, clusters = self.tops[self.present], self.bottoms[self.present], self.clusters[self.present]
+        if self.form == "share":
+            return clustered_rate(tops, clusters, bottoms, spread=self.spread)
+        estimate = ratio_of_sums(tops, bottoms, clusters, np.exp if self.form == "perplexity" else None)
+        return replace(estimate, low=max(0.0, estimate.low)) if self.form == "count" and estimate.low < 0 else estimate
+
+    def parts(self, num_clusters: int, index: np.ndarray) -> np.ndarray:
+        """Return the linear parts of the metric (G,): their mean is the metric, their spread is its error.
+
+        Args:
+            num_clusters: G.
+            index: the number of each item's cluster (V,) int.
+        """
+        ratio = float(self.tops.sum() / self.bottoms.sum())
+        off = np.bincount(index, self.tops - ratio * self.bottoms, num_clusters) * num_clusters / self.bottoms.sum()
+        value = math.exp(ratio) if self.form == "perplexity" else ratio
+        return np.asarray(value + off * (value if self.form == "perplexity" else 1.0))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The difference of a metric between two groups of runs.
+
+    Args:
+        test: the second group's figure less the first one's, and its p-value.
+        num_needed: independent units that tell this difference with a power of 80 %; None if no number of them does.
+    """
+
+    test: PairedTest
+    num_needed: int | None
+
+
+def group_estimate(samples: Sequence[Sample]) -> Estimate:
+    """Return the figure of one run, or the mean over several trainings with an interval over trainings and clusters."""
+    if len(samples) == 1:
+        return samples[0].estimate()
+    measured = [sample for sample in samples if sample.is_measured]
+    if not measured:
+        return NOTHING
+    estimate = crossed_mean(_parts(measured))
+    if measured[0].form == "share":
+        return replace(estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high))
+    return estimate
+
+
+def contrast(first: Sequence[Sample], second: Sequence[Sample]) -> Contrast:
+    """Return the difference between two groups of trainings that were measured on the same items.
+
+    Args:
+        first: a sample of each training of the first group.
+        second: the same of the second group.
+    """
+    before, after = ([sample for sample in group if sample.is_measured] for group in (first, second))
+    if not before or not after:
+        return Contrast(PairedTest(NOTHING, math.nan), None)
+    parts = _parts([*before, *after])
+    earlier, later = parts[: len(before)], parts[len(before) :]
+    if len(parts) > 2:
+        test = crossed_test(later, earlier)
+        fixed = sum(float(group.mean(axis=1).var(ddof=1)) / len(group) for group in (earlier, later) if len(group) > 1)
+    else:
+        test, fixed = _paired_test(before[0], after[0], later[0], earlier[0]), 0.0
+    return Contrast(test, items_needed(later.mean(axis=0) - earlier.mean(axis=0), fixed))
+
+
+def _parts(samples: Sequence[Sample]) -> np.ndarray:
+    """Return the linear parts of each sample (A, G) by the clusters in which at least one sample has a denominator."""
+    some = np.any([sample.bottoms > 0 for sample in samples], axis=0)
+    names, index = np.unique(samples[0].clusters[some], return_inverse=True)
+    kept = [replace(sample, tops=sample.tops[some], bottoms=sample.bottoms[some]) for sample in samples]
+    return np.array([sample.parts(len(names), index) for sample in kept])
+
+
+def _paired_test(before: Sample, after: Sample, later_G: np.ndarray, earlier_G: np.ndarray) -> PairedTest:
+    tested = paired_bootstrap(later_G, earlier_G)
+    same = np.array_equal(before.bottoms, after.bottoms) and np.array_equal(before.present, after.present)
+    if after.form == "share":
+        some = before.present | after.present
+        trials = after.bottoms[some], before.bottoms[some]
+        spread = max(before.spread, after.spread)
+        difference = rate_difference(after.tops[some], before.tops[some], after.clusters[some], trials=trials, spread=spread)
+    elif same and after.form != "perplexity":
+        kept = after.present
+        difference = ratio_of_sums((after.tops - before.tops)[kept], after.bottoms[kept], after.clusters[kept])
+    else:
+        difference = mean(later_G - earlier_G)
+    return PairedTest(difference, tested.p_value)
+
+
+def items_needed(differences: np.ndarray, fixed: float = 0.0) -> int | None:
+    """Return the number of items at which a paired t-test tells the mean difference with a power of 80 %.
+
+    Args:
+        differences: the difference of each item (G,).
+        fixed: variance of the mean that more items do not lower, such as that of trainings.
+
+    Returns:
+        The number, at least 2; None without a difference, from fewer than two items, or if no number of items suffices.
+    """
+    from scipy.special import stdtrit
+
+    if len(differences) < 2:
+        return None
+    distance, variance = abs(float(differences.mean())), float(differences.var(ddof=1))
+
+    def suffices(num: int) -> bool:
+        wanted = float(stdtrit(num - 1, 0.975) + stdtrit(num - 1, POWER))
+        return distance >= wanted * math.sqrt(fixed + variance / num)
+
+    if not distance > 1e-12 * max(1.0, float(np.abs(differences).max())) or not suffices(_MOST_ITEMS):
+        return None
+    low, high = 1, _MOST_ITEMS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values adjusted by Holm's method, in their order; those that are NaN stay so and do not count."""
+    known = sorted((value, position) for position, value in enumerate(p_values) if not math.isnan(value))
+    adjusted, most = [math.nan] * len(p_values), 0.0
+    for rank, (value, position) in enumerate(known):
+        most = max(most, min(1.0, (len(known) - rank) * value))
+        adjusted[position] = most
+    return adjusted
