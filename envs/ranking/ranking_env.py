@@ -166,7 +166,7 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
         info = {
             "action_mask": mask.copy(),
             "key": reply.group.key,
-            "place": reply.place,
+            "place": reply.index,
             "reply": " ".join(reply.words),
             "margin": reply.margin,
             "success": reply.succeeded,
@@ -185,7 +185,7 @@ def render_example(game: EditGame, row: int) -> str:
     reply = game.replies[row]
     lines = [f"- {' '.join(turn)}" for turn in reply.group.context]
     for i, (words, label) in enumerate(zip(reply.group.candidates, reply.group.labels, strict=True)):
-        mark = ">" if i == reply.place else " "
+        mark = ">" if i == reply.index else " "
         lines.append(f"{mark} {game.scores[row][i]:8.4f}  {'right' if label else 'wrong'}  {' '.join(words)}")
     reply_text = " ".join(f"[{word}]" if i in reply.edited else word for i, word in enumerate(reply.words))
     lines.append(f"= {reply_text}")

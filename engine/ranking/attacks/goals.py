@@ -14,11 +14,11 @@ __all__ = ["TOLERANCE", "RankGoal", "falling", "tolerance"]
 def falling(values: Sequence[float] | np.ndarray, tolerance: float) -> list[int]:
     """Return the indices of values from highest to lowest; equal neighbours keep their order."""
     order = sorted(range(len(values)), key=lambda i: -values[i])
-    found: list[int] = []
+    ordered: list[int] = []
     equal: list[int] = []
     for i in order:
         if equal and values[equal[-1]] - values[i] > tolerance:
-            found += sorted(equal)
+            ordered += sorted(equal)
             equal = []
         equal.append(i)
-    return found + sorted(equal)
+    return ordered + sorted(equal)

@@ -45,13 +45,13 @@ def _figures(names: tuple[str, ...], text: str) -> Figures:
 
 def _table(rows: str) -> Mapping[str, Mapping[str, Mapping[str, Figures]]]:
     """Lines of model, rule, the figures of Ubuntu, a bar, the figures of Douban."""
-    found: dict[str, dict[str, dict[str, Figures]]] = {"ubuntu": {}, "douban": {}}
+    tables: dict[str, dict[str, dict[str, Figures]]] = {"ubuntu": {}, "douban": {}}
     for line in rows.strip().splitlines():
         head, douban = line.split("|")
         model, rule, ubuntu = head.split(maxsplit=2)
         for corpus, names, text in (("ubuntu", _UBUNTU, ubuntu), ("douban", _DOUBAN, douban)):
-            found[corpus].setdefault(model, {})[rule] = _figures(names, text)
-    return MappingProxyType(found)
+            tables[corpus].setdefault(model, {})[rule] = _figures(names, text)
+    return MappingProxyType(tables)
 
 
 TABLE_3 = _table(
@@ -93,11 +93,11 @@ mrfn ngr      .873 .417 .711 .773 | .357 .304 .107 .079 .154 .378
 
 def _trainings(rows: str) -> Mapping[str, Mapping[str, PublishedTraining]]:
     """Lines of model, rule, clean, attacked."""
-    found: dict[str, dict[str, PublishedTraining]] = {}
+    trainings: dict[str, dict[str, PublishedTraining]] = {}
     for line in rows.strip().splitlines():
         model, rule, clean, attacked = line.split()
-        found.setdefault(model, {})[rule] = PublishedTraining(float(clean), float(attacked))
-    return MappingProxyType(found)
+        trainings.setdefault(model, {})[rule] = PublishedTraining(float(clean), float(attacked))
+    return MappingProxyType(trainings)
 
 
 TABLE_5 = _trainings(

@@ -62,9 +62,9 @@ DEFAULT_CORPUS = "helpdesk"
 Lexicon = Literal["nltk", "built-in"]
 
 
-def lexicon_of(corpus: str, asked: Literal["", "nltk", "built-in"]) -> Lexicon:
-    """The lexicon that answers: the one that is asked for, else the built-in one for the built-in help desk alone."""
-    return asked or ("built-in" if corpus == DEFAULT_CORPUS else "nltk")
+def lexicon_of(corpus: str, chosen: Literal["", "nltk", "built-in"]) -> Lexicon:
+    """Return the chosen lexicon; by default the built-in one for the built-in help desk alone."""
+    return chosen or ("built-in" if corpus == DEFAULT_CORPUS else "nltk")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,10 +176,10 @@ class RankingAttackConfig(RankersConfig):
         return tuple(names)
 
     def settings(self, method: str) -> AttackSettings:
-        """What an attack by a method wants and may do."""
+        """Return the settings of the attack by one method."""
         moves = listed_names(self.moves)
-        known = {name: getattr(self, name) for name in ("goal", "edits", "budget")}
-        return AttackSettings(method=method, moves=moves, **known, **shared(self.attack, AttackDetails))
+        common = {name: getattr(self, name) for name in ("goal", "edits", "budget")}
+        return AttackSettings(method=method, moves=moves, **common, **shared(self.attack, AttackDetails))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +197,7 @@ class PlayRankingConfig:
 
 
 def listed_names(chosen: str) -> tuple[str, ...]:
-    """Names between commas, each once."""
+    """Split names at commas and drop repeated ones."""
     return tuple(dict.fromkeys(name for part in chosen.split(",") if (name := part.strip())))
 
 
@@ -231,8 +231,8 @@ class RankerSpec:
     base: str = ""
 
 
-def asked_rankers(names: Sequence[str], *, controls: bool = False) -> tuple[RankerSpec, ...]:
-    """The rankers that are named, then those to be beaten.
+def ranker_specs(names: Sequence[str], *, controls: bool = False) -> tuple[RankerSpec, ...]:
+    """Describe the named rankers, then the controls.
 
     Args:
         names: of rankers, each once.
@@ -246,13 +246,13 @@ def asked_rankers(names: Sequence[str], *, controls: bool = False) -> tuple[Rank
     labels = list(_labels([*names, *beaten]))
     # A training names its base as it was typed: a run, or the checkpoint in it.
     bases = {_checkpoint(name): label for name, label in zip(names, labels, strict=False)}
-    found = [_asked(name, label, bases) for name, label in zip(names, labels, strict=False)]
+    specs = [_spec(name, label, bases) for name, label in zip(names, labels, strict=False)]
     beside = zip(labels[len(names) :], beaten, strict=True)
-    return (*found, *(RankerSpec(label, _absolute(name), is_control=True) for label, name in beside))
+    return (*specs, *(RankerSpec(label, _absolute(name), is_control=True) for label, name in beside))
 
 
-def _asked(name: str, label: str, bases: Mapping[Path | None, str]) -> RankerSpec:
-    """A ranker with what its checkpoint, if it has one, says of itself."""
+def _spec(name: str, label: str, bases: Mapping[Path | None, str]) -> RankerSpec:
+    """Describe a ranker by its name and by the provenance of its checkpoint, if it has one."""
     folder = _checkpoint(name)
     if folder is None:
         return RankerSpec(label, _absolute(name))
@@ -266,12 +266,12 @@ def _asked(name: str, label: str, bases: Mapping[Path | None, str]) -> RankerSpe
 
 
 def loaded(
-    asked: Sequence[RankerSpec], contexts: Iterable[Context], chat: ChatModelSettings = DEFAULT, answers: Path | None = None
+    specs: Sequence[RankerSpec], contexts: Iterable[Context], chat: ChatModelSettings = DEFAULT, answers: Path | None = None
 ) -> dict[str, Ranker]:
-    """The rankers by their labels; one without its context shares the other's model.
+    """Load rankers by their labels; a ranker without its context shares the other's model.
 
     Args:
-        asked: which.
+        specs: of the rankers.
         contexts: of the training split, for those that are fitted.
         chat: where networks compute, and how a chat model is loaded or asked.
         answers: folder in which answers of chat models are kept; None keeps none.
@@ -284,35 +284,35 @@ def loaded(
     from parley.policies.ranking.ranker import ResponseOnly
 
     load = partial(load_ranker, contexts=contexts, chat=chat, answers=answers)
-    whole = {each.name: load(each.name) for each in asked if not each.name.startswith(RESPONSE_ONLY)}
-    found: dict[str, Ranker] = {}
-    for each in asked:
-        inner = each.name.removeprefix(RESPONSE_ONLY)
+    whole = {spec.name: load(spec.name) for spec in specs if not spec.name.startswith(RESPONSE_ONLY)}
+    loaded_rankers: dict[str, Ranker] = {}
+    for spec in specs:
+        inner = spec.name.removeprefix(RESPONSE_ONLY)
         if inner not in whole:
             whole[inner] = load(inner)
-        found[each.label] = whole[inner] if inner == each.name else ResponseOnly(whole[inner])
-    return found
+        loaded_rankers[spec.label] = whole[inner] if inner == spec.name else ResponseOnly(whole[inner])
+    return loaded_rankers
 
 
 def models_of(config: RankersConfig) -> Mapping[str, str]:
-    """The rankers that are files or folders, and rules of a user's own, by what names them."""
+    """Return the rankers that are files or folders, and the user's own rules, by their setting."""
     models = {f"model {name}": stored_name(name) for name in config.model_names}
     return models | {f"rule {name}": name for name in config.rule_names if ".py:" in name}
 
 
 def _labels(names: Iterable[str]) -> Iterator[str]:
-    """Labels, all different: a name whose label is taken has the first number behind it that makes it another."""
+    """Make distinct labels; a label that is taken gets the first free number as ending."""
     taken: set[str] = set()
     for name in names:
         label = label_of(name)
         numbered = (f"{label}-{number}" for number in count(2))
-        free = next(each for each in chain([label], numbered) if each not in taken)
+        free = next(option for option in chain([label], numbered) if option not in taken)
         taken.add(free)
         yield free
 
 
 def label_of(name: str) -> str:
-    """Such as "smn" of "runs/smn/checkpoint"."""
+    """Return the label of a name, such as "smn" of "runs/smn/checkpoint"."""
     for prefix in (RESPONSE_ONLY, RESPONSE_MODEL, LANGUAGE_MODEL):
         if name.startswith(prefix):
             return f"{prefix}{label_of(name.removeprefix(prefix))}"
@@ -325,14 +325,14 @@ def label_of(name: str) -> str:
 
 
 def stored_name(name: str) -> str:
-    """What a ranker's name stands for on a disk or in storage, without what says how it ranks; nothing of a server."""
+    """Return the path or URI in a ranker's name, without its prefixes; empty for a server."""
     for prefix in (RESPONSE_ONLY, *_PREFIXES):
         name = name.removeprefix(prefix)
     return weights_of(name)
 
 
 def _absolute(name: str) -> str:
-    """The name for workers, which may stand in other folders."""
+    """Make the path in a name absolute, for workers in other folders."""
     if is_chat_address(inner := name.removeprefix(RESPONSE_ONLY)):
         return f"{name.removesuffix(inner)}{absolute_address(inner)}"
     path = stored_name(name)
@@ -345,7 +345,7 @@ def _absolute(name: str) -> str:
 
 
 def _checkpoint(name: str) -> Path | None:
-    """Where the checkpoint of a name lies; None for a ranker that has none."""
+    """Return the checkpoint folder of a name; None for a ranker that has none."""
     if not name or name in rankers or ".py:" in name or is_chat_address(name) or name.startswith((RESPONSE_ONLY, *_PREFIXES)):
         return None
     folder = checkpoint_folder(name)
@@ -391,12 +391,12 @@ class Contexts(Iterable[Context]):
 
     @cached_property
     def _found(self) -> list[Context]:
-        said, split = cache(self._split.said), self._split
-        return [tuple(map(said, split.contexts[row].tolist())) for row in range(len(split))]
+        utterance, split = cache(self._split.said), self._split
+        return [tuple(map(utterance, split.contexts[row].tolist())) for row in range(len(split))]
 
 
 def opened(config: RankersConfig) -> CandidateCorpus:
-    """The corpus of an evaluation, its data root found.
+    """Load the corpus of an evaluation.
 
     Raises:
         DataError: it cannot be read.
@@ -409,21 +409,21 @@ def opened(config: RankersConfig) -> CandidateCorpus:
 
 
 def ranked_split(config: RankersConfig, corpus: CandidateCorpus) -> CandidateSplit:
-    """The split whose replies are ranked.
+    """Return the split whose replies are ranked.
 
     Raises:
         DataError: it has no context.
     """
     split = corpus.splits[config.split]
     if not len(split):
-        held = ", ".join(name for name, each in corpus.splits.items() if len(each))
+        held = ", ".join(name for name, groups in corpus.splits.items() if len(groups))
         what = f"the {config.split} split has no context to rank replies to"
         raise DataError(what, where=config.corpus, got=f"contexts in: {held}", fix="name another --split or --corpus")
     return split
 
 
 def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
-    """The contexts that are ranked, by their keys.
+    """Draw the contexts to rank, by their keys.
 
     Raises:
         DataError: there is none.
@@ -438,7 +438,7 @@ def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str
 
 
 def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorpus) -> dict[str, CandidateSplit]:
-    """The groups that a training learns from, chooses its epoch by and is measured on.
+    """Return the splits for training, epoch choice and test.
 
     Args:
         config: of the training.
@@ -465,7 +465,7 @@ def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorp
 
 
 def shared_resources(corpus: str, lexicon: Lexicon, root: Path | None) -> Resources:
-    """The lexicon of rules, and the corpus that says which words are usual.
+    """Return the lexicon of rules, and the corpus that counts usual words.
 
     Args:
         corpus: whose replies are changed, by the name that it was asked for by; one of candidates says nothing of words.
@@ -477,7 +477,7 @@ def shared_resources(corpus: str, lexicon: Lexicon, root: Path | None) -> Resour
 
 @contextmanager
 def lexicon_setting() -> Iterator[None]:
-    """Where rules are tried: the error of a lexicon that is not there names the setting of these jobs."""
+    """Name the `--lexicon` setting in the error of a missing lexicon."""
     try:
         yield
     except DataError as error:
@@ -486,7 +486,7 @@ def lexicon_setting() -> Iterator[None]:
 
 
 def rule_resources(config: RankersConfig, corpus: CandidateCorpus, limit: int = 0) -> RuleResources:
-    """What rules lean on, and attacks: the language, and contexts whose words are counted when they are first asked for.
+    """Return the resources of rules and attacks: the language, and contexts to count words in.
 
     Args:
         config: what was asked for.
@@ -502,7 +502,7 @@ def rule_resources(config: RankersConfig, corpus: CandidateCorpus, limit: int = 
 
 
 def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
-    """The rules that are asked for.
+    """Build the rules of a configuration.
 
     Raises:
         ConfigError: two of them bear one name, there is none of a name, one does not suit the language or edits contexts.
@@ -521,16 +521,16 @@ def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
 
 
 def utterances_of(split: CandidateSplit) -> list[Utterance]:
-    """The distinct turns and replies of a split, each once."""
+    """Return the distinct turns and replies of a split."""
     used = np.unique(np.concatenate([split.contexts.values, split.candidates.values]))
     return [split.said(row) for row in used.tolist()]
 
 
 def group_seed(seed: int, key: str) -> int:
-    """The seed of a context, by the master seed and its key."""
+    """Derive the seed of a context from the master seed and its key."""
     return derive_seed(seed, "ranking", key)
 
 
 def rule_seed(seed: int, rule: str, key: str) -> int:
-    """The seed of what a rule does to a group, by the master seed, the rule's name and the group's key."""
+    """Derive the seed of a rule on a group from the master seed, the rule's name and the group's key."""
     return derive_seed(seed, "reply rule", rule, key)

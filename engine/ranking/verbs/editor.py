@@ -36,7 +36,7 @@ from parley.engine.ranking.verbs.config import (
     shared_resources,
     stored_name,
 )
-from parley.engine.ranking.verbs.prepared import not_read_in, not_read_told
+from parley.engine.ranking.verbs.prepared import not_read_in, unread_note
 from parley.envs.core.config import Configuration, NonNegativeInt, NumItemsOrAll, PositiveInt
 from parley.envs.core.errors import DataError, RankerError
 from parley.envs.core.storage.copies import CHECKPOINT
@@ -107,7 +107,7 @@ class EditWorld:
     editor: Editor
 
     def env(self) -> ResponseRankingEnv:
-        """The environment, of the training split."""
+        """Make the environment of the training split."""
         from parley.engine.ranking.attacks.editing import ContextProposer
         from parley.policies.ranking.ranker import compared_scores
 
@@ -126,7 +126,7 @@ class EditWorld:
         return {split.key(row): int(split.dialogues[row]) for row in range(len(split))}
 
     def attack(self, editor: Editor | None) -> list[AttackOutcome]:
-        """What a policy, or random edits, come to in the test contexts.
+        """Attack the test contexts with a policy, or with random edits if it is None.
 
         Raises:
             RankerError: the ranker gave no scores.
@@ -147,7 +147,7 @@ class EditWorld:
 
 
 def opened_world(config: TrainEditorConfig) -> EditWorld:
-    """Reads what a training needs.
+    """Load the corpus, ranker, language and policy of a training.
 
     Raises:
         ConfigError: no ranker or corpus is called so.
@@ -175,17 +175,17 @@ def opened_world(config: TrainEditorConfig) -> EditWorld:
 
 
 def training_env(config: TrainEditorConfig) -> ResponseRankingEnv:
-    """The environment that a configuration stands for; runners make it by themselves, because rankers are not sent."""
+    """Make the environment of a configuration; each runner makes its own, because rankers are not sent."""
     return opened_world(config).env()
 
 
 def helpdesk() -> TrainEditorConfig:
-    """One word, against TF-IDF on the built-in help desk, offline, in under a minute."""
+    """Train to replace one word, against TF-IDF on the built-in help desk, offline, in under a minute."""
     return TrainEditorConfig(game=EditRules(edits=1), learning=ChoiceLearning(updates=60))
 
 
 def li2019() -> TrainEditorConfig:
-    """Three words, against TF-IDF on the dialogues of #ubuntu (corpus of Li et al. 2019)."""
+    """Train to replace three words, against TF-IDF on the dialogues of #ubuntu (corpus of Li et al. 2019)."""
     return TrainEditorConfig(corpus="ubuntu_dialogues")
 
 
@@ -200,14 +200,14 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
     title, told = "learning to edit", "success {success:.0%}"
 
     def prepare(self, config: TrainEditorConfig, path: Path, reporter: Reporter) -> EditWorld:
-        """Corpus, ranker, language and policy; the ranker is tried once."""
+        """Load corpus, ranker, language and policy; try the ranker once."""
         world = opened_world(config)
         env = world.env()
         env.reset(seed=config.seed)
         return world
 
     def work(self, run: RunFolder, prepared: EditWorld, reporter: Reporter) -> Summary:
-        """Learns, saving and resuming exactly, measures, and stores the policy as `checkpoint`.
+        """Train and measure the policy, resuming exactly; store it as `checkpoint`.
 
         Raises:
             DivergenceError: a gradient is not finite.
@@ -228,17 +228,17 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
         # Chat models know it of what they were asked.
         splits = (prepared.corpus.splits[name] for name in ("train", "test"))
         left_out = not_read_in(splits, config.candidates.turns, config.model, prepared.ranker)
-        if said := not_read_told(left_out):
-            reporter.say(said)
-        found = _figures(measured, prepared.dialogues)
+        if note := unread_note(left_out):
+            reporter.say(note)
+        metrics = _figures(measured, prepared.dialogues)
         about = {"model": config.model, "corpus": config.corpus, "seed": config.seed}
         game = {"edits": config.game.edits, "num_places": config.game.num_places, "num_proposals": config.game.num_proposals}
-        FORMAT.save(editor, run.path / CHECKPOINT, {**about, "game": game, SUCCESS: found[SUCCESS].value})
+        FORMAT.save(editor, run.path / CHECKPOINT, {**about, "game": game, SUCCESS: metrics[SUCCESS].value})
         return Summary(
             f"editing policy against {config.model} on {config.corpus}",
             f"{config.learning.updates} updates of {config.learning.examples_per_update} examples, at most "
-            f"{config.game.edits} word{'s' * (config.game.edits > 1)} replaced, seed {config.seed}. {said}".rstrip(),
-            found,
+            f"{config.game.edits} word{'s' * (config.game.edits > 1)} replaced, seed {config.seed}. {note}".rstrip(),
+            metrics,
             left_out,
         )
 
@@ -246,30 +246,30 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
         return {"model": stored_name(config.model), "start": config.start}
 
     def next_commands(self, config: TrainEditorConfig, path: Path) -> tuple[str, ...]:
-        """What it does beside other methods, and the same policy trained further."""
+        """Suggest an attack beside other methods, and further training."""
         run = display_path(path)
-        known: dict[str, Any] = {name: getattr(config, name) for name in ("model", "corpus", "lexicon", "data_root")}
+        common: dict[str, Any] = {name: getattr(config, name) for name in ("model", "corpus", "lexicon", "data_root")}
         # How many replies a training context has does not concern the attack.
         groups = replace(config.candidates, train_size=CandidateOptions().train_size)
         method = f"greedy,editor:{run}"
-        attack = RankingAttackConfig(method=method, edits=config.game.edits, candidates=groups, **known)
+        attack = RankingAttackConfig(method=method, edits=config.game.edits, candidates=groups, **common)
         attacked = command_line(("attack", "ranking"), {"": RankingAttackConfig}, attack, run=None)
         further = self.command(replace(config, start=run), path.with_name(f"{path.name}-further"))
         return (*super().next_commands(config, path), attacked, further)
 
 
 def _figures(measured: Mapping[str, Sequence[AttackOutcome]], dialogues: Mapping[str, int]) -> dict[str, Estimate]:
-    """What the legend names; contexts in which there was something to attack are the same for all."""
+    """Compute the metrics of the legend; contexts with something to attack are the same for all."""
     tried = {name: [outcome for outcome in outcomes if outcome.was_tried] for name, outcomes in measured.items()}
     reached = {name: np.array([outcome.status == "success" for outcome in of], dtype=float) for name, of in tried.items()}
     policy = tried[SUCCESS]
     clusters = [dialogues[outcome.key] for outcome in policy]
-    found = {name: clustered_rate(values, clusters) for name, values in reached.items()}
-    found[GAIN] = rate_difference(reached[SUCCESS], reached[RANDOM], clusters)
-    found[EDITS] = mean_count([outcome.cost for outcome in policy], clusters)
-    found[QUERIES] = mean_count([outcome.queries for outcome in policy], clusters)
-    found[TRIED] = count(len(policy), len(policy))
-    return {name: found[name] for name in EDITING}
+    metrics = {name: clustered_rate(values, clusters) for name, values in reached.items()}
+    metrics[GAIN] = rate_difference(reached[SUCCESS], reached[RANDOM], clusters)
+    metrics[EDITS] = mean_count([outcome.cost for outcome in policy], clusters)
+    metrics[QUERIES] = mean_count([outcome.queries for outcome in policy], clusters)
+    metrics[TRIED] = count(len(policy), len(policy))
+    return {name: metrics[name] for name in EDITING}
 
 
 TRAIN_EDITOR = TrainEditor()

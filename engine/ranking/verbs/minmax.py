@@ -57,7 +57,7 @@ from parley.engine.ranking.verbs.attack import ATTACK_RANKING
 from parley.engine.ranking.verbs.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, label_of
 from parley.engine.ranking.verbs.editor import TRAIN_EDITOR, TrainEditorConfig
 from parley.engine.ranking.verbs.matcher import TRAIN_MATCHER, TrainMatcherConfig
-from parley.engine.ranking.verbs.prepared import CUT, NOTHING, NUM_CONTEXTS, UNREAD, not_read_told
+from parley.engine.ranking.verbs.prepared import CUT, NOTHING, NUM_CONTEXTS, UNREAD, unread_note
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, NumItemsOrAll, PositiveInt, PositiveShare
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
@@ -155,18 +155,18 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
             planned[trained] = TRAIN_MATCHER, replace(goes_on, start=self.model(0), against=NOTHING)
             planned[f"{CONTROL}-editor"] = TRAIN_EDITOR, self._policy(rankers[CONTROL], config.seed)
         # All of them meet all policies: one that learned against another ranker may be the best.
-        known = self._known(best)
-        return planned | {f"{name}-attack": self._attack(ranker, known, "test") for name, ranker in rankers.items()}
+        policies = self._policy_stages(best)
+        return planned | {f"{name}-attack": self._attack(ranker, policies, "test") for name, ranker in rankers.items()}
 
-    def _known(self, best: int) -> list[str]:
+    def _policy_stages(self, best: int) -> list[str]:
         """Return the stages of all policies: of the rounds that were made, of result and control."""
         rounds = range(max(self.config.rounds, best) + 1)
         made = [self.editor(index) for index in rounds if index <= best or (self.path / self.editor(index)).is_dir()]
         return [*made, *([f"{RESULT}-editor"] if best else []), *([f"{CONTROL}-editor"] if self.config.control else [])]
 
     def measured(self, number: int) -> dict[str, Estimate]:
-        known = [self.editor(index) for index in range(number + 1)]
-        metrics = self._figures(self.path / self.attack(number), self.editor(number), known)
+        policies = [self.editor(index) for index in range(number + 1)]
+        metrics = self._figures(self.path / self.attack(number), self.editor(number), policies)
         if number:
             last, before, now = self.editor(number - 1), self.attack(number - 1), self.attack(number)
             of_last = {
@@ -182,23 +182,25 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         if not best:
             attacks[RESULT], editors[RESULT] = attacks[START], editors[START]
         endings = {START: BEFORE_HARDENING, RESULT: ""} | ({CONTROL: AS_CONTROL} if self.config.control else {})
-        known = self._known(best)
-        measured = {name: self._figures(attacks[name], editors[name], known) for name in endings}
-        found = {f"{metric}{endings[name]}": each for name, of in measured.items() for metric, each in of.items()}
-        known = [*METHODS, *known]
-        result = _under_attack(attacks[RESULT], known)
-        found[GAIN] = result.more_than(_under_attack(attacks[START], known))
+        policies = self._policy_stages(best)
+        measured = {name: self._figures(attacks[name], editors[name], policies) for name in endings}
+        metrics = {f"{metric}{endings[name]}": estimate for name, of in measured.items() for metric, estimate in of.items()}
+        methods = [*METHODS, *policies]
+        result = _under_attack(attacks[RESULT], methods)
+        metrics[GAIN] = result.more_than(_under_attack(attacks[START], methods))
         if self.config.control:
-            found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], known))
-        return found
+            metrics[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], methods))
+        return metrics
 
     def known(self, best: int) -> KnownAdversaries:
         attacks = {"before": START, "control": CONTROL, "after": RESULT if best else START}
         if not self.config.control:
             del attacks["control"]
-        editors = self._known(best)
+        editors = self._policy_stages(best)
         names = [*METHODS, *editors]
-        lost_TA = [[_under_attack(self.path / f"{name}-attack", [each]).lost() for each in names] for name in attacks.values()]
+        lost_TA = [
+            [_under_attack(self.path / f"{name}-attack", [method]).lost() for method in names] for name in attacks.values()
+        ]
         learned = {editor: RunFolder.load(self.path / editor).metrics() for editor in editors}
         return KnownAdversaries(
             targets=list(attacks),
@@ -212,7 +214,7 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         )
 
     def extra(self, best: int) -> Mapping[str, Any]:
-        """What is not read of the splits, which is the same in all trainings."""
+        """Return the counts of unread contexts, which are the same in all trainings."""
         trained = RunFolder.load(self.path / self.trained(1)).summary() or {}
         return {name: trained[name] for name in (NUM_CONTEXTS, CUT, UNREAD) if name in trained}
 
@@ -227,11 +229,11 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         form.save(model, folder, {**form.provenance(ranker), **origin})
 
     def editor(self, number: int) -> str:
-        """The stage of the policy that learned to mislead the ranker after a round."""
+        """Name the stage of the policy that learned to mislead the ranker of a round."""
         return f"{number:02d}-editor"
 
     def attack(self, number: int) -> str:
-        """The stage that measures the ranker after a round."""
+        """Name the stage that measures the ranker of a round."""
         return f"{number:02d}-attack"
 
     @cached_property
@@ -239,18 +241,18 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         model = self.config.model
         return stored_kind(require_checkpoint(model, "--model", "parley train matcher")) if model else "smn"
 
-    def _figures(self, attack: Path, editor: str, known: Sequence[str]) -> dict[str, Estimate]:
-        """What a ranker is measured by, from an attack on it by the search, its fresh policy and all known ones."""
-        under = _under_attack(attack, [*METHODS, *known])
+    def _figures(self, attack: Path, editor: str, policies: Sequence[str]) -> dict[str, Estimate]:
+        """Compute the metrics of a ranker from the attack by the search, its fresh policy and the given policies."""
+        under = _under_attack(attack, [*METHODS, *policies])
         policy, search = self._success(attack, editor), self._success(attack, SEARCH_METHOD)
         return {POLICY: policy, SEARCH: search, HELD: under.held(), FIRST: under.first()}
 
     def _success(self, attack: Path, method: str) -> Estimate:
-        """The success of a method with all of its queries, in an attack on one ranker."""
+        """Return the success of a method at the full budget, in an attack on one ranker."""
         begins, ends = f"{SUCCESS}{self.config.budget}.", f".{label_of(method)}"
         metrics = RunFolder.load(attack).metrics()
-        (found,) = [each for name, each in metrics.items() if name.startswith(begins) and name.endswith(ends)]
-        return found
+        (estimate,) = [value for name, value in metrics.items() if name.startswith(begins) and name.endswith(ends)]
+        return estimate
 
     def _trained(self, kind: Any, **settings: Any) -> TrainMatcherConfig:
         names = ("corpus", "lexicon", "data_root", "seed", "threads", "candidates", "adversary_share")
@@ -264,11 +266,11 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         return TrainEditorConfig(model=ranker, seed=seed, candidates=groups, **same)
 
     def _attack(self, ranker: str, editors: Sequence[str], split: Literal["val", "test"]) -> Stage:
-        """The search and policies, by edits of one kind; which contexts are drawn follows from the seed, one for all."""
+        """Plan an attack by the search and policies, with edits of one kind, on the contexts of the seed."""
         names = ("corpus", "limit", "lexicon", "data_root", "seed", "candidates", "budget")
         settings = RankingAttackConfig(
             model=ranker,
-            method=",".join((*METHODS, *(f"{BY_POLICY}{self.place(each)}" for each in editors))),
+            method=",".join((*METHODS, *(f"{BY_POLICY}{self.place(editor)}" for editor in editors))),
             rules=NOTHING,
             split=split,
             moves="context",
@@ -281,12 +283,12 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
 
 
 def _under_attack(attack: Path, methods: Sequence[str]) -> UnderAttack:
-    """Read how a ranker stands some attacks, by the names of methods and of the stages of policies."""
+    """Read the results of a ranker under the attacks of some methods and policies."""
     return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), [label_of(method) for method in methods])
 
 
 def helpdesk() -> HardenRankingConfig:
-    """A tiny SMN on the built-in help desk, one round, offline, in a few minutes."""
+    """Harden a tiny SMN on the built-in help desk, one round, offline, in a few minutes."""
     fit = MatcherFitConfig(batch_size=64, max_epochs=4, patience=4, learning_rate=2e-3, fresh_negatives=True)
     return HardenRankingConfig(
         rounds=1,
@@ -301,7 +303,7 @@ def helpdesk() -> HardenRankingConfig:
 
 
 def li2019() -> HardenRankingConfig:
-    """A small SMN on the dialogues of #ubuntu (corpus of Li et al. 2019), four rounds at most."""
+    """Harden a small SMN on the dialogues of #ubuntu (corpus of Li et al. 2019), four rounds at most."""
     from parley.policies.ranking.matching.settings import small_fit, smn_small
 
     fit = small_fit()
@@ -334,14 +336,14 @@ class MinMaxRanking(HardeningJob[HardenRankingConfig]):
         )
 
     def note(self, run: RunFolder) -> str:
-        return not_read_told(run.summary() or {})
+        return unread_note(run.summary() or {})
 
     def next_commands(self, config: HardenRankingConfig, path: Path) -> tuple[str, ...]:
-        """The page, and the ranker before and after under all rules."""
+        """Suggest an evaluation of the ranker before and after under all rules."""
         names = f"{RankingCampaign(config, path).model(0)},{display_path(path)}"
         same = {name: getattr(config, name) for name in ("corpus", "lexicon", "candidates", "data_root")}
-        asked = RankingConfig(model=names, **same)
-        evaluated = command_line(("evaluate", "ranking"), {"": RankingConfig}, asked, run=None)
+        evaluation = RankingConfig(model=names, **same)
+        evaluated = command_line(("evaluate", "ranking"), {"": RankingConfig}, evaluation, run=None)
         return (*super().next_commands(config, path), evaluated)
 
 

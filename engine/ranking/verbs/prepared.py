@@ -86,11 +86,11 @@ class Keyed(Protocol):
     def __len__(self) -> int: ...
 
     def key(self, row: int) -> str:
-        """The key of a row."""
+        """Return the key of a row."""
 
 
 def training_names(against: str) -> tuple[str, ...]:
-    """The rules of a training, each by its variant for training where it has one, then policies; none for "none" and "search".
+    """Return the rules of a training, in their variants for training, then its policies; empty for "none" and "search".
 
     Raises:
         ConfigError: none is named, or one is unknown, with the nearest name.
@@ -105,9 +105,9 @@ def training_names(against: str) -> tuple[str, ...]:
 
 
 def evaluated_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The rules that evaluations attack by where a training has these, some of which are variants for training."""
-    own = {variant: name for name, variant in _IN_TRAINING.items()}
-    return tuple(own.get(name, name) for name in names)
+    """Return the rules of an evaluation from those of a training, some of which are variants."""
+    names_by_variant = {variant: name for name, variant in _IN_TRAINING.items()}
+    return tuple(names_by_variant.get(name, name) for name in names)
 
 
 def is_searched(against: str) -> bool:
@@ -115,13 +115,13 @@ def is_searched(against: str) -> bool:
     return SEARCH in map(str.strip, against.split(","))
 
 
-def asked_name(rule: Rule) -> str:
-    """What evaluations call a rule of a training."""
+def evaluated_name(rule: Rule) -> str:
+    """Return the name of a training's rule in evaluations."""
     return evaluated_names([rule.name])[0]
 
 
 def training_rules(names: Sequence[str], resources: RuleResources, group: CandidateGroup) -> list[Rule]:
-    """The rules of a training, each tried once, because lexicons open when they are first asked.
+    """Build the rules of a training and try each once, because lexicons open at first use.
 
     Args:
         names: as `training_names` gives them.
@@ -134,9 +134,9 @@ def training_rules(names: Sequence[str], resources: RuleResources, group: Candid
     """
     fixed = build_rules([name for name in names if not name.startswith(POLICY)], resources)
     rules = [*fixed, *(policy_rule(name, resources) for name in names if name.startswith(POLICY))]
-    own = [rule.name for rule in rules]
-    if len(set(own)) < len(own):
-        raise ConfigError("two rules bear the same name", where="--against", got=", ".join(own), fix="rename yours")
+    bound_names = [rule.name for rule in rules]
+    if len(set(bound_names)) < len(bound_names):
+        raise ConfigError("two rules bear the same name", where="--against", got=", ".join(bound_names), fix="rename yours")
     for rule in rules:
         if rule.attacks == "context":
             raise ConfigError("a rule edits contexts, and a matching model is trained on changed replies", where=rule.name)
@@ -145,12 +145,12 @@ def training_rules(names: Sequence[str], resources: RuleResources, group: Candid
 
 
 def drawn_rows(split: Sized, size: int, seed: int) -> np.ndarray:
-    """So many contexts of a split (n,), ascending, all where there are fewer; fewer are some of more."""
+    """Draw at most `size` contexts of a split (n,), ascending; a smaller draw is part of a larger one."""
     return np.sort(stream(seed, "pool").permutation(len(split))[:size])
 
 
 def drawn_pool(split: Keyed, share: float, seed: int) -> frozenset[str]:
-    """The keys of a share of a split's contexts, of one at least; a smaller share is part of a larger one."""
+    """Draw the keys of a share of a split's contexts, at least one; smaller shares are part of larger ones."""
     size = max(1, round(share * len(split)))
     return frozenset(split.key(row) for row in drawn_rows(split, size, seed).tolist())
 
@@ -168,36 +168,36 @@ class Adversaries:
     def __init__(self, rules: Sequence[Rule], seed: int, pool: Collection[str] | None = None, *, fixed: bool = False) -> None:
         self._rules, self._seed, self._pool = rules, seed, pool
         self._made: dict[str, CandidateGroup] | None = {} if fixed else None
-        self.untouched = dict.fromkeys(map(asked_name, rules), 0)
+        self.untouched = dict.fromkeys(map(evaluated_name, rules), 0)
         """Groups so far in which a rule changed nothing."""
 
     def __call__(self, groups: Sequence[CandidateGroup]) -> list[CandidateGroup]:
-        """The groups to learn from, in their order."""
+        """Return the groups to learn from, in their order."""
         made = {} if self._made is None else self._made
-        found = [made.get(group.key, group) for group in groups]
+        changed = [made.get(group.key, group) for group in groups]
         met = [
-            place
-            for place, group in enumerate(groups)
+            index
+            for index, group in enumerate(groups)
             if group.key not in made and (self._pool is None or group.key in self._pool)
         ]
         for start in range(0, len(met), _CHUNK):
-            places = met[start : start + _CHUNK]
-            some = [groups[place] for place in places]
+            indices = met[start : start + _CHUNK]
+            some = [groups[index] for index in indices]
             attacked = [rule.apply(some, [self._seed_of(rule, group) for group in some]) for rule in self._rules]
             for rule, attacks in zip(self._rules, attacked, strict=True):
-                self.untouched[asked_name(rule)] += sum(not any(each.changed) for each in attacks)
-            for place, group, *attacks in zip(places, some, *attacked, strict=True):
-                found[place] = with_adversaries(group, list(zip(self._rules, attacks, strict=True)))
+                self.untouched[evaluated_name(rule)] += sum(not any(attack.changed) for attack in attacks)
+            for index, group, *attacks in zip(indices, some, *attacked, strict=True):
+                changed[index] = with_adversaries(group, list(zip(self._rules, attacks, strict=True)))
                 if self._made is not None:
-                    made[group.key] = found[place]
-        return found
+                    made[group.key] = changed[index]
+        return changed
 
     def _seed_of(self, rule: Rule, group: CandidateGroup) -> int:
         return derive_seed(self._seed, "adversaries", rule.name, group.key)
 
 
 def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attacked]]) -> CandidateGroup:
-    """A group with what rules made of its replies, the replies themselves first.
+    """Return a group with the replies that rules made, behind its own.
 
     A reply with the words of a right one is never added as a wrong one.
     """
@@ -205,22 +205,22 @@ def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attack
     rights = {reply.words for reply in whole if reply.label}
     replaced: set[int] = set()
     sources: set[int] = set()
-    others: list[_Reply] = []
+    added: list[_Reply] = []
     for rule, attacked in attacks:
-        for place, words in enumerate(attacked.group.candidates):
-            label = whole[place].label and rule.keeps_labels
-            if not attacked.changed[place] or (not label and words in rights):
+        for index, words in enumerate(attacked.group.candidates):
+            label = whole[index].label and rule.keeps_labels
+            if not attacked.changed[index] or (not label and words in rights):
                 continue
-            (replaced if rule.keeps_labels else sources).add(place)
-            others.append(_Reply(words, label, whole[place].kind if rule.keeps_labels else CandidateKind.HARD, True))
-    found = [reply for place, reply in enumerate(whole) if place not in replaced or place in sources] + others
+            (replaced if rule.keeps_labels else sources).add(index)
+            added.append(_Reply(words, label, whole[index].kind if rule.keeps_labels else CandidateKind.HARD, True))
+    kept = [reply for index, reply in enumerate(whole) if index not in replaced or index in sources] + added
     return CandidateGroup(
         group.key,
         group.context,
-        tuple(reply.words for reply in found),
-        tuple(reply.label for reply in found),
-        tuple(reply.kind for reply in found),
-        tuple(reply.attackable for reply in found),
+        tuple(reply.words for reply in kept),
+        tuple(reply.label for reply in kept),
+        tuple(reply.kind for reply in kept),
+        tuple(reply.attackable for reply in kept),
     )
 
 
@@ -341,32 +341,32 @@ _ABOUT = _CONTEXT[:3]
 
 def _ranked_lines(row: Row) -> Iterator[Line]:
     about = {field.name: row[field.name] for field in _ABOUT}
-    changed = {attack["rule"]: {each["place"]: each for each in attack["changed"]} for attack in row["attacks"]}
+    changed = {attack["rule"]: {reply["place"]: reply for reply in attack["changed"]} for attack in row["attacks"]}
     keeps_labels = {attack["rule"]: attack["keeps_labels"] for attack in row["attacks"]}
     for entry in row["ranked"]:
         rule, scores = entry["rule"], entry["scores"] if entry["error"] is None else []
         ranks, times = expected_ranks(scores).tolist(), Counter(scores)
-        told = about | {"model": entry["model"], "rule": rule, "keeps_labels": keeps_labels.get(rule, True)}
-        told |= {name: entry[name] for name in ("turns_unread", "replies_unread")} | _error(entry["error"])
-        for place, candidate in enumerate(zip(row["candidates"], row["labels"], row["kinds"], strict=True)):
+        common = about | {"model": entry["model"], "rule": rule, "keeps_labels": keeps_labels.get(rule, True)}
+        common |= {name: entry[name] for name in ("turns_unread", "replies_unread")} | _error(entry["error"])
+        for index, candidate in enumerate(zip(row["candidates"], row["labels"], row["kinds"], strict=True)):
             text, label, kind = candidate
-            edited: Mapping[str, Any] = changed.get(rule, {}).get(place, {"text": text, "num_changed": 0})
-            line = told | {"place": place, "label": label, "kind": kind}
+            edited: Mapping[str, Any] = changed.get(rule, {}).get(index, {"text": text, "num_changed": 0})
+            line = common | {"place": index, "label": label, "kind": kind}
             line |= {"text": edited["text"], "num_changed": edited["num_changed"]}
             if scores:
-                line |= {"score": scores[place], "rank": ranks[place], "tied": times[scores[place]]}
+                line |= {"score": scores[index], "rank": ranks[index], "tied": times[scores[index]]}
             yield line
 
 
 def _searched_lines(row: Row) -> Iterator[Line]:
     about = {field.name: row[field.name] for field in _ABOUT}
-    for found in row["searches"]:
-        status, place = found["status"], found["place"]
-        line = about | {field.name: found[field.name] for field in _FOUND} | {"outcome": status}
+    for search in row["searches"]:
+        status, index = search["status"], search["place"]
+        line = about | {field.name: search[field.name] for field in _SEARCH_FIELDS} | {"outcome": status}
         if status == ERROR:
-            line |= _error(found["reason"])
-        if place is not None:
-            line |= {"label": row["labels"][place], "kind": row["kinds"][place], "original": row["candidates"][place]}
+            line |= _error(search["reason"])
+        if index is not None:
+            line |= {"label": row["labels"][index], "kind": row["kinds"][index], "original": row["candidates"][index]}
         yield line
 
 
@@ -400,20 +400,20 @@ RANKED_CANDIDATES = FlatRows(
 )
 """Of `RANKING` one candidate per line, as one ranker scored it under one rule."""
 
-_FOUND = [field for field in _SEARCHED if field.name != "status"]
+_SEARCH_FIELDS = [field for field in _SEARCHED if field.name != "status"]
 ATTACKED_CONTEXTS = FlatRows(
     with_base(
         [
             *_ABOUT,
             # As in `SEARCHES`; outcome: "success", "failure", "skipped" or "error".
-            *_FOUND[:2],
+            *_SEARCH_FIELDS[:2],
             pa.field("outcome", pa.string()),
-            *_FOUND[2:4],
+            *_SEARCH_FIELDS[2:4],
             # Of the edited reply its label, where it comes from, and its words before.
             pa.field("label", pa.bool_()),
             pa.field("kind", pa.string()),
             pa.field("original", pa.string()),
-            *_FOUND[4:],
+            *_SEARCH_FIELDS[4:],
         ]
     ),
     _searched_lines,
@@ -461,14 +461,14 @@ class Tried:
     language: ReplyLanguage
 
 
-def found_ranking(
-    config: RankersConfigT, asked: Sequence[RankerSpec], reporter: Reporter, *, tags: bool = False
+def prepare_ranking(
+    config: RankersConfigT, specs: Sequence[RankerSpec], reporter: Reporter, *, tags: bool = False
 ) -> tuple[PreparedRanking[RankersConfigT], Tried]:
-    """Finds out before a run is made whether everything is there and works.
+    """Load and check everything before a run is made.
 
     Args:
         config: what was asked for.
-        asked: its rankers.
+        specs: of its rankers.
         reporter: who looks on.
         tags: whether words are tagged where there is no rule either.
 
@@ -476,28 +476,28 @@ def found_ranking(
         ParleyError: something is missing, damaged or does not fit.
     """
     config.require_device()
-    found: RankersConfigT = replace(config, data_root=data_root(config.data_root))
-    corpus = opened(found)
-    groups = chosen_groups(found, corpus)
-    rankers = loaded(asked, Contexts(corpus.splits["train"], FEW), config.chat.on("cpu"))
+    resolved: RankersConfigT = replace(config, data_root=data_root(config.data_root))
+    corpus = opened(resolved)
+    groups = chosen_groups(resolved, corpus)
+    rankers = loaded(specs, Contexts(corpus.splits["train"], FEW), config.chat.on("cpu"))
     first = next(iter(groups.values())).group
     with lexicon_setting():
-        resources = rule_resources(found, corpus, FEW)
-        rules = built_rules(found, resources)
+        resources = rule_resources(resolved, corpus, FEW)
+        rules = built_rules(resolved, resources)
         # Lexicons open when they are first asked.
         if tags:
             resources.language.tag_all([first.candidates[0]])
         for rule in rules:
-            rule.apply([first], [rule_seed(found.seed, rule.name, first.key)])
-    if (rules or tags) and found.lexicon_name == "built-in":
+            rule.apply([first], [rule_seed(resolved.seed, rule.name, first.key)])
+    if (rules or tags) and resolved.lexicon_name == "built-in":
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
 
         reporter.say(ANNOUNCEMENT)
-    return PreparedRanking(found, asked, groups), Tried(rankers, rules, resources.language)
+    return PreparedRanking(resolved, specs, groups), Tried(rankers, rules, resources.language)
 
 
 def not_scored(summary: Mapping[str, Any]) -> list[str]:
-    """What rankers gave no scores of, and why, and what they did not read, in sentences; of the summary of a run."""
+    """Say which contexts rankers did not score or not read whole, from the summary of a run."""
     # Runs of older versions do not count them.
     counted, whole = summary.get(NOT_SCORED, {}), f" of {summary.get(NUM_CONTEXTS, 0):,}"
     sentences = [
@@ -522,7 +522,7 @@ def not_scored(summary: Mapping[str, Any]) -> list[str]:
 
 
 def without_scores(errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The entries `ERRORS` and `NOT_SCORED` of the summary.
+    """Return the entries `ERRORS` and `NOT_SCORED` of the summary.
 
     Args:
         errors: by ranker one reason for each context without scores.
@@ -532,7 +532,7 @@ def without_scores(errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers: Sequence[RankerSpec]) -> dict[str, Any]:
-    """The entries `CUT` and `UNREAD` of the summary.
+    """Return the entries `CUT` and `UNREAD` of the summary.
 
     Args:
         rows: of contexts.
@@ -540,7 +540,7 @@ def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers
         turns: `candidates.turns`.
         rankers: who was asked; of controls nothing is told.
     """
-    done, labels = [row for row in rows if row["status"] == OK], {each.label for each in rankers if not each.is_control}
+    done, labels = [row for row in rows if row["status"] == OK], {spec.label for spec in rankers if not spec.is_control}
     left_out = (
         # Rows of older versions do not say.
         (entry["model"], Unread(entry.get("turns_unread") or 0, entry.get("replies_unread") or 0))
@@ -552,7 +552,7 @@ def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers
 
 
 def not_read_in(splits: Iterable[CandidateSplit], turns: int, label: str, ranker: Ranker) -> dict[str, Any]:
-    """The entries `NUM_CONTEXTS`, `CUT` and `UNREAD` of the summary of a training.
+    """Return the entries `NUM_CONTEXTS`, `CUT` and `UNREAD` of the summary of a training.
 
     Args:
         splits: what is trained and measured on.
@@ -566,27 +566,27 @@ def not_read_in(splits: Iterable[CandidateSplit], turns: int, label: str, ranker
     return {NUM_CONTEXTS: sum(map(len, whole)), **_left_out(cut, turns, left_out)}
 
 
-def not_read_told(summary: Mapping[str, Any]) -> str:
-    """What is not read of what is trained and measured on, in sentences, of a summary; empty where all is."""
-    told = " ".join(not_scored(summary))
-    return told and f"All splits that are used: {told}"
+def unread_note(summary: Mapping[str, Any]) -> str:
+    """Say what is not read of the splits of a training, from its summary; empty if all is read."""
+    note = " ".join(not_scored(summary))
+    return note and f"All splits that are used: {note}"
 
 
 def _left_out(is_cut: Iterable[Any], turns: int, unread: Iterable[tuple[str, Unread]]) -> dict[str, Any]:
-    """The entries of contexts that are cut, and of what a ranker does not read of each, by its label."""
-    found: dict[str, list[int]] = {}
-    for label, each in unread:
-        if any(each):
-            counted = found.setdefault(label, [0, 0])
-            counted[0] += bool(each.turns)
-            counted[1] += each.replies
-    return {CUT: (sum(map(bool, is_cut)), turns), UNREAD: found}
+    """Return the entries of cut contexts, and of unread contexts and replies by ranker."""
+    counts: dict[str, list[int]] = {}
+    for label, left_out in unread:
+        if any(left_out):
+            counted = counts.setdefault(label, [0, 0])
+            counted[0] += bool(left_out.turns)
+            counted[1] += left_out.replies
+    return {CUT: (sum(map(bool, is_cut)), turns), UNREAD: counts}
 
 
 def not_rated(
     path: Path, rankers: Sequence[RankerSpec], scores: Iterable[tuple[str, Sequence[float]]]
 ) -> dict[str, tuple[int, int]]:
-    """Replies that chat models rated by no number, and replies that they were to rate, by label; nobody who rated all.
+    """Count the replies that chat models rated by no number, and all their replies, by label.
 
     Args:
         path: of the run; who was asked for ratings has answers there.
@@ -594,12 +594,12 @@ def not_rated(
         scores: of the candidates of a context, with the label of their ranker.
     """
     usage = usage_of(path)
-    rating = {each.label for each in rankers if usage and each.name.removeprefix(RESPONSE_ONLY) in usage.models}
+    rating = {spec.label for spec in rankers if usage and spec.name.removeprefix(RESPONSE_ONLY) in usage.models}
     lost, num = Counter[str](), Counter[str]()
-    for label, found in scores:
+    for label, reply_scores in scores:
         if label in rating:
-            lost[label] += sum(score == UNRATED for score in found)
-            num[label] += len(found)
+            lost[label] += sum(score == UNRATED for score in reply_scores)
+            num[label] += len(reply_scores)
     return {label: (count, num[label]) for label, count in lost.items() if count}
 
 

@@ -165,8 +165,8 @@ def test_which_reply_is_edited() -> None:
     of = group(["r", "n7", "n8", "n9"], attackable=(True, True, True, False))
     ranker = Sum({"r": 9.0, "n8": 2.0, "n9": 5.0})
     (best,) = attack(ranker).run([of], [0])
-    assert best.place == 2
-    drawn = {attack(ranker, goal=RankGoal(target="random")).run([of], [seed])[0].place for seed in range(20)}
+    assert best.index == 2
+    drawn = {attack(ranker, goal=RankGoal(target="random")).run([of], [seed])[0].index for seed in range(20)}
     assert drawn == {1, 2}
 
 

@@ -54,10 +54,11 @@ class Sour(Plain):
 class Shuffled:
     def steps(self, case):
         from parley.engine.ranking.attacks.cases import Draft
-        from parley.engine.ranking.attacks.attack import Asked
+        from parley.engine.ranking.attacks.attack import DraftBatch
 
         words = case.original.words[::-1]
-        yield Asked([Draft(words, case.original.tags[::-1], (-1,) * len(words), (True,) * len(words), len(words), len(words))])
+        num = len(words)
+        yield DraftBatch([Draft(words, case.original.tags[::-1], (-1,) * num, (True,) * num, num, num)])
 
 
 class Dead:

@@ -63,7 +63,7 @@ def test_rows_hold_what_each_method_and_rule_finds_on_each_ranker_and_what_other
     assert [found[group.key]["seed"] for group in groups] == seeds
     for name, ranker in rankers.items():
         made = {
-            method: compose_attack(ranker, resources.language, config.settings(method), known=known)
+            method: compose_attack(ranker, resources.language, config.settings(method), vocabulary=known)
             for method in ("greedy", "beam", "random")
         }
         made["iiw"] = RankAttack(ranker, resources.language, method=FixedRule(iiw), budget=1)
@@ -83,7 +83,7 @@ def test_rows_hold_what_each_method_and_rule_finds_on_each_ranker_and_what_other
 
 def assert_told(told: dict[str, Any], group: CandidateGroup, outcome: AttackOutcome) -> None:
     assert (told["status"], told["reason"]) == (outcome.status, outcome.reason)
-    assert (told["place"], told["queries"], told["num_changed"]) == (outcome.place, outcome.queries, outcome.cost)
+    assert (told["place"], told["queries"], told["num_changed"]) == (outcome.index, outcome.queries, outcome.cost)
     assert told["text"] == (" ".join(outcome.words) if outcome.was_tried else None)
     assert tuple(told["edited"]) == outcome.edited
     assert tuple(told["moves"]) == outcome.moves
