@@ -85,7 +85,7 @@ class PlainSide:
 
     def decode(self, own: EventReading) -> Tensor:
         """Does what the side did."""
-        model, contexts = self.model, self.nodes()[: own.known]
+        model, contexts = self.model, self.nodes()[: own.num_nodes]
         checked, found = torch.zeros(len(contexts), 1), []
         attended, _ = self.attend(contexts, checked)
         read = zip([GO_ID, *own.words[:-1]], [NO_NODE, *own.nodes[:-1]], own.words, own.nodes, strict=True)

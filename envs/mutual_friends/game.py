@@ -501,14 +501,14 @@ def _events(game: FriendsGame, side: int, rows: list[int], acts: Sequence[Act], 
     return [game.event(row, side, act) for row, act in zip(rows, acts, strict=True)]
 
 
-def passed_on(game: FriendsGame, rows: list[int], said: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
+def passed_on(game: FriendsGame, rows: list[int], events: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
     """Return the events as partners hear them, one per row; selections stay unchanged."""
-    received = list(said)
+    received = list(events)
     if channel is None:
         return received
-    spoken = [i for i, event in enumerate(said) if event.selected is None]
+    spoken = [i for i, event in enumerate(events) if event.selected is None]
     if spoken:
-        changed = channel(game, [rows[i] for i in spoken], [said[i] for i in spoken])
+        changed = channel(game, [rows[i] for i in spoken], [events[i] for i in spoken])
         for i, event in zip(spoken, changed, strict=True):
             received[i] = event
     return received

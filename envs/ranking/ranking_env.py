@@ -132,8 +132,8 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
             raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"group": CandidateGroup(...)}')
         for _ in range(1 if group else _DRAWS):
             drawn = group or self.groups[int(self.np_random.integers(len(self.groups)))]
-            own = int(self.np_random.integers(2**63))
-            game = EditGame([drawn], [own], self.scorer, self.proposer, self.rules, self.goal)
+            seed_of_example = int(self.np_random.integers(2**63))
+            game = EditGame([drawn], [seed_of_example], self.scorer, self.proposer, self.rules, self.goal)
             if not game.replies[0].is_over:
                 self._game = game
                 self._show()

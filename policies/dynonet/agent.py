@@ -36,7 +36,7 @@ from parley.envs.mutual_friends.linker import EntityLinker
 from parley.policies.core.checkpoint import ActionScorer, ModelFormat, drawn_actions
 from parley.policies.core.decoding import drawn
 from parley.policies.core.settings import ChoiceSizes
-from parley.policies.dynonet.batches import TouchedNodes, heard_of, said_of, touched_of
+from parley.policies.dynonet.batches import TouchedNodes, heard_of, spoken_of, touched_of
 from parley.policies.dynonet.graphs import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
 from parley.policies.dynonet.model import DynoNet, DynoNetInference, GraphEdges, NodeAttention, NodeContexts, load_dynonet
 from parley.policies.dynonet.reading import NO_NODE, ChatReader, EventReading
@@ -332,7 +332,7 @@ class DynoNetSession:
         # Words without a marked entity may still name one.
         if event.selected == act or (event.tokens is act and max(nodes, default=NO_NODE) != NO_NODE):
             return reader.read(words, nodes), True
-        reading = reader.own(event)
+        reading = reader.read_own(event)
         return reading, (reading.words, reading.nodes) == (words, nodes)
 
     def _listen(self, rows: list[int], events: Sequence[ChatEvent]) -> None:
@@ -354,7 +354,7 @@ class DynoNetSession:
             touched = touched_of([readings[i] for i in chosen_events]).to(at.device)
             self._keep(at, touched, (self._chosen_hidden_SH[at], self._chosen_cell_SH[at]), of_own=True)
         if other_events:
-            events_batch = said_of(
+            events_batch = spoken_of(
                 [readings[i] for i in other_events], [rows[i] for i in other_events], len(self._network.vocabulary)
             )
             events_batch = events_batch.to(self.hidden_SH.device)

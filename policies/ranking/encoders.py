@@ -330,9 +330,9 @@ class BiEncoder(LimitedRanker):
         shortened = sum(self._size(self._prompts[1] + detokenise(reply)) > self._longest for reply in candidates)
         return Unread(self._said(context).num_unread, shortened)
 
-    def cosines(self, text: str, others: Sequence[str]) -> list[float]:
+    def cosines(self, text: str, texts: Sequence[str]) -> list[float]:
         """Return the cosines of a text and each of some others, whatever the model compares by."""
-        first, *rest = (f"{self._default_prompt}{string}" for string in (text, *others))
+        first, *rest = (f"{self._default_prompt}{string}" for string in (text, *texts))
         vectors = self._vectors(list(dict.fromkeys([first, *rest])), "right", self._default_prompt)
         return [float(F.cosine_similarity(vectors[first], vectors[other], dim=0)) for other in rest]
 

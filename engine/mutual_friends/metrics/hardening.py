@@ -29,9 +29,9 @@ GAIN, GAIN_OVER_CONTROL, GAIN_OVER_CHANCE = "gain", "gain_over_control", "gain_o
 GAINS = {"before": GAIN, WITHOUT_LIES: GAIN_OVER_CONTROL, ON_RANDOM_LIES: GAIN_OVER_CHANCE}
 CAMPAIGN = {
     **{
-        f"{name}{ending}": metric._replace(title=f"{metric.title}{told}", main=name in (EXPLOITABILITY, HARM))
+        f"{name}{ending}": metric._replace(title=f"{metric.title}{suffix}", main=name in (EXPLOITABILITY, HARM))
         for name, metric in MEASURES.items()
-        for ending, told in (
+        for ending, suffix in (
             (BEFORE_HARDENING, ", before"),
             (AS_CONTROL, ", control"),
             (BY_CHANCE, ", random control"),
@@ -45,9 +45,9 @@ CAMPAIGN = {
 """What a campaign comes to."""
 
 
-def harmed(one: Round) -> float:
+def harmed(round_: Round) -> float:
     """Return the harm of a fresh liar in a round; hardening is to lower it."""
-    return one.metrics[HARM].value
+    return round_.metrics[HARM].value
 
 
 LIARS = AdversaryWords(

@@ -84,7 +84,7 @@ def make_friends_agent(
     seat: ChatSeat | None = None,
     answers: Path | None = None,
 ) -> FriendsAgent:
-    """The bot that a name stands for.
+    """Make the bot of a name.
 
     Args:
         spec: a run or checkpoint folder, a registered name, the address of a chat model, or `path/file.py:Name` of a class or
@@ -104,10 +104,10 @@ def make_friends_agent(
         require_address(spec)
         return ChatFriend(spec, partial(chat_model, spec, seat.on(device), answers=answers), temperature, seat.max_tokens)
     if ".py:" in spec:
-        own = OwnFriendsAgent(spec, corpus, seat)
-        if own.chat_model is None:
-            return own
-        return ChatFriend(spec, partial(kept_answers, own.chat_model, answers), temperature, seat.max_tokens)
+        user_agent = OwnFriendsAgent(spec, corpus, seat)
+        if user_agent.chat_model is None:
+            return user_agent
+        return ChatFriend(spec, partial(kept_answers, user_agent.chat_model, answers), temperature, seat.max_tokens)
     if spec in friends_agents:
         agent: FriendsAgent = made_by(friends_agents.get(spec), corpus)
         return agent
@@ -118,7 +118,7 @@ def make_friends_agent(
 
 
 def corpus_of(specs: Sequence[str]) -> str:
-    """The corpus that the first model among some bots was fitted to; empty where there is no model."""
+    """Return the training corpus of the first model among some bots; empty without a model."""
     for spec in specs:
         is_run = not (".py:" in spec or spec in friends_agents or is_chat_address(spec))
         folder = checkpoint_folder(spec) if is_run else None
@@ -130,12 +130,12 @@ def corpus_of(specs: Sequence[str]) -> str:
 
 
 def scripted_bot(corpus: FriendsCorpus) -> FriendsBot:
-    """The bot that made the scripted corpora."""
+    """Make the bot of the scripted corpora."""
     return FriendsBot(corpus.linker)
 
 
 class OwnFriendsAgent:
-    """What a user's class or function made, as a `FriendsAgent` whose mistakes are told as the user's.
+    """A user's bot as a `FriendsAgent`; its mistakes are reported as the user's.
 
     Args:
         spec: `path/file.py:Name`; also what reports call it.
@@ -166,7 +166,7 @@ class OwnFriendsAgent:
             self._require(self._agent, ("join",))
 
     def join(self, view: FriendsView) -> FriendsSession:
-        """Takes a side."""
+        """Take a side."""
         with own_code(self.name):
             session = self._agent.join(view)
         self._require(session, ("enter", "hear", "act"))
@@ -224,23 +224,25 @@ class PlayFriendsArguments(Configuration):
 
 
 def run_play_friends(verb: Verb, arguments: Sequence[str]) -> int:
-    """Plays one chat; returns the exit status."""
-    asked = parse(PlayFriendsArguments, verb, arguments)
+    """Play one chat; return the exit status."""
+    parsed = parse(PlayFriendsArguments, verb, arguments)
     with watching():
-        corpus = load_friends(asked.corpus or corpus_of((asked.partner,)) or EMBEDDED_FRIENDS)
-        partner = make_friends_agent(asked.partner, corpus, FriendsDecoding(temperature=asked.temperature))
-    scenario = random_friends(corpus.schema, stream(asked.seed, "scenario", "played"))
+        corpus = load_friends(parsed.corpus or corpus_of((parsed.partner,)) or EMBEDDED_FRIENDS)
+        partner = make_friends_agent(parsed.partner, corpus, FriendsDecoding(temperature=parsed.temperature))
+    scenario = random_friends(corpus.schema, stream(parsed.seed, "scenario", "played"))
     terminal = StandardTerminal()
-    terminal.show(f"You and {asked.partner} have one friend in common. Find out who, then both select that friend.\n\n{HELP}\n")
+    terminal.show(
+        f"You and {parsed.partner} have one friend in common. Find out who, then both select that friend.\n\n{HELP}\n"
+    )
     try:
-        (chat,) = play_friends([(scenario, derive_seed(asked.seed, "played"))], (FriendsPerson(terminal), partner))
+        (chat,) = play_friends([(scenario, derive_seed(parsed.seed, "played"))], (FriendsPerson(terminal), partner))
     except KeyboardInterrupt:
         terminal.show("\nyou left, no friend was found")
         return 0
     terminal.show(f"\n{_outcome(chat)}")
-    again = ["parley", "play", "friends", "--partner", asked.partner, "--seed", str(asked.seed + 1)]
-    again += ["--corpus", asked.corpus] if asked.corpus else []
-    again += ["--temperature", str(asked.temperature)] if asked.temperature != PlayFriendsArguments.temperature else []
+    again = ["parley", "play", "friends", "--partner", parsed.partner, "--seed", str(parsed.seed + 1)]
+    again += ["--corpus", parsed.corpus] if parsed.corpus else []
+    again += ["--temperature", str(parsed.temperature)] if parsed.temperature != PlayFriendsArguments.temperature else []
     show_lines(make_console(), "next", [shlex.join(again)])
     return 0
 
@@ -258,7 +260,7 @@ class FriendsPerson:
         self._terminal = terminal
 
     def join(self, view: FriendsView) -> _PersonChats:
-        """Takes a side."""
+        """Take a side."""
         return _PersonChats(view, self._terminal)
 
 
@@ -302,7 +304,7 @@ class _PersonChats:
                 return words
 
     def _table(self, row: int) -> str:
-        lines = [("", *(each.name for each in self._view.attributes(row)))]
+        lines = [("", *(attribute.name for attribute in self._view.attributes(row)))]
         lines += [(str(number), *item) for number, item in enumerate(self._view.table(row), 1)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         rows = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
@@ -315,10 +317,10 @@ def _shown(event: ChatEvent) -> str:
 
 def _outcome(chat: FriendsChat) -> str:
     common = ", ".join(chat.scenario.tables[0][chat.scenario.shared[0]])
-    found = f"both selected after {len(chat.events)} events" if chat.agreed else f"no agreement in {len(chat.events)} events"
+    outcome = f"both selected after {len(chat.events)} events" if chat.agreed else f"no agreement in {len(chat.events)} events"
     # Nobody hears the last event.
     last = f"partner: {_shown(chat.events[-1])}\n" if chat.events[-1].side else ""
-    return f"{last}{found}; the common friend: {common}"
+    return f"{last}{outcome}; the common friend: {common}"
 
 
 RATE = "rate"
@@ -390,7 +392,7 @@ class LiarWorld:
         """Return the chats that measure, by scenario, and how often it lied while it might."""
         chats = self.chats.chats(self.config.seed, "measured lies", range(self.config.scenarios))
         played, noted = self.chats.play(chats, choose)
-        return played, sum(num_lies(played.values())) / max(sum(len(each.taken) for each in noted), 1)
+        return played, sum(num_lies(played.values())) / max(sum(len(decisions.taken) for decisions in noted), 1)
 
     def compared(self, played: Mapping[str, Mapping[int, FriendsChat]]) -> dict[str, LiedTo]:
         """Return what chats came to, on the scenarios on which none of them was lost.
@@ -398,17 +400,17 @@ class LiarWorld:
         Args:
             played: chats by scenario, by who lies.
         """
-        game, found = self.chats.game, {}
+        game, results = self.chats.game, {}
         scenarios = sorted(set.intersection(*map(set, played.values())))
         for who, chats in played.items():
             kept = [chats[scenario] for scenario in scenarios]
             agreed, events = [chat.agreed for chat in kept], [len(chat.events) for chat in kept]
-            found[who] = LiedTo([game.harm(chat) for chat in kept], agreed, events, num_lies(kept))
-        return found
+            results[who] = LiedTo([game.harm(chat) for chat in kept], agreed, events, num_lies(kept))
+        return results
 
 
 def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWorld:
-    """Reads what a training needs; chat models are loaded when they first play.
+    """Load the corpus, players and policy of a training; chat models load at their first request.
 
     Args:
         config: what is asked for.
@@ -434,7 +436,7 @@ def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWo
 
 
 def training_chats(config: TrainLiarConfig, answers: Path | None = None) -> LyingChats:
-    """What a configuration is played on; runners make it by themselves, because players are not sent."""
+    """Make the chats of a configuration; each runner makes its own, because players are not sent."""
     return opened_world(config, answers).chats
 
 
@@ -460,11 +462,11 @@ def harms_of_lies(
         else:
             choose, rules = by_chance(liar), config.game
         played, _ = replace(world, game=replace(world.game, rules=rules)).play(chats, choose)
-        yield name, [world.game.harm(played[place]) if place in played else None for place in range(len(chats))]
+        yield name, [world.game.harm(played[number]) if number in played else None for number in range(len(chats))]
 
 
 def _lies_tried(world: LiarWorld) -> float:
-    """How often a few chats give occasion to lie; chat models are asked nothing before there is a run, and always speak."""
+    """Return the rate of chances to lie in a few chats; 1 if a chat model speaks, which is asked later."""
     game = world.chats.game
     if isinstance(game.body, ChatFriend):
         return 1.0
@@ -474,12 +476,12 @@ def _lies_tried(world: LiarWorld) -> float:
 
 
 def small() -> TrainLiarConfig:
-    """Three lies a chat, 80 updates: minutes against a small DynoNet."""
+    """Train a liar with three lies a chat and 80 updates: minutes against a small DynoNet."""
     return TrainLiarConfig()
 
 
 def quick() -> TrainLiarConfig:
-    """Half as many updates, fewer chats to measure: a minute against the scripted player."""
+    """Train a liar with half as many updates and fewer chats: a minute against the scripted player."""
     return TrainLiarConfig(scenarios=200, learning=replace(liar_learning(), updates=40))
 
 
@@ -495,7 +497,7 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
     told = "{agreed:.0%} agree after {events:.1f} events and {lies:.1f} lies"
 
     def prepare(self, config: TrainLiarConfig, path: Path, reporter: Reporter) -> LiarWorld:
-        """Players, corpus and policy; some chats are played.
+        """Load players, corpus and policy, and play some chats.
 
         Raises:
             ConfigError: besides what `opened_world` raises, the body says nothing in them that could be a lie.
@@ -507,7 +509,7 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         return world
 
     def work(self, run: RunFolder, prepared: LiarWorld, reporter: Reporter) -> Summary:
-        """Learns, saving and resuming exactly, measures, and stores the policy as `checkpoint`.
+        """Train and measure the policy, resuming exactly; store it as `checkpoint`.
 
         Raises:
             DivergenceError: a gradient is not finite.
@@ -522,8 +524,8 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
             self.learn(run, config, liar, save, chats, LiarRunner, LiarModule, reporter)
             reporter.say(f"measuring on {config.scenarios:,} scenarios, with its lies, random ones and none")
             by_policy, rate = prepared.play(liar_choice(liar))
-            others = {RANDOM: prepared.play(by_chance(rate))[0], HONEST: prepared.play(by_chance(0.0))[0]}
-            played = prepared.compared({POLICY: by_policy, **others})
+            controls = {RANDOM: prepared.play(by_chance(rate))[0], HONEST: prepared.play(by_chance(0.0))[0]}
+            played = prepared.compared({POLICY: by_policy, **controls})
         run.event(MEASURED, **{f"{HARM}{who}": list(chats.harm) for who, chats in played.items()})
         metrics = lying_metrics(played)
         about = {"model": config.model, "body": config.body, "seed": config.seed, HARM: metrics[HARM].value}
@@ -541,12 +543,12 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         return {option: spec for option, spec in named.items() if spec not in friends_agents}
 
     def next_commands(self, config: TrainLiarConfig, path: Path) -> tuple[str, ...]:
-        """Who believes its lies, in both directions of play, and the model trained further against them."""
+        """Suggest an evaluation under its lies, and further training of the model against them."""
         run = display_path(path)
         names = ("model", "corpus", "data_root", "max_events", "tables", "decoding", "chat")
         same = {name: getattr(config, name) for name in names}
-        asked = CollaborationConfig(strategies=f"{LIAR}{run}", controls=False, **same)
-        heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, asked, run=None)
+        evaluation = CollaborationConfig(strategies=f"{LIAR}{run}", controls=False, **same)
+        heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, evaluation, run=None)
         commands = (*super().next_commands(config, path), heard)
         if config.model in friends_agents or ".py:" in config.model or is_chat_address(config.model):
             return commands

@@ -57,21 +57,21 @@ LIARS = {
 LIAR_MAKER = "parley train liar"
 
 
-def strategy_list(chosen: str, *others: str) -> tuple[str, ...]:
-    """The strategies that a list names, each once.
+def strategy_list(chosen: str, *more: str) -> tuple[str, ...]:
+    """Return the distinct strategies of a comma-separated list.
 
     Args:
         chosen: names separated by commas; all stands for the paper's.
-        others: further names that may stand there.
+        more: further names that may be chosen.
 
     Raises:
         ConfigError: no strategy is called so, with the nearest name.
     """
     named = [part.strip() for part in chosen.split(",")]
-    found = tuple(dict.fromkeys(name for part in named for name in (ALL if part == "all" else (part,))))
-    if asked := ",".join(name for name in found if not name.startswith(LIAR)):
-        catalogue.require_names(asked, RANDOM_LIES, *others)
-    return found
+    names = tuple(dict.fromkeys(name for part in named for name in (ALL if part == "all" else (part,))))
+    if perturbing := ",".join(name for name in names if not name.startswith(LIAR)):
+        catalogue.require_names(perturbing, RANDOM_LIES, *more)
+    return names
 
 
 def tells_lies(strategy: str) -> bool:
@@ -96,12 +96,12 @@ def label_of(strategy: str) -> str:
 
 
 def liars_of(strategies: Iterable[str]) -> dict[str, str]:
-    """The runs, and the addresses of chat models, of the liars among some strategies, by what these are called."""
+    """Return the runs and addresses of the liars among some strategies, by label."""
     return {label_of(name): name.removeprefix(LIAR) for name in strategies if name.startswith(LIAR)}
 
 
 def located_strategy(strategy: str) -> str:
-    """A strategy by a name that holds on other machines and in other folders.
+    """Return a strategy's name that holds on other machines and in other folders.
 
     Raises:
         CheckpointError: a liar's run is not there.
@@ -155,7 +155,7 @@ class Channels:
         }
 
     def named(self, name: str) -> Channel | None:
-        """The channel of a strategy; None where nothing is changed.
+        """Return the channel of a strategy; None for normal inputs.
 
         Raises:
             ConfigError: nothing is called so.
@@ -189,7 +189,7 @@ class Channels:
 
 
 def misheard(chats: Sequence[FriendsChat], channel: Channel | None, seeds: Sequence[int]) -> list[FriendsChat]:
-    """Recorded chats as listeners would hear them through a channel; what both sides say and select stays.
+    """Pass recorded chats through a channel; what both sides say and select stays.
 
     Args:
         chats: whole.
@@ -198,10 +198,10 @@ def misheard(chats: Sequence[FriendsChat], channel: Channel | None, seeds: Seque
     """
     game = FriendsGame(len(chats))
     game.enter(range(len(chats)), [chat.scenario for chat in chats], seeds)
-    for place in range(max((len(chat.events) for chat in chats), default=0)):
-        rows = [row for row, chat in enumerate(chats) if len(chat.events) > place]
-        said = [chats[row].events[place] for row in rows]
-        for row, event, heard in zip(rows, said, passed_on(game, rows, said, channel), strict=True):
+    for turn in range(max((len(chat.events) for chat in chats), default=0)):
+        rows = [row for row, chat in enumerate(chats) if len(chat.events) > turn]
+        events = [chats[row].events[turn] for row in rows]
+        for row, event, heard in zip(rows, events, passed_on(game, rows, events, channel), strict=True):
             # Recorded chats may be longer than a game is, and go on after an agreement.
             game.events[row].append(event)
             game.heard[row].append(heard)
@@ -312,14 +312,14 @@ class CollaborationConfig(ShardedConfig):
     def pairs(self) -> Mapping[str, tuple[str, str]]:
         """Return the bots on side 0 and side 1, by pair."""
         other = self.partner if self.partner != self.model else ""
-        asked = {MODEL: (self.model, other or self.model)}
-        asked |= {f"{TRAINED}{i}": (run, other or run) for i, run in enumerate(self.trained_runs, 1)}
+        pairs = {MODEL: (self.model, other or self.model)}
+        pairs |= {f"{TRAINED}{i}": (run, other or run) for i, run in enumerate(self.trained_runs, 1)}
         if not self.controls:
-            return asked
+            return pairs
         beside = {SCRIPTED: (SCRIPTED, SCRIPTED), MIXED: (self.model, SCRIPTED)}
         selecting = {SELECTORS: ("selector", "selector"), BLIND: ("blind-selector", "blind-selector")}
-        known = {pair: who for pair, who in beside.items() if who not in (asked[MODEL], asked[MODEL][::-1])}
-        return asked | known | selecting
+        distinct = {pair: who for pair, who in beside.items() if who not in (pairs[MODEL], pairs[MODEL][::-1])}
+        return pairs | distinct | selecting
 
     @property
     def chats(self) -> bool:
@@ -334,11 +334,11 @@ class CollaborationConfig(ShardedConfig):
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """All of them, in the order of the table."""
-        found = []
+        conditions = []
         for pair in self.pairs:
             names = [NORMAL, *(self.strategy_names if pair not in (SELECTORS, BLIND) else ())]
             if self.controls and pair == MODEL:
                 beside = [RANDOM_LIES] if self.chat_liars and RANDOM_LIES not in names else []
                 names += [*beside, *CONTROLS, *(f"{ONE_SIDED}{name}" for name in self.strategy_names)]
-            found += [Condition(pair, name) for name in names]
-        return tuple(found)
+            conditions += [Condition(pair, name) for name in names]
+        return tuple(conditions)

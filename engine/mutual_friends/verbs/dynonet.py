@@ -102,23 +102,23 @@ class HeardJudge:
         """
         game = FriendsGame(len(chats))
         game.enter(range(len(chats)), [chat.scenario for chat in chats], [0] * len(chats))
-        found = [[0.0, 0.0] for _ in chats]
+        nats_by_side = [[0.0, 0.0] for _ in chats]
         for side in (0, 1):
-            said = [
+            utterances = [
                 PlacedUtterance(row, turn, " ".join(event.words))
                 for row, chat in enumerate(chats)
                 for turn, event in enumerate(chat.heard)
                 if event.side == side and event.selected is None
             ]
             with agent_errors():
-                nats = nats_of(self._model, partial(_before, game.view(side), chats), said)
-            for one, each in zip(said, nats.tolist(), strict=True):
-                found[one.row][side] += each
-        return found
+                nats = nats_of(self._model, partial(_before, game.view(side), chats), utterances)
+            for utterance, value in zip(utterances, nats.tolist(), strict=True):
+                nats_by_side[utterance.row][side] += value
+        return nats_by_side
 
 
 def load_heard_judge(spec: str, device: str, seat: ChatSeat) -> HeardJudge:
-    """The judge of a name.
+    """Load the judge of a name.
 
     Raises:
         CheckpointError: no such model is there, or it is damaged.
@@ -129,7 +129,7 @@ def load_heard_judge(spec: str, device: str, seat: ChatSeat) -> HeardJudge:
 
 
 def require_heard_judge(spec: str) -> None:
-    """Makes sure that a name stands for a chat model that gives likelihoods; raises as `load_heard_judge` does."""
+    """Require a chat model that gives likelihoods; raise as `load_heard_judge` does."""
     if not (is_chat_address(spec) or ".py:" in spec):
         fix = "hf:FOLDER, gguf:FILE, or path/file.py:Name of a model with score"
         raise ConfigError("a chat model judges what is heard", where="--judge", got=spec, fix=fix)
@@ -152,7 +152,7 @@ class RecordedReading(NamedTuple):
 
 
 def recorded_models(config: CollaborationConfig) -> Mapping[str, str]:
-    """The models that read recorded chats, by the pair that each plays in.
+    """Return the models that read recorded chats, by their pair.
 
     Raises:
         ConfigError: recorded chats are asked for, and the bot is no model that foretells them.
@@ -166,7 +166,7 @@ def recorded_models(config: CollaborationConfig) -> Mapping[str, str]:
 
 
 def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
-    """Models with what each reads, one after the other.
+    """Yield each model with the recorded chats that it reads.
 
     Raises:
         ConfigError: as `recorded_models`, or no such corpus.
@@ -187,26 +187,28 @@ def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
 
 
 def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
-    """What is measured on recorded chats (`RECORDED`), by pair; errors as those of `readings`."""
+    """Compute the metrics of recorded chats (`RECORDED`) by pair; raise as `readings` does."""
     from parley.policies.dynonet.model import by_kind, linked, whose
 
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     with threads(1):
         for pair, model, chats, sides, corpus in readings(config):
-            told, of_chats = by_kind(model, sides), whose(sides)
+            fitness, of_chats = by_kind(model, sides), whose(sides)
             kinds = {
-                RECORDED_PERPLEXITY: told.tokens,
-                KNOWN_PERPLEXITY: told.known,
-                ENTITY_PERPLEXITY: told.entities,
-                ITEM_PERPLEXITY: told.items,
+                RECORDED_PERPLEXITY: fitness.tokens,
+                KNOWN_PERPLEXITY: fitness.known_tokens,
+                ENTITY_PERPLEXITY: fitness.entities,
+                ITEM_PERPLEXITY: fitness.items,
             }
-            own = {name: ratio_of_sums(each.nll_sums, each.num_targets, of_chats, np.exp) for name, each in kinds.items()}
-            num_unknown = told.tokens.num_targets - told.known.num_targets
-            own[UNKNOWN] = clustered_rate(num_unknown, of_chats, told.tokens.num_targets)
+            of_model = {
+                name: ratio_of_sums(tokens.nll_sums, tokens.num_targets, of_chats, np.exp) for name, tokens in kinds.items()
+            }
+            num_unknown = fitness.tokens.num_targets - fitness.known_tokens.num_targets
+            of_model[UNKNOWN] = clustered_rate(num_unknown, of_chats, fitness.tokens.num_targets)
             num_linked, num_meant = linked(chats, corpus.linker)
-            own[LINKED] = clustered_rate(num_linked, trials=num_meant)
-            found |= {of(name, pair, config.recorded): each for name, each in own.items()}
-    return found
+            of_model[LINKED] = clustered_rate(num_linked, trials=num_meant)
+            metrics |= {of(name, pair, config.recorded): estimate for name, estimate in of_model.items()}
+    return metrics
 
 
 PUBLISHED = "mutualfriends_scripted"
@@ -252,17 +254,17 @@ class TrainDynoNetConfig(SupervisedConfig):
 
 
 def small() -> TrainDynoNetConfig:
-    """A model for a laptop: a third of the published widths, the built-in chats."""
+    """Train on the built-in chats on a laptop: a third of the published widths."""
     return TrainDynoNetConfig(sizes=dynonet_small())
 
 
 def he2017() -> TrainDynoNetConfig:
-    """The published widths and rate, 15 epochs on scripted chats of the published schema."""
+    """Train at the published widths and rate, 15 epochs on scripted chats of the published schema."""
     return TrainDynoNetConfig(corpus=PUBLISHED, fit=_fifteen_epochs())
 
 
 def stanonet() -> TrainDynoNetConfig:
-    """The published ablation: nodes do not keep what is said about them."""
+    """Train the published ablation, whose nodes do not keep what is said about them."""
     return TrainDynoNetConfig(corpus=PUBLISHED, sizes=DynoNetSizes(dynamic=False), fit=_fifteen_epochs())
 
 
@@ -271,7 +273,7 @@ def _fifteen_epochs() -> FitConfig:
 
 
 def demo() -> TrainDynoNetConfig:
-    """A small model, fitted to 200 of the built-in chats in less than a minute of one core."""
+    """Train a small model on 200 built-in chats in less than a minute on one core."""
     return TrainDynoNetConfig(limit=200, selfplay=20, sizes=dynonet_small(), fit=dynonet_demo())
 
 
@@ -295,12 +297,12 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         folder = require_checkpoint(config.start, "--start", MAKER) if config.start else None
         config = replace(config, corpus=config.corpus or (checkpoints.corpus_of(folder) if folder else EMBEDDED_FRIENDS))
         corpus = load_friends(config.corpus, config.data_root)
-        chats = {split: each[: config.limit or None] for split, each in corpus.splits.items()}
+        chats = {split: split_chats[: config.limit or None] for split, split_chats in corpus.splits.items()}
         require_splits(corpus.name, chats)
         if folder is None:
             utterances = (event.tokens for chat in chats["train"] for event in chat.events)
-            said = ([token for token in tokens if isinstance(token, str)] for tokens in utterances)
-            model = DynoNet(FriendsVocabulary.build(corpus.schema, said, config.least), config.sizes).to(config.device)
+            words = ([token for token in tokens if isinstance(token, str)] for tokens in utterances)
+            model = DynoNet(FriendsVocabulary.build(corpus.schema, words, config.least), config.sizes).to(config.device)
         else:
             model = checkpoints.load_dynonet(folder).to(config.device)
         vocabulary, sizes = model.vocabulary, model.sizes
@@ -313,7 +315,9 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
 
         def read(answers: Path | None) -> None:
             learned = _as_heard(config, corpus, chats, reporter, answers)
-            splits.update({split: SideExamples(each, vocabulary, sizes, corpus.linker) for split, each in learned.items()})
+            splits.update(
+                {split: SideExamples(split_chats, vocabulary, sizes, corpus.linker) for split, split_chats in learned.items()}
+            )
             chats.clear()
 
         if asks:
@@ -327,11 +331,11 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
             return DynoNetFit(model, splits["train"], splits["val"], config.fit, config.seed, state, fresh=folder is None)
 
         def finish(test: Fitness) -> dict[str, Estimate]:
-            told = by_kind(model, splits["test"])
-            found = estimates("test_entity", told.entities) | estimates("test_item", told.items)
+            fitness = by_kind(model, splits["test"])
+            metrics = estimates("test_entity", fitness.entities) | estimates("test_item", fitness.items)
             num_linked, num_meant = linked(tested, corpus.linker)
-            found["test_linked"] = clustered_rate(num_linked, trials=num_meant)
-            return found | _selfplay(config, model, corpus, tested)
+            metrics["test_linked"] = clustered_rate(num_linked, trials=num_meant)
+            return metrics | _selfplay(config, model, corpus, tested)
 
         role = "supervised" if not config.start else "control" if config.against == NONE else "adversarial"
         begun = {"base": config.start, "against": list(strategy_list(config.against, NONE))} if config.start else {}
@@ -352,7 +356,7 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         return {"start": config.start, **liars_of(strategy_list(config.against or NONE, NONE))}
 
     def next_commands(self, config: TrainDynoNetConfig, path: Path) -> tuple[str, ...]:
-        """The evaluation; of one that went on from a checkpoint beside it, under what it learned against."""
+        """Suggest an evaluation; after further training, beside its start under the strategies of the training."""
         evaluate, run = ("evaluate", "collaboration"), display_path(path)
         if not config.start:
             return (shlex.join(["parley", *evaluate, "--model", run, *root_words(config.data_root)]),)
@@ -360,8 +364,8 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         heard = {label_of(name): name for name in strategy_list(config.against, NONE) if name != NONE}
         same = {name: getattr(config, name) for name in ("corpus", "data_root", "decoding", "lies", "chat", "perturb")}
         met = ",".join(heard.values()) or CollaborationConfig.strategies
-        asked = CollaborationConfig(model=config.start, trained=run, strategies=met, **same)
-        return (command_line(evaluate, {"": CollaborationConfig}, asked, run=None),)
+        evaluation = CollaborationConfig(model=config.start, trained=run, strategies=met, **same)
+        return (command_line(evaluate, {"": CollaborationConfig}, evaluation, run=None),)
 
 
 def _channels(config: TrainDynoNetConfig, corpus: FriendsCorpus, answers: Path | None) -> dict[str, Channel | None]:
@@ -378,27 +382,27 @@ def _as_heard(
     reporter: Reporter,
     answers: Path | None,
 ) -> Mapping[str, Sequence[FriendsChat]]:
-    """The splits, whose listeners hear what the strategies leave of what is said, but for those of the test split."""
+    """Pass the training and validation chats through the strategies; test chats stay as they are."""
     names = strategy_list(config.against or NONE, NONE)
     if names == (NONE,):
         return splits
     channels = _channels(config, corpus, answers)
-    found = dict(splits)
+    heard_splits = dict(splits)
     for split in ("train", "val"):
         chats = splits[split]
         drawn = [int(stream(config.seed, "strategy", chat.key).integers(len(names))) for chat in chats]
-        heard, told = list(chats), []
+        heard, counts = list(chats), []
         for number, name in enumerate(names):
-            own = [i for i, choice in enumerate(drawn) if choice == number]
-            seeds = [derive_seed(config.seed, "misheard", chats[i].key) for i in own]
-            for i, chat in zip(own, misheard([chats[i] for i in own], channels[name], seeds), strict=True):
+            rows = [i for i, choice in enumerate(drawn) if choice == number]
+            seeds = [derive_seed(config.seed, "misheard", chats[i].key) for i in rows]
+            for i, chat in zip(rows, misheard([chats[i] for i in rows], channels[name], seeds), strict=True):
                 heard[i] = chat
-            utterances = [pair for i in own for pair in zip(heard[i].events, heard[i].heard, strict=True)]
-            changed = sum(said.words != as_heard.words for said, as_heard in utterances)
-            told.append(f"{label_of(name)} {len(own):,} ({changed:,} utterances heard otherwise)")
-        reporter.say(f"{split} split, chats by what is heard: {', '.join(told)}")
-        found[split] = heard
-    return found
+            utterances = [pair for i in rows for pair in zip(heard[i].events, heard[i].heard, strict=True)]
+            changed = sum(event.words != as_heard.words for event, as_heard in utterances)
+            counts.append(f"{label_of(name)} {len(rows):,} ({changed:,} utterances heard otherwise)")
+        reporter.say(f"{split} split, chats by what is heard: {', '.join(counts)}")
+        heard_splits[split] = heard
+    return heard_splits
 
 
 def _selfplay(

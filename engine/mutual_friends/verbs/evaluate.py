@@ -170,7 +170,7 @@ CHATS = with_base(
 def chat_row(
     key: str, seed: int, condition: tuple[str, str], agents: tuple[str, str], chat: FriendsChat, knowledge: ChatKnowledge
 ) -> dict[str, Any]:
-    """A chat as a row of `CHATS`.
+    """Return a chat as a row of `CHATS`.
 
     Args:
         key: of the item.
@@ -181,7 +181,7 @@ def chat_row(
         knowledge: of names, for words of which the speaker does not say what they mean.
     """
     scenario, pair_strategy = chat.scenario, dict(zip(("pair", "strategy"), condition, strict=True))
-    said = [_mentions(knowledge, chat, event) for event in chat.events]
+    entities = [_mentions(knowledge, chat, event) for event in chat.events]
     selections = [(event.side, event.selected) for event in chat.events if event.selected is not None]
     return (
         ok_row(key, seed)
@@ -189,11 +189,11 @@ def chat_row(
         | {
             "agents": list(agents),
             "scenario": chat.key,
-            "attributes": [each.name for each in scenario.attributes],
-            "types": [each.type for each in scenario.attributes],
+            "attributes": [attribute.name for attribute in scenario.attributes],
+            "types": [attribute.type for attribute in scenario.attributes],
             "tables": [[list(item) for item in table] for table in scenario.tables],
             "shared": list(scenario.shared),
-            "events": [_event(chat, place, said) for place in range(len(chat.events))],
+            "events": [_event(chat, turn, entities) for turn in range(len(chat.events))],
             "agreed": chat.agreed,
             "num_selections": [chat.num_selections(side) for side in (0, 1)],
             "first_selection_right": selections[0][1] == scenario.shared[selections[0][0]] if selections else None,
@@ -208,15 +208,17 @@ def chat_row(
     )
 
 
-def _event(chat: FriendsChat, place: int, said: list[list[Entity]]) -> dict[str, Any]:
-    event, heard = chat.events[place], chat.heard[place]
-    found: dict[str, Any] = {"side": event.side, "said": None, "heard": None, "selected": event.selected, "mentions": []}
+def _event(chat: FriendsChat, turn: int, entities: list[list[Entity]]) -> dict[str, Any]:
+    event, heard = chat.events[turn], chat.heard[turn]
+    columns: dict[str, Any] = {"side": event.side, "said": None, "heard": None, "selected": event.selected, "mentions": []}
     if event.selected is not None:
-        return found
-    answer = next((at for at in range(place + 1, len(chat.events)) if chat.events[at].side != event.side), None)
-    reaction = None if answer is None else (chat.events[answer], said[answer])
-    found["mentions"] = [_mention(entity, other, chat, reaction) for entity, other in _passed_on(said[place], event, heard)]
-    return found | {"said": " ".join(event.words), "heard": " ".join(heard.words)}
+        return columns
+    answer = next((at for at in range(turn + 1, len(chat.events)) if chat.events[at].side != event.side), None)
+    reaction = None if answer is None else (chat.events[answer], entities[answer])
+    columns["mentions"] = [
+        _mention(entity, other, chat, reaction) for entity, other in _passed_on(entities[turn], event, heard)
+    ]
+    return columns | {"said": " ".join(event.words), "heard": " ".join(heard.words)}
 
 
 def _answers_of(chat: FriendsChat) -> dict[str, Any]:
@@ -237,7 +239,7 @@ def lost_chat(condition: tuple[str, str], chat: FriendsChat | None = None) -> di
 def _mention(
     entity: Entity | None, other: Entity | None, chat: FriendsChat, reaction: tuple[ChatEvent, list[Entity]] | None
 ) -> dict[str, Any]:
-    """One entry of `_MENTION`.
+    """Return one entry of `_MENTION`.
 
     Args:
         entity: that was said; None where nothing such was.
@@ -245,27 +247,27 @@ def _mention(
         chat: they stand in.
         reaction: what the listener does next, and the entities that it names.
     """
-    (kind,) = {each.type for each in (entity, other) if each is not None}
-    found: dict[str, Any] = {"type": kind, "said": entity and entity.value, "heard": other and other.value}
-    found |= {"believed": None, "again": None}
+    (kind,) = {mentioned.type for mentioned in (entity, other) if mentioned is not None}
+    columns: dict[str, Any] = {"type": kind, "said": entity and entity.value, "heard": other and other.value}
+    columns |= {"believed": None, "again": None}
     if reaction is None:
-        return found
+        return columns
     event, named = reaction
     if other not in (None, entity):
-        found["believed"] = other in {*named, *_selected(chat, event)}
-    return found | {"again": is_question(event.words) or any(each.type == kind for each in named)}
+        columns["believed"] = other in {*named, *_selected(chat, event)}
+    return columns | {"again": is_question(event.words) or any(mentioned.type == kind for mentioned in named)}
 
 
-def _passed_on(said: list[Entity], event: ChatEvent, heard: ChatEvent) -> Iterator[tuple[Entity | None, Entity | None]]:
-    """What was said and what is heard in its place, then what is heard in the place of nothing."""
+def _passed_on(entities: list[Entity], event: ChatEvent, heard: ChatEvent) -> Iterator[tuple[Entity | None, Entity | None]]:
+    """Yield each entity with the entity heard in its place, then the entities heard in the place of none."""
     names = [token.entity for token in heard.tokens if isinstance(token, Mention)]
     if heard.words == event.words:
-        names = said
-    if [each.type for each in names] == [each.type for each in said]:
-        yield from zip(said, names, strict=True)
+        names = entities
+    if [mentioned.type for mentioned in names] == [mentioned.type for mentioned in entities]:
+        yield from zip(entities, names, strict=True)
         return
-    yield from ((entity, entity if entity in names else None) for entity in said)
-    yield from ((None, entity) for entity in names if entity not in said)
+    yield from ((entity, entity if entity in names else None) for entity in entities)
+    yield from ((None, entity) for entity in names if entity not in entities)
 
 
 def _mentions(knowledge: ChatKnowledge, chat: FriendsChat, event: ChatEvent) -> list[Entity]:
@@ -297,11 +299,11 @@ def scenario_key(number: int) -> str:
     return f"{number:06d}"
 
 
-def asked_chats(config: CollaborationConfig) -> dict[str, ChatSpec]:
-    """All chats of a run by their keys, which sort by condition and scenario."""
+def planned_chats(config: CollaborationConfig) -> dict[str, ChatSpec]:
+    """Plan all chats of a run by their keys, which sort by condition and scenario."""
     return {
-        f"{place:02d}-{condition.pair}-{condition.strategy}-{scenario_key(number)}": ChatSpec(condition, number)
-        for place, condition in enumerate(config.conditions)
+        f"{line:02d}-{condition.pair}-{condition.strategy}-{scenario_key(number)}": ChatSpec(condition, number)
+        for line, condition in enumerate(config.conditions)
         for number in range(config.scenarios)
     }
 
@@ -329,14 +331,14 @@ class PlayedChats(Sharded[ChatSpec]):
         return not is_scripted(self.config)
 
     def seed(self, key: str) -> int:
-        """The same in every condition: by the scenario, which the key ends with."""
+        """Return the seed of a scenario, the same in every condition; the key ends with the scenario."""
         return chat_seed(self.config, int(key.rpartition("-")[2]))
 
     def worker(self) -> ChatWorker:
         return ChatWorker(self.config, Path(self.answers) if self.answers else None)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """The same for any number of workers that find two shards each."""
+        """Return the chats of a shard, the same for any number of workers that get two shards each."""
         least, most = _CHATS_SIDE_BY_SIDE if self.config.chats else _SIDE_BY_SIDE
         alike = max(least, min(most, num_items // _SHARDS))
         return alike if num_workers <= max(1, num_items // (2 * alike)) else spread(num_items, num_workers, alike)
@@ -375,11 +377,11 @@ class ChatWorker:
         self.channels: dict[str, Channel | None] = {name: channels.named(called.get(name, name)) for name in names}
 
     def run(self, shard: Shard[ChatSpec]) -> list[dict[str, Any]]:
-        """One row per chat, by `parley.engine.mutual_friends.verbs.evaluate.CHATS`."""
+        """Play the chats of a shard; one row per chat, by `parley.engine.mutual_friends.verbs.evaluate.CHATS`."""
         rows = rows_apart(self._played, shard, PlayedChats(self.config).seed)
-        for row, asked in zip(rows, shard.items, strict=True):
+        for row, spec in zip(rows, shard.items, strict=True):
             if row["status"] != OK:
-                row |= lost_chat(asked.condition, self._lost.pop(row["item_key"], None))
+                row |= lost_chat(spec.condition, self._lost.pop(row["item_key"], None))
         return rows
 
     def check(self) -> None:
@@ -389,7 +391,7 @@ class ChatWorker:
             AgentError: a bot fails in it, and would in others.
             ScenarioError: a bot breaks a rule of the game.
         """
-        for group in _by_condition(list(asked_chats(replace(self.config, scenarios=1)).items())):
+        for group in _by_condition(list(planned_chats(replace(self.config, scenarios=1)).items())):
             try:
                 self.play(group)
             except AgentError as error:
@@ -398,7 +400,7 @@ class ChatWorker:
         self._lost.clear()
 
     def scenario(self, number: int) -> FriendsScenario:
-        """One of the run's scenarios."""
+        """Draw a scenario of the run."""
         key = scenario_key(number)
         return random_friends(self.corpus.schema, stream(self.config.seed, "scenario", key), self.config.tables, key)
 
@@ -413,17 +415,17 @@ class ChatWorker:
         return rows
 
     def play(self, items: Sequence[tuple[str, ChatSpec]]) -> list[dict[str, Any]]:
-        """The rows of chats of one condition, by key."""
+        """Play chats of one condition; return their rows by key."""
         condition = items[0][1].condition
         config, channel = self.config, self.channels[condition.hearing]
         first, second = (self.agents[spec] for spec in config.pairs[condition.pair])
-        seeds = [chat_seed(config, asked.number) for _, asked in items]
+        seeds = [chat_seed(config, chat_spec.number) for _, chat_spec in items]
 
         def note_lost(number: int, chat: FriendsChat) -> None:
             self._lost[items[number][0]] = chat
 
         chats = play_friends(
-            [(self.scenario(asked.number), seed) for (_, asked), seed in zip(items, seeds, strict=True)],
+            [(self.scenario(chat_spec.number), seed) for (_, chat_spec), seed in zip(items, seeds, strict=True)],
             (first, second),
             num_rows=config.side_by_side,
             rules=FriendsRules(max_events=config.max_events),
@@ -446,7 +448,7 @@ def _by_condition(items: Sequence[tuple[str, ChatSpec]]) -> list[list[tuple[str,
 
 
 def chat_seed(config: CollaborationConfig, number: int) -> int:
-    """The seed of the chats on a scenario: the same in every condition, so that they differ by it alone."""
+    """Derive the seed of the chats on a scenario, the same in every condition."""
     return derive_seed(config.seed, "chat", scenario_key(number))
 
 
@@ -464,17 +466,17 @@ CONDITIONS, PAIRS, ATTRIBUTES = "conditions", "pairs", "attributes"
 
 
 def niu2018() -> CollaborationConfig:
-    """A thousand scenarios under the paper's three strategies, beside its figures (Niu & Bansal 2018, table 8)."""
+    """Play a thousand scenarios under the paper's three strategies, beside its figures (Niu & Bansal 2018, table 8)."""
     return CollaborationConfig()
 
 
 def quick() -> CollaborationConfig:
-    """A first look: 100 scenarios."""
+    """Play 100 scenarios for a first look."""
     return CollaborationConfig(scenarios=100)
 
 
 def demo() -> CollaborationConfig:
-    """Seconds, without a model: 30 chats of two scripted bots under each strategy."""
+    """Play 30 chats of two scripted bots under each strategy, in seconds, without a model."""
     return CollaborationConfig(scenarios=30, controls=False, perturb=PerturbSettings(lexicon="built-in"))
 
 
@@ -490,20 +492,20 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
     resume_safe = (*RESUME_SAFE, "side_by_side")
 
     def prepare(self, config: CollaborationConfig, path: Path, reporter: Reporter) -> PlayedChats:
-        """Bots, corpus and strategies, one chat played under each condition."""
+        """Load bots, corpus and strategies, and play one chat under each condition."""
         config.require_device()
-        found = located(config)
-        for pair, _, chats, _, corpus in readings(found):
+        resolved = located(config)
+        for pair, _, chats, _, corpus in readings(resolved):
             reporter.say(f"{pair} reads {len(chats):,} recorded chats of {corpus.name}")
         with TemporaryDirectory() as beside:
             # Of a run that was begun what it knows; there is none yet to keep answers in otherwise.
             begun = path / ANSWERS_FOLDER
             answers = begun if begun.is_dir() else Path(beside)
-            worker = ChatWorker(found, answers)
-            check_schema(worker.corpus.schema, found.tables)
+            worker = ChatWorker(resolved, answers)
+            check_schema(worker.corpus.schema, resolved.tables)
             worker.check()
             tried = Path(beside, ANSWERS)
-            return PlayedChats(found, tried=tried.read_bytes() if tried.is_file() else b"")
+            return PlayedChats(resolved, tried=tried.read_bytes() if tried.is_file() else b"")
 
     def work(self, run: RunFolder, prepared: PlayedChats, reporter: Reporter) -> PlayedChats:
         answers = run.path / ANSWERS_FOLDER
@@ -511,12 +513,12 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             answers.mkdir(exist_ok=True)
             (answers / ANSWERS).write_bytes(prepared.tried)
         prepared = replace(prepared, answers=str(answers), tried=b"")
-        run_items(run, prepared, asked_chats(prepared.config), prepared.config, reporter, "playing chats")
+        run_items(run, prepared, planned_chats(prepared.config), prepared.config, reporter, "playing chats")
         reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
-    def measure(self, run: RunFolder, found: PlayedChats) -> Summary:
-        config, rows = found.config, run.read_rows().to_pylist()
+    def measure(self, run: RunFolder, played: PlayedChats) -> Summary:
+        config, rows = played.config, run.read_rows().to_pylist()
         done = finished(rows)
         attributes = dict(pair for row in done for pair in zip(row["types"], row["attributes"], strict=True))
         pairs = {pair: name for pair, name in pair_names(run.config, config.trained_runs).items() if pair in config.pairs}
@@ -546,34 +548,34 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         return [*condition_names(config.conditions, judged=bool(config.judge)), *recorded]
 
     def next_commands(self, config: CollaborationConfig, path: Path) -> tuple[str, ...]:
-        """The page; then random lies as often as a chat model told its own, on the same scenarios."""
+        """Suggest random lies at the rate of each chat model that lies, on the same scenarios."""
         commands = super().next_commands(config, path)
         if not config.chat_liars:
             return commands
         metrics = RunFolder.load(path).metrics()
         for liar in config.chat_liars:
-            told = metrics.get(of(LIE_RATE, MODEL, liar))
-            if told is not None and told.value > 0:
-                lies = replace(config.lies, rate=float(f"{told.value:.3g}"))
-                asked = replace(config, strategies=RANDOM_LIES, lies=lies, controls=False, trained="")
+            lie_rate = metrics.get(of(LIE_RATE, MODEL, liar))
+            if lie_rate is not None and lie_rate.value > 0:
+                lies = replace(config.lies, rate=float(f"{lie_rate.value:.3g}"))
+                evaluation = replace(config, strategies=RANDOM_LIES, lies=lies, controls=False, trained="")
                 beside = path.with_name(f"{path.name}-as-{liar.removeprefix(LIAR)}")
-                commands = (*commands, command_line(self.words, self.presets, asked, beside))
+                commands = (*commands, command_line(self.words, self.presets, evaluation, beside))
         return commands
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """Table 8 of the paper, completion by selections allowed, and the lies by attribute."""
+        """Return table 8 of the paper, completion by selections allowed, and the lies by attribute."""
         metrics, summary = run.metrics(), run.summary() or {}
         if not metrics:
             return {}
-        conditions = [Condition(*each) for each in summary[CONDITIONS]]
+        conditions = [Condition(*condition) for condition in summary[CONDITIONS]]
         pairs: Mapping[str, str] = summary[PAIRS]
         recorded = run.config.get("recorded", "")
         lies = {
-            f"Who believes {each.strategy}": lies_table(metrics, *each, summary[ATTRIBUTES])
-            for each in conditions
-            if each.pair == MODEL and tells_lies(each.hearing)
+            f"Who believes {condition.strategy}": lies_table(metrics, *condition, summary[ATTRIBUTES])
+            for condition in conditions
+            if condition.pair == MODEL and tells_lies(condition.hearing)
         }
-        trained = [each for each in conditions if each.pair.startswith(TRAINED)]
+        trained = [condition for condition in conditions if condition.pair.startswith(TRAINED)]
         against = {"Trained against strategies": trained_table(metrics, trained, pairs)} if trained else {}
         return {
             "Completion and turns": table_8(metrics, conditions, pairs, run.config["published"] != "none"),
@@ -592,7 +594,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
 
 
 def located(config: CollaborationConfig) -> CollaborationConfig:
-    """The settings with corpus and data root found, and models by names that hold on other machines and in other folders.
+    """Resolve corpus, data root and models to names that hold on other machines and in other folders.
 
     Raises:
         CheckpointError: there is no checkpoint of a name.
@@ -607,8 +609,8 @@ def located(config: CollaborationConfig) -> CollaborationConfig:
         config = replace(config, judge=absolute_name(config.judge))
     heard = ",".join(map(located_strategy, config.channel_names.values())) or config.strategies
     corpus = config.corpus or corpus_of((model, partner)) or EMBEDDED_FRIENDS
-    found = replace(config, model=model, partner=partner, trained=trained, strategies=heard)
-    return replace(found, corpus=corpus, data_root=data_root(config.data_root))
+    resolved = replace(config, model=model, partner=partner, trained=trained, strategies=heard)
+    return replace(resolved, corpus=corpus, data_root=data_root(config.data_root))
 
 
 def pair_names(config: Mapping[str, object], trained: Sequence[str]) -> dict[str, str]:

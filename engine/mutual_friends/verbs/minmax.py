@@ -148,7 +148,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
     def round(self, number: int) -> dict[str, Stage]:
         planned = dict[str, Stage]()
         if number:
-            met = ",".join((NONE, *(f"{LIAR}{self.place(self.liar(each))}" for each in range(number))))
+            met = ",".join((NONE, *(f"{LIAR}{self.place(self.liar(index))}" for index in range(number))))
             seed = derive_seed(self.config.seed, "round", number)
             goes_on = self._trained(start=self.model(number - 1), against=met, fit=self.config.hardening, seed=seed)
             planned[self.trained(number)] = TRAIN_DYNONET, goes_on
@@ -156,8 +156,8 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         return planned | {self.liar(number): self._liar(self.model(number), derive_seed(self.config.seed, "liar"))}
 
     def measured(self, number: int) -> dict[str, Estimate]:
-        found = RunFolder.load(self.path / self.liar(number)).metrics()
-        return {name: found[name] for name in ROUND_METRICS}
+        metrics = RunFolder.load(self.path / self.liar(number)).metrics()
+        return {name: metrics[name] for name in ROUND_METRICS}
 
     def last(self, best: int) -> dict[str, Stage]:
         config = self.config
@@ -178,32 +178,32 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
 
     def choose(self, rounds: Sequence[Round], loss: Loss, run: RunFolder, reporter: Reporter) -> int:
         """Return the round whose bot is harmed least by the best of all rounds' liars, the earliest of equals."""
-        liars = [*(self.liar(one.number) for one in rounds), _RANDOM, _HONEST]
+        liars = [*(self.liar(round_.number) for round_ in rounds), _RANDOM, _HONEST]
         harms = []
-        for one in rounds:
-            met = self._meet(_ROUNDS, self.model(one.number), liars, run, reporter)
+        for round_ in rounds:
+            met = self._meet(_ROUNDS, self.model(round_.number), liars, run, reporter)
             harms.append(_common(met).mean(axis=0).max())
         return rounds[int(np.argmin(harms))].number
 
     def meet_known(self, best: int, run: RunFolder, reporter: Reporter) -> None:
         """Play every bot that is measured with all known liars, and with the best of them in other chats."""
         for model in dict.fromkeys(self._bots(best).values()):
-            met = self._meet(_CHOOSING, model, self._known(best), run, reporter)
+            met = self._meet(_CHOOSING, model, self._known_liars(best), run, reporter)
             self._meet(_BEST, model, [_best(met)], run, reporter)
 
     def outcome(self, best: int) -> dict[str, Estimate]:
-        """Start, controls and result, and by how much less the result is harmed, scenario by scenario."""
+        """Measure start, controls and result, and the fall of harm scenario by scenario."""
         stages = {BEFORE_HARDENING: f"{START}-liar", AFTER_HARDENING: f"{RESULT if best else START}-liar"}
         stages |= {ending: f"{name}-liar" for name, (_, ending) in CONTROLS.items() if self.config.control}
         runs = {ending: RunFolder.load(self.path / stage) for ending, stage in stages.items()}
-        found = {f"{name}{ending}": run.metrics()[name] for ending, run in runs.items() for name in ROUND_METRICS}
+        metrics = {f"{name}{ending}": run.metrics()[name] for ending, run in runs.items() for name in ROUND_METRICS}
         bots = self._bots(best)
-        harms = {column: self._of_the_best(model, self._known(best)) for column, model in bots.items()}
-        found |= {f"{EXPLOITABILITY}{ENDINGS[column]}": _mean(harm) for column, harm in harms.items()}
+        harms = {column: self._of_the_best(model, self._known_liars(best)) for column, model in bots.items()}
+        metrics |= {f"{EXPLOITABILITY}{ENDINGS[column]}": _mean(harm) for column, harm in harms.items()}
         for column, gain in GAINS.items():
             if column in harms:
-                found[gain] = rate_difference(*_common({column: harms[column], "after": harms["after"]}).T)
-        return found
+                metrics[gain] = rate_difference(*_common({column: harms[column], "after": harms["after"]}).T)
+        return metrics
 
     def _bots(self, best: int) -> dict[str, str]:
         """Return the bots that are measured, by their columns of the table."""
@@ -212,14 +212,14 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         models |= {ending: self.place(f"{name}-model") for ending, name in controls.items()}
         return {column: models[ending] for column, ending in ENDINGS.items() if ending in models}
 
-    def _known(self, best: int) -> list[str]:
+    def _known_liars(self, best: int) -> list[str]:
         """Return all known liars, those that learned by their stages."""
-        rounds = [self.liar(one.number) for one in rounds_of(RunFolder.load(self.path))]
+        rounds = [self.liar(round_.number) for round_ in rounds_of(RunFolder.load(self.path))]
         controls = [f"{name}-liar" for name in CONTROLS] if self.config.control else []
         return [*rounds, f"{START}-liar", *([f"{RESULT}-liar"] if best else []), *controls, _RANDOM, _HONEST]
 
     def known(self, best: int) -> KnownAdversaries:
-        bots, liars = self._bots(best), self._known(best)
+        bots, liars = self._bots(best), self._known_liars(best)
         met = [self._harms(_CHOOSING, model, liars) for model in bots.values()]
         learned = {liar: RunFolder.load(self.path / liar).metrics() for liar in liars if liar not in (_RANDOM, _HONEST)}
         return KnownAdversaries(
@@ -244,7 +244,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         Args:
             what: the chats are for.
             model: the bot.
-            liars: as `_known` names them.
+            liars: as `_known_liars` names them.
             run: the campaign's, where what is played is noted.
             reporter: who looks on.
         """
@@ -276,12 +276,12 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         DYNONET.save(DYNONET.load(bot), folder, {**DYNONET.provenance(bot), "base": self.model(0), "round": best})
 
     def liar(self, number: int) -> str:
-        """The stage of the liar that learned to mislead the bot after a round."""
+        """Name the stage of the liar that learned to mislead the bot of a round."""
         return f"{number:02d}-liar"
 
     @property
     def _rate(self) -> float:
-        """How often the first liar lies while it may; of one that never does the least that may be asked for."""
+        """Return the rate at which the first liar lies while it may; at least the smallest allowed rate."""
         return max(float((RunFolder.load(self.path / self.liar(0)).summary() or {})[RATE]), _LEAST_RATE)
 
     def _trained(self, **settings: object) -> TrainDynoNetConfig:
@@ -309,12 +309,12 @@ def _mean(harms: Sequence[float | None]) -> Estimate:
 
 
 def small() -> HardenFriendsConfig:
-    """A small DynoNet on the built-in chats, three rounds at most, on a laptop."""
+    """Harden a small DynoNet on the built-in chats, three rounds at most, on a laptop."""
     return HardenFriendsConfig(sizes=dynonet_small())
 
 
 def demo() -> HardenFriendsConfig:
-    """To see how it goes, its figures mean little: a DynoNet of 200 built-in chats, one round, in a few minutes."""
+    """Harden a DynoNet of 200 built-in chats for one round, in a few minutes; its figures mean little."""
     return HardenFriendsConfig(
         rounds=1,
         limit=200,
@@ -340,7 +340,7 @@ class MinMaxFriends(HardeningJob[HardenFriendsConfig]):
     unhelped = "no round was harmed less than the start, which is the result"
 
     def prepare(self, config: HardenFriendsConfig, path: Path, reporter: Reporter) -> HardenFriendsConfig:
-        """As any hardening; a bot that cannot learn is told from one that is not there."""
+        """Refuse a bot that cannot learn, then prepare as any hardening."""
         if config.model in friends_agents or ".py:" in config.model or is_chat_address(config.model):
             what = "a DynoNet alone can be hardened here; chat models and other bots may play the liars' side"
             fix = f"--model RUN of {MAKER}, and --body for this one"
@@ -357,10 +357,10 @@ class MinMaxFriends(HardeningJob[HardenFriendsConfig]):
         )
 
     def next_commands(self, config: HardenFriendsConfig, path: Path) -> tuple[str, ...]:
-        """The page, and the bot before and after under what Niu & Bansal did."""
+        """Suggest an evaluation of the bot before and after under the strategies of Niu & Bansal."""
         start = FriendsCampaign(config, path).model(0)
-        asked = CollaborationConfig(model=start, trained=display_path(path), controls=False, data_root=config.data_root)
-        heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, asked, run=None)
+        evaluation = CollaborationConfig(model=start, trained=display_path(path), controls=False, data_root=config.data_root)
+        heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, evaluation, run=None)
         return (*super().next_commands(config, path), heard)
 
 

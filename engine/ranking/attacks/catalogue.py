@@ -257,7 +257,7 @@ def _run(
 
 
 def _ends_with_an_allowed_reply(method: AttackMethod) -> None:
-    """Check that the method stays within its budget and that its edits are allowed."""
+    """End within the budget, with a reply whose edits are allowed."""
     for group, outcome in zip(_GROUPS, _run(method, _GROUPS, _SEEDS), strict=True):
         expect(outcome.was_tried, "an attack on each group", f"{outcome.status}: {outcome.reason}")
         expect(outcome.cost <= _EDITS, f"at most {_EDITS} words changed", f"{outcome.cost} in {outcome.words!r}")
@@ -266,7 +266,7 @@ def _ends_with_an_allowed_reply(method: AttackMethod) -> None:
 
 
 def _asks_the_same_whatever_its_budget(method: AttackMethod) -> None:
-    """Check that a smaller budget gives the same queries, cut short, and that two runs are equal."""
+    """Ask the same queries under a smaller budget, cut short, and the same in a second run."""
     whole, again, cut = (_run(method, _GROUPS, _SEEDS, budget) for budget in (200, 200, 5))
     expect(whole == again, "the same outcome twice", "another one the second time")
     for large, small in zip(whole, cut, strict=True):
@@ -275,7 +275,7 @@ def _asks_the_same_whatever_its_budget(method: AttackMethod) -> None:
 
 
 def _is_the_same_alone(method: AttackMethod) -> None:
-    """Check that the result of an example does not depend on the other examples."""
+    """Find the same for an example whatever other examples are attacked beside it."""
     alone = [_run(method, [group], [seed])[0] for group, seed in zip(_GROUPS, _SEEDS, strict=True)]
     same_alone(_run(method, _GROUPS, _SEEDS), alone, "what is found")
 

@@ -236,8 +236,8 @@ def ranking_metrics(ranked: RankedRows) -> dict[str, Estimate]:
             keeps_labels = ranked.rules.get(rule, True)
             first = metric_of(at_first, keeps_labels)
             values = figures(partial(ranked.measured, model, rule), ranked.clusters)
-            for name, value in values.items():
-                metrics[f"{metric_of(name, keeps_labels)}.{model}.{rule}"] = value.estimate
+            for name, figure in values.items():
+                metrics[f"{metric_of(name, keeps_labels)}.{model}.{rule}"] = figure.estimate
             _, wrong, right = values[at_first]
             for ending, value in ((TIES_RIGHT, right), (TIES_WRONG, wrong)):
                 if value is not None:

@@ -387,11 +387,11 @@ class Contexts(Iterable[Context]):
         self._split = split.first(limit)
 
     def __iter__(self) -> Iterator[Context]:
-        return iter(self._found)
+        return iter(self._contexts)
 
     @cached_property
-    def _found(self) -> list[Context]:
-        utterance, split = cache(self._split.said), self._split
+    def _contexts(self) -> list[Context]:
+        utterance, split = cache(self._split.utterance_of), self._split
         return [tuple(map(utterance, split.contexts[row].tolist())) for row in range(len(split))]
 
 
@@ -523,7 +523,7 @@ def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
 def utterances_of(split: CandidateSplit) -> list[Utterance]:
     """Return the distinct turns and replies of a split."""
     used = np.unique(np.concatenate([split.contexts.values, split.candidates.values]))
-    return [split.said(row) for row in used.tolist()]
+    return [split.utterance_of(row) for row in used.tolist()]
 
 
 def group_seed(seed: int, key: str) -> int:

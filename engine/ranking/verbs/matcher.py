@@ -455,7 +455,7 @@ def _against(
 
 
 def _wrong_replies(split: CandidateSplit, replies: ReplyPool, groups: np.ndarray, seed: int) -> list[Utterance]:
-    return [split.said(row) for row in replies.fresh(groups, seed).tolist()]
+    return [split.utterance_of(row) for row in replies.fresh(groups, seed).tolist()]
 
 
 def _attacked(

@@ -429,16 +429,16 @@ class _Texts:
         """The text of a turn that is not there: no words, though it has positions."""
         return self.add((), {})
 
-    def add(self, words: Utterance, own: dict[str, int]) -> int:
+    def add(self, words: Utterance, unknown_numbers: dict[str, int]) -> int:
         """Return the text's number.
 
         Args:
             words: of the text.
-            own: numbers of the unknown words of its example; grows.
+            unknown_numbers: numbers of the unknown words of its example; grows.
         """
         key: tuple[object, ...] = words
         if self._unknowns:
-            ids = self._told_apart(words, own)
+            ids = self._told_apart(words, unknown_numbers)
             key = (words, tuple(ids))
         if key not in self._index:
             index_of, unknown = self._vocabulary.index, self._vocabulary.UNKNOWN_ID
