@@ -1,8 +1,7 @@
-"""What a listener hears instead of what its partner says: the strategies of Niu & Bansal 2018, section 3.2, in play.
+"""Channels that change utterances on their way to the listener: the strategies of Niu & Bansal 2018, section 3.2, in play.
 
-The paper releases no code for them. A strategy is a `Channel` of `envs/mutual_friends/game.py`: it is called with the
-utterances that are being said in some rows of a game, sees both tables, and draws from the chat and the event alone. Selections
-do not pass it.
+The paper releases no code for them. A strategy is a `Channel` of `envs/mutual_friends/game.py`: it takes the new utterances of
+some rows of a game, sees both tables, and draws from the chat and the event alone. Selections pass unchanged.
 
 - Random Inputs: every word by a random one. Paper: from which words is not said. Ours: any of `spare_words`, each as likely.
 - Random with Kept Entities: the same, but the words of entities stay.
@@ -11,14 +10,12 @@ do not pass it.
   is called as an entity of another category in the common friend is none. Forms of the published lexicon such as "and
   studied" may make words around a new name those of an entity of the common friend: then all entities of the utterance stay.
 
-How words and entities are drawn is `engine/perturb/strategies/entities.py`, which does the same to recorded dialogues. Others
-of ours tell what these come to: nothing is heard (`MuteChannel`), entities give way to ones that nobody has
-(`UnknownWordChannel`), and every other strategy on dialogues (`PerturbedChannel`), none of which had an effect in the paper.
+`engine/perturb/strategies/entities.py` draws words and entities, as for recorded dialogues. Our controls: no word is heard
+(`MuteChannel`), entities become entities of neither table (`UnknownWordChannel`), and every other strategy on dialogues
+(`PerturbedChannel`), none of which had an effect in the paper.
 
-Bots that say nothing and select friends of their table: how far selections alone lead.
-
-Niu & Bansal 2018 publish .82 completion where not a word of the other is understood. What a bot without any model reaches so
-stands beside it: a selection shows an item to the other side, which needs only to look whether it has it.
+Bots that only select (`RandomSelector`) show how far selections alone lead: Niu & Bansal 2018 publish .82 completion where no
+word is understood. A selection shows an item to the other side, which needs only to look whether it has it.
 """
 
 from __future__ import annotations
@@ -41,10 +38,10 @@ from parley.envs.mutual_friends.scenario import Entity, FriendsScenario, Friends
 
 
 class RandomSelector:
-    """Selects friends that it has not selected yet, each as likely, and all of them again after the last.
+    """A bot that selects new friends of its table at random, and all of them again after the last.
 
     Args:
-        answers: whether a friend that the other side selects and that it has too is selected next; else it sees nothing.
+        answers: whether it selects a friend next that the other side selected and that it has too.
     """
 
     def __init__(self, *, answers: bool = False) -> None:
@@ -56,7 +53,7 @@ class RandomSelector:
 
 
 class _Selecting:
-    """The friends that are left, and the one that the other side selected, by row."""
+    """The session of a `RandomSelector`: the friends left, and a match with the other side's selection, by row."""
 
     def __init__(self, view: FriendsView, answers: bool) -> None:
         self._view, self._answers = view, answers
@@ -87,12 +84,12 @@ class _Selecting:
 
 
 def blind_selector() -> RandomSelector:
-    """One that sees nothing of the other side."""
+    """Make a selector that ignores the other side."""
     return RandomSelector()
 
 
 def selector() -> RandomSelector:
-    """One that looks whether it has what the other side selects."""
+    """Make a selector that answers the other side's selections."""
     return RandomSelector(answers=True)
 
 
@@ -107,7 +104,7 @@ class ChatKnowledge:
     Args:
         schema: which entities there are.
         linker: what names them.
-        words: what is said beside entities, such as `spoken_words` of a corpus.
+        words: plain words, such as `spoken_words` of a corpus.
 
     Raises:
         ConfigError: of the words too few are left to draw from.
@@ -124,7 +121,7 @@ class ChatKnowledge:
         }
         """The words of names by category and entity."""
         self.spare = np.array(spare_words(words, linker), dtype=object)
-        """What random words are drawn from (words,) of str objects."""
+        """The pool of random words (words,) of str objects."""
 
     def linked(self, scenario: FriendsScenario, event: ChatEvent) -> tuple[Token, ...]:
         """Link an utterance to entities: those that its speaker marks, and those that its plain words name."""
@@ -164,7 +161,7 @@ class _Joined(NamedTuple):
     flat: FlatContexts
     matches: Matches
     entities: list[tuple[Entity, FriendsScenario, int]]
-    """Each with what the chat is about and who listens."""
+    """Each with the scenario of its chat and the side of its listener."""
 
 
 class NoisyChannel(ABC):

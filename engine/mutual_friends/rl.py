@@ -195,7 +195,7 @@ class LyingChats:
 
 
 class LiarModule(ChooserModule):
-    """Around a `Liar`."""
+    """The RLModule around a `Liar`."""
 
     def load(self, folder: Path) -> Liar:
         """Load the liar of a checkpoint."""

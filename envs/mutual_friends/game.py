@@ -102,7 +102,7 @@ class Slips(NamedTuple):
     """Counts of malformed moves of a side that acts by free text."""
 
     repairs: int = 0
-    """Moves that were asked for once more."""
+    """Moves that were requested again."""
     unread: int = 0
     """Moves that could not be read then either."""
     cut: int = 0
@@ -127,15 +127,15 @@ class Lying(NamedTuple):
     chances: int = 0
     """Utterances that it could have replaced."""
     told: int = 0
-    """Those that it replaced."""
+    """Utterances that it replaced."""
     scored: int = 0
     """Choices by the likelihoods of a chat model."""
     asked: int = 0
-    """Choices that a chat model was asked for."""
+    """Choices requested of a chat model."""
     repairs: int = 0
-    """Those that it was asked for once more."""
+    """Choices requested again."""
     unread: int = 0
-    """Those that could not be read then either, which are no lie."""
+    """Choices that could not be read then either, which are no lie."""
     cut: int = 0
     """Answers that were cut at the most tokens."""
     answers: int = 0

@@ -160,7 +160,7 @@ class EditedReply:
 
     @property
     def succeeded(self) -> bool:
-        """Whether edits reached the goal."""
+        """True if edits reached the goal."""
         return self.index is not None and self.margin > self.tolerance
 
     @property

@@ -2,20 +2,20 @@
 
 Sources: He et al. 2017 (success, selections) and Niu & Bansal 2018, table 8 (completion rate, number of turns).
 
-Completion alone says little: selections are heard by both sides and tell an item each, so that two bots that hear nothing else
-may agree in the end. Beside it stand the selections of a chat, how often the first one is right, and completion where each
-side may select only so often: that of chats which agree before a side selects more often. Of Confusing Entity it is told
-which lies are believed: the listener's next move names the entity that was never said, or selects an item that has it. And how
-often a lie is noticed, as far as behaviour tells: the listener asks, or speaks of that attribute again; how often it does so
-where nothing is changed stands beside, for who asks a lot notices nothing by it.
+Completion alone says little: both sides hear selections, and each selection shows an item, so two bots that hear nothing else
+may agree in the end. So three more metrics count the selections of a chat, how often the first one is right, and completion
+under a limit of selections: the share of chats that agree before a side selects more often. For Confusing Entity, a lie is
+believed if the listener's next move names the entity that was never said, or selects an item that has it. A lie may be noticed
+if the listener asks, or speaks of that attribute again; the same rate on normal inputs stands beside it, because a bot that
+asks a lot need not notice anything.
 
-Beside chats that are played, models may be measured on recorded ones: how likely they find what was said there. Words that a
-model does not know are one token, which it was never taught to say, so perplexity without them and their share are told.
+Models can also be measured on recorded chats, by the likelihood of the recorded moves. Unknown words are one token that the
+model never learned to say, so there is also the perplexity without them, and their share.
 
 Estimates are named KIND.PAIR.STRATEGY, those by attribute KIND.PAIR.STRATEGY.ATTRIBUTE, those of recorded chats
 KIND.PAIR.CORPUS.
 
-What trainings of bots that look for a common friend report: names, directions and definitions of their figures.
+The metrics of trainings of such bots are here as well.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ FRIENDS_TRAINING = {
 MODEL, TRAINED = "model", "trained-"
 """The pair that was asked for; before the number of a pair that was trained against strategies and is compared with it."""
 NORMAL = "normal"
-"""The condition in which everybody hears what is said."""
+"""The condition without changes: both sides hear the words as said."""
 ONE_SIDED = "one-sided-"
 """Before the name of a strategy: what side 0 says is changed, and what side 1 says is not."""
 COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change", "completion_p"
@@ -80,7 +80,7 @@ AGAIN, AGAIN_NORMAL = "asks_again", "asks_again_otherwise"
 RECORDED_PERPLEXITY, KNOWN_PERPLEXITY, UNKNOWN = "recorded_ppl", "recorded_known_ppl", "recorded_unknown"
 ENTITY_PERPLEXITY, ITEM_PERPLEXITY, LINKED = "recorded_entity_ppl", "recorded_item_ppl", "recorded_linked"
 RECORDED = (RECORDED_PERPLEXITY, KNOWN_PERPLEXITY, ENTITY_PERPLEXITY, ITEM_PERPLEXITY, UNKNOWN, LINKED)
-"""What is measured on recorded chats."""
+"""The metrics of recorded chats."""
 ALLOWED = (1, 2, 3)
 """Selections of a side that may be allowed."""
 WITHIN = {num: f"completion_{num}" for num in ALLOWED}

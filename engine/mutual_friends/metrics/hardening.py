@@ -1,4 +1,4 @@
-"""Hardening of bots against liars by rounds: what a round is measured by, and what a campaign comes to."""
+"""Metrics of bots hardened against liars in rounds, for one round and for a whole campaign."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ROUND_METRICS = {
     f"{COMPLETION}{HONEST}": Metric("completion, no lies", HIGHER, LYING[COMPLETION].definition, "rate"),
     TURNS: Metric("turns, fresh liar", BOT, LYING[TURNS].definition),
 }
-"""What a bot is measured by after a round, and start, controls and result at the end."""
+"""The metrics of a bot after a round, and of start, controls and result at the end."""
 MEASURES = {
     EXPLOITABILITY: Metric("best known liar", BOT, "harm of the best of all known, in chats that did not choose it", "rate"),
     **ROUND_METRICS,
 }
-"""What start, controls and result are measured by."""
+"""The metrics of start, controls and result."""
 BEFORE_HARDENING, AS_CONTROL, BY_CHANCE, RESULT = "_before", "_control", "_by_chance", ""
 WITHOUT_LIES, ON_RANDOM_LIES = "trained without lies", "trained on random lies"
 ENDINGS = {"before": BEFORE_HARDENING, WITHOUT_LIES: AS_CONTROL, ON_RANDOM_LIES: BY_CHANCE, "after": RESULT}
@@ -42,7 +42,7 @@ CAMPAIGN = {
     GAIN_OVER_CONTROL: Metric("  than the control", HIGHER, "of the bot that was trained as long without lies", main=True),
     GAIN_OVER_CHANCE: Metric("  than by random lies", HIGHER, "of the bot that was trained as long on random ones", main=True),
 }
-"""What a campaign comes to."""
+"""The metrics of a campaign."""
 
 
 def harmed(round_: Round) -> float:

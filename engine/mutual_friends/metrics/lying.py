@@ -1,4 +1,4 @@
-"""What trainings of liars report: names, directions and definitions of their figures."""
+"""Metrics of trainings of liars: names, directions and definitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LYING = {
     GAIN: Metric("harm of the lies", TARGET, "harm less that of the same chats without lies", main=True),
     GAIN_OVER_RANDOM: Metric("more than random lies", TARGET, "harm less that of random lies in the same chats", main=True),
 }
-"""What a liar comes to; random lies are told as often while they may, any claim as likely."""
+"""The metrics of a liar; random lies have the liar's rate, and all claims are equally likely."""
 
 
 class LiedTo(NamedTuple):

@@ -1,12 +1,10 @@
-"""Bots that look for common friends, by name: scripted ones, those that only select, trained models and chat models.
+"""Bots that look for common friends by name, `parley play friends`, and the training of liars (`parley train liar`, RLlib).
 
-`parley play friends`: a person and a bot look for the friend both have, at the terminal.
+Bots are scripted, only select, or are trained models, chat models or a user's own.
 
-Training of liars against a frozen player of MutualFriends: `parley train liar` (RLlib).
-
-The policy stands between a body, which plays side 0, and the player, which hears claims now and then instead of what the body
-means (`envs/mutual_friends/lies.py`). It is rewarded for chats that end late or without agreement, less a small cost of each
-lie. It is measured on scenarios that it did not learn from, beside no lies and beside random ones at the same rate.
+A liar is a policy between a body, which plays side 0, and a frozen player, which sometimes hears a claim instead of the body's
+utterance (`envs/mutual_friends/lies.py`). The reward is high for chats that end late or without agreement, minus a small cost
+per lie. The liar is measured on new scenarios, beside no lies and beside random lies at the same rate.
 """
 
 from __future__ import annotations
@@ -276,7 +274,7 @@ class _PersonChats:
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         for event in events:
-            # What was typed stands on the screen already.
+            # The typed line is on the screen already.
             if event.side != self._view.side:
                 self._terminal.show(f"partner: {_shown(event)}")
 
@@ -318,32 +316,32 @@ def _shown(event: ChatEvent) -> str:
 def _outcome(chat: FriendsChat) -> str:
     common = ", ".join(chat.scenario.tables[0][chat.scenario.shared[0]])
     outcome = f"both selected after {len(chat.events)} events" if chat.agreed else f"no agreement in {len(chat.events)} events"
-    # Nobody hears the last event.
+    # Sessions do not hear the last event.
     last = f"partner: {_shown(chat.events[-1])}\n" if chat.events[-1].side else ""
     return f"{last}{outcome}; the common friend: {common}"
 
 
 RATE = "rate"
-"""Entry of the summary: how often the liar lies while it may."""
+"""Entry of the summary: the rate of lies while the liar may lie."""
 MEASURED = "measured"
-"""Kind of the event that holds the harm of every chat that measures, by who lied."""
+"""Kind of the event with the harm of every measured chat, by liar."""
 _TRIED = 8
 
 
 def liar_learning() -> ChoiceLearning:
-    """Enough to tell better lies than chance to a small DynoNet."""
+    """Return a recipe that learns better lies than chance against a small DynoNet."""
     return ChoiceLearning(updates=80, learning_rate=0.02)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainLiarConfig(Configuration):
-    """Which player a liar learns to mislead, and on what."""
+    """The player that a liar learns to mislead, and the scenarios."""
 
     model: str = SCRIPTED
     """The frozen player: a run or checkpoint (parley train dynonet), a registered name (parley list), a chat model (hf:FOLDER,
     gguf:FILE, openai:URL#MODEL), or path/file.py:Name."""
     body: str = SCRIPTED
-    """Who plays the liar's side, named in the same way."""
+    """The player of the liar's side, named in the same way."""
     start: str = ""
     """Run or checkpoint of a liar to go on from; a new one when empty."""
     corpus: str = ""
@@ -361,13 +359,13 @@ class TrainLiarConfig(Configuration):
     save_every: PositiveInt = 10
     """Updates between saved training states."""
     game: LieRules = field(default_factory=LieRules)
-    """What lies are allowed, and what they earn; those of --start stay as they were."""
+    """Limits and rewards of lies; a liar of --start keeps its own."""
     tables: ScenarioOptions = field(default_factory=ScenarioOptions)
-    """How scenarios are drawn."""
+    """The draws of scenarios."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How models choose words; of chat models the temperature."""
+    """The decoding of models; chat models use its temperature."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How chat models take part."""
+    """Settings of chat models that take part."""
     liar: ChoiceSizes = field(default_factory=ChoiceSizes)
     """Widths of a new policy."""
     learning: ChoiceLearning = field(default_factory=liar_learning)
@@ -376,10 +374,10 @@ class TrainLiarConfig(Configuration):
 
 @dataclass(frozen=True)
 class LiarWorld:
-    """What a liar learns on, found and checked.
+    """The checked parts of a training of a liar.
 
     Args:
-        config: what was asked for.
+        config: of the training.
         chats: the game with its players.
         liar: the policy as it begins.
     """
@@ -413,7 +411,7 @@ def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWo
     """Load the corpus, players and policy of a training; chat models load at their first request.
 
     Args:
-        config: what is asked for.
+        config: of the training.
         answers: folder in which answers of chat models are kept; None keeps none.
 
     Raises:

@@ -1,6 +1,6 @@
-"""What an evaluation of collaborating bots is asked for: who plays with whom, and what becomes of what they say.
+"""The configuration of an evaluation of bots that look for a common friend, and the channels of strategies by name.
 
-What becomes of utterances on their way, by name: strategies of `engine/mutual_friends`, liars, those of parley perturb.
+Strategies change utterances on their way to the listener: those of `engine/mutual_friends`, liars, and those of parley perturb.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LIARS = {
     f"{LIAR}RUN": "what a trained liar chooses (parley train liar)",
     f"{LIAR}ADDRESS": "what a chat model chooses",
 }
-"""What tells lies, beside the strategies of parley perturb."""
+"""Strategies that tell lies, beside those of parley perturb."""
 LIAR_MAKER = "parley train liar"
 
 
@@ -193,7 +193,7 @@ def misheard(chats: Sequence[FriendsChat], channel: Channel | None, seeds: Seque
 
     Args:
         chats: whole.
-        channel: what becomes of utterances.
+        channel: changes utterances.
         seeds: of each chat.
     """
     game = FriendsGame(len(chats))
@@ -209,13 +209,13 @@ def misheard(chats: Sequence[FriendsChat], channel: Channel | None, seeds: Seque
 
 
 CONTROLS = (UNHEARD, STRANGE)
-"""Ours, which say what those come to."""
+"""Control strategies, which put the others into proportion."""
 SCRIPTED, MIXED, SELECTORS, BLIND = "scripted", "mixed", "selectors", "blind"
-"""Pairs beside the one that was asked for: two scripted bots, one of each, and two that only select."""
+"""Control pairs: two scripted bots, the bot with a scripted one, and two kinds of bots that only select."""
 
 
 class Condition(NamedTuple):
-    """Who plays, and what becomes of what they say."""
+    """A pair of players, and the strategy that changes their utterances."""
 
     pair: str
     strategy: str
@@ -227,7 +227,7 @@ class Condition(NamedTuple):
 
     @property
     def at_a_glance(self) -> bool:
-        """Whether the paper has it, or it was asked for."""
+        """True for the paper's conditions, and for the chosen ones."""
         return self.pair == MODEL and not self.one_sided and self.strategy not in CONTROLS
 
     @property
@@ -238,13 +238,13 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CollaborationConfig(ShardedConfig):
-    """Which bots look for the friend they share, and what they hear of each other."""
+    """The bots that look for their common friend, and the strategies on their utterances."""
 
     model: str = SCRIPTED
     """Bot on both sides: a run or checkpoint (parley train dynonet), a registered name (parley list), a chat model (hf:FOLDER,
     gguf:FILE, openai:URL#MODEL), or path/file.py:Name."""
     partner: str = ""
-    """Bot on side 1 where it is another one."""
+    """Bot on side 1, if it is another one."""
     strategies: str = "all"
     """Strategies separated by commas: all (random-inputs, random-inputs-kept-entities, confusing-entity), none, any of parley
     perturb, path/file.py:Name, liar:RUN (parley train liar), liar:ADDRESS of a chat model that lies, or random-lies; normal
@@ -253,7 +253,7 @@ class CollaborationConfig(ShardedConfig):
     """Runs of parley train dynonet --start (the model) --against, separated by commas: each plays beside it, with itself or
     with the partner."""
     judge: str = ""
-    """A chat model that gives likelihoods (hf:FOLDER, gguf:FILE, path/file.py:Name) says how perplexing what is heard is."""
+    """A chat model with likelihoods (hf:FOLDER, gguf:FILE, path/file.py:Name) that measures the perplexity of heard words."""
     controls: bool = True
     """Beside the bot: scripted bots, bots that only select, one that hears no words, strategies on one side alone; beside chat
     models that lie, random lies."""
@@ -265,7 +265,7 @@ class CollaborationConfig(ShardedConfig):
     """Corpus of recorded chats (parley data list) that models of parley train dynonet read, too: how likely they find what is
     said there. Of the corpus that a model was fitted to its test split, of another one all chats."""
     remembers: Remembers = "said"
-    """Whether a bot remembers its own words as it said them or as its partner heard them."""
+    """A bot remembers its own words as said, or as its partner heard them."""
     max_events: PositiveInt = 46
     """Utterances and selections after which a chat ends."""
     side_by_side: PositiveInt = 128
@@ -273,15 +273,15 @@ class CollaborationConfig(ShardedConfig):
     published: Literal["none", "niu2018"] = "niu2018"
     """Figures to show beside the measured ones."""
     tables: ScenarioOptions = field(default_factory=ScenarioOptions)
-    """How scenarios are drawn."""
+    """The draws of scenarios."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How models choose words; of chat models the temperature."""
+    """The decoding of models; chat models use its temperature."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How chat models take part."""
+    """Settings of chat models that take part."""
     lies: LieRules = field(default_factory=LieRules)
-    """What random-lies and chat models that lie may do; a trained liar keeps to the rules of its training."""
+    """Limits of random-lies and of chat models that lie; a trained liar keeps the limits of its training."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
-    """How the strategies of parley perturb change utterances."""
+    """Settings of the strategies of parley perturb."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

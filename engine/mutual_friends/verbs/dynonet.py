@@ -3,22 +3,18 @@
 Source: He et al. 2017 (arXiv 1704.07130); the model is `policies/dynonet/model.py`. Beside perplexities a run reports how
 often the model finds the common friend with itself, on scenarios of the test split.
 
-A model may go on from a checkpoint (`--start`), with what it hears changed by strategies (`--against`): each chat of the
-training and of the validation split meets one of them, drawn by its key, on the way to both listeners. What sides said and
-did in it is learned as it was recorded; so the model learns to go on as if it had not been misled. Test chats stay as they are.
+A training may go on from a checkpoint (`--start`) on chats whose utterances strategies change (`--against`): each chat of the
+training and validation splits meets one strategy, drawn by its key, on the way to both listeners. The targets stay the recorded
+moves, so the model learns to go on as if it had not been misled. Test chats stay unchanged.
 
   * # Paper (Niu & Bansal 2018): the collaborative task is attacked, and nobody trains against it. Ours: as its dialogue models
     are trained against Should-Not-Change strategies, perturbed inputs with recorded replies; `--against none` trains as long.
 
-Who says how perplexing what bots hear is: a chat model that gives likelihoods, as the judge of a negotiation (`selfplay`).
+The judge of heard utterances is a chat model that gives likelihoods, as in `selfplay` of negotiations. It scores an utterance
+as the speaker's answer, given the rules, that side's table, and the events that both sides have heard and seen so far.
 
-It judges every utterance as it is heard, as an answer in the seat of who is taken to have said it: it is told the rules, that
-side's table, and what both sides have heard and seen so far.
-
-Recorded chats as DynoNets read them: how likely a fitted model finds what people said and selected.
-
-Chats that a model plays show what it does with its own words; those of people show whether it would have said what they do. A
-model reads a chat as in training: it hears the one side and foretells what the other says and selects.
+On recorded chats, a fitted model is measured by the likelihood of the recorded words and selections: as in training, it hears
+one side and predicts the moves of the other.
 """
 
 from __future__ import annotations
@@ -216,7 +212,7 @@ PUBLISHED = "mutualfriends_scripted"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainDynoNetConfig(SupervisedConfig):
-    """What a DynoNet is fitted to, and how."""
+    """The training data and the recipe of a DynoNet."""
 
     corpus: str = ""
     """Registered corpus of chats between friends (parley data list), or path/file.py:NAME; when empty that of --start, else the
@@ -224,20 +220,20 @@ class TrainDynoNetConfig(SupervisedConfig):
     start: str = ""
     """Run or checkpoint of a DynoNet to go on from, with its words and sizes."""
     against: str = ""
-    """With --start: what changes utterances on their way to listeners while it trains, separated by commas: names as in parley
-    evaluate collaboration --strategies; none leaves its share of the chats as they are, alone it is the control."""
+    """With --start: strategies that change utterances on their way to listeners during training, separated by commas, as in
+    parley evaluate collaboration --strategies; none keeps its share of the chats unchanged, alone it is the control."""
     least: PositiveInt = 1
     """Occurrences of a word in the training chats at least; rarer ones are unknown."""
     selfplay: NonNegativeInt = 200
     """Scenarios of the test split at most that the fitted model plays with itself."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How it speaks there; of chat models that lie the temperature."""
+    """Its decoding there; chat models that lie use the temperature."""
     lies: LieRules = field(default_factory=LieRules)
-    """What random-lies and chat models that lie may do."""
+    """Limits of random-lies and of chat models that lie."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How chat models that lie are loaded or asked."""
+    """Settings of chat models that lie."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
-    """How the strategies of parley perturb change utterances."""
+    """Settings of the strategies of parley perturb."""
     sizes: DynoNetSizes = field(default_factory=DynoNetSizes)
     """A new model."""
     fit: FitConfig = field(default_factory=dynonet_fit)
@@ -307,9 +303,9 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
             model = checkpoints.load_dynonet(folder).to(config.device)
         vocabulary, sizes = model.vocabulary, model.sizes
         reporter.say(f"reading {sum(map(len, chats.values())):,} chats of {corpus.name} as both sides see them")
-        # The other chats are not needed again, and take more memory than their sides.
+        # The other chats are not needed any more, and take more memory than their sides.
         tested, num_chats = chats["test"], len(chats["train"])
-        # A chat model that lies is asked once there is a run, which keeps its answers.
+        # A chat model that lies gets its first request after the run begins, which keeps its answers.
         asks = any(map(is_chat_liar, strategy_list(config.against or NONE, NONE)))
         splits: dict[str, SideExamples] = {}
 

@@ -1,14 +1,11 @@
-"""Collaborating bots that mishear each other: `parley evaluate collaboration` (Niu & Bansal 2018, table 8).
+"""Bots whose utterances change on their way: `parley evaluate collaboration` (Niu & Bansal 2018, table 8).
 
-Two bots look for the friend both have, on many scenarios and under several conditions: as they are, with their utterances
-changed on their way, and beside them bots that tell what the figures are worth. A chat's draws come from its scenario alone, so
-that conditions are compared on the same scenarios. A shard is some chats of one condition, played in lock-step.
+Two bots look for their common friend on many scenarios and under several conditions: on normal inputs, and with changed
+utterances; control bots put the figures into proportion. A chat's draws come from its scenario alone, so all conditions have
+the same scenarios.
 
-The rows of chats between two bots that look for the friend both have: one chat under one condition each.
-
-A worker plays shards of chats in lock-step: chats of one condition side by side, the next ones joining as some end.
-
-A chat in which a bot fails is a row with the reason, which a resumed run plays again; the others are kept.
+A row is one chat under one condition. A worker plays the chats of a shard, all of one condition, in lock-step; new chats join
+as others end. A chat in which a bot fails becomes a row with the reason; a resumed run plays it again and keeps the others.
 """
 
 from __future__ import annotations
@@ -100,8 +97,8 @@ from parley.policies.chat.model import NO_REPLIES, ChatTooLongError, NoReplyErro
 
 _MENTION = pa.struct(
     [
-        # Category of the entity; its value as it is said, null where nothing such was; and as it is heard: null where what is
-        # heard names none in its place.
+        # Category of the entity; its value as said, null if none was said; its value as heard, null if the heard words name
+        # none in its place.
         pa.field("type", pa.string()),
         pa.field("said", pa.string()),
         pa.field("heard", pa.string()),
@@ -128,12 +125,12 @@ _NO_REPLY = pa.struct([pa.field(kind.column, pa.int64()) for kind in NO_REPLIES]
 _TABLE = list_of(list_of(pa.string()))
 CHATS = with_base(
     [
-        # The condition: which pair plays, and what becomes of what it says; "normal" for nothing.
+        # The condition: the pair of players, and the strategy on their utterances; "normal" for none.
         pa.field("pair", pa.string()),
         pa.field("strategy", pa.string()),
         pa.field("agents", list_of(pa.string())),
-        # The scenario: its key, the same in every condition; columns and their categories; both tables; where the common friend
-        # stands in each.
+        # The scenario: its key, the same in every condition; columns and their categories; both tables; the index of the common
+        # friend in each.
         pa.field("scenario", pa.string()),
         pa.field("attributes", list_of(pa.string())),
         pa.field("types", list_of(pa.string())),
@@ -145,8 +142,8 @@ CHATS = with_base(
         pa.field("agreed", pa.bool_()),
         pa.field("num_selections", list_of(pa.int64())),
         pa.field("first_selection_right", pa.bool_()),
-        # Of each side, null of one that cannot: moves that were asked for once more because they could not be read as such,
-        # and those that could not be read then either.
+        # By side, null if it does not count them: moves that were requested again because they could not be read, and moves
+        # that could not be read then either.
         pa.field("repairs", list_of(pa.int64())),
         pa.field("unread", list_of(pa.int64())),
         # Answers that were cut at the most tokens, and selections that named no friend, where scores chose one then.
@@ -156,7 +153,7 @@ CHATS = with_base(
         # condition and `lying`, as far as it came.
         pa.field("answers", list_of(pa.int64())),
         pa.field("no_reply", list_of(_NO_REPLY)),
-        # Of each side, null where nobody could lie for it: `Lying`.
+        # By side, null without a liar: `Lying`.
         pa.field("lying", list_of(_LYING)),
         # Of each side: words of its utterances as they are heard; their summed negative log likelihood in nats, null when it
         # was not scored.
@@ -181,7 +178,12 @@ def chat_row(
         knowledge: of names, for words of which the speaker does not say what they mean.
     """
     scenario, pair_strategy = chat.scenario, dict(zip(("pair", "strategy"), condition, strict=True))
-    entities = [_mentions(knowledge, chat, event) for event in chat.events]
+    entities = [
+        [token.entity for token in knowledge.linked(scenario, event) if isinstance(token, Mention)]
+        if event.selected is None
+        else []
+        for event in chat.events
+    ]
     selections = [(event.side, event.selected) for event in chat.events if event.selected is not None]
     return (
         ok_row(key, seed)
@@ -254,7 +256,8 @@ def _mention(
         return columns
     event, named = reaction
     if other not in (None, entity):
-        columns["believed"] = other in {*named, *_selected(chat, event)}
+        selected = () if event.selected is None else chat.scenario.entities[event.side][event.selected]
+        columns["believed"] = other in {*named, *selected}
     return columns | {"again": is_question(event.words) or any(mentioned.type == kind for mentioned in named)}
 
 
@@ -268,16 +271,6 @@ def _passed_on(entities: list[Entity], event: ChatEvent, heard: ChatEvent) -> It
         return
     yield from ((entity, entity if entity in names else None) for entity in entities)
     yield from ((None, entity) for entity in names if entity not in entities)
-
-
-def _mentions(knowledge: ChatKnowledge, chat: FriendsChat, event: ChatEvent) -> list[Entity]:
-    if event.selected is not None:
-        return []
-    return [token.entity for token in knowledge.linked(chat.scenario, event) if isinstance(token, Mention)]
-
-
-def _selected(chat: FriendsChat, event: ChatEvent) -> tuple[Entity, ...]:
-    return () if event.selected is None else chat.scenario.entities[event.side][event.selected]
 
 
 _SIDE_BY_SIDE, _CHATS_SIDE_BY_SIDE = (64, 256), (8, 32)
@@ -498,7 +491,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         for pair, _, chats, _, corpus in readings(resolved):
             reporter.say(f"{pair} reads {len(chats):,} recorded chats of {corpus.name}")
         with TemporaryDirectory() as beside:
-            # Of a run that was begun what it knows; there is none yet to keep answers in otherwise.
+            # A run that has begun keeps its answers; a new run has no folder yet.
             begun = path / ANSWERS_FOLDER
             answers = begun if begun.is_dir() else Path(beside)
             worker = ChatWorker(resolved, answers)

@@ -8,13 +8,11 @@ Start and result are measured once more, by fresh liars and by the best of all k
 round. Two controls, the start trained as long without lies and on random ones, are measured by the same liars, and say how much
 of the gain is owed to liars that learn.
 
-The frame of a campaign is in `engine/core/verbs/hardening.py`.
+The frame of a campaign is in `engine/core/verbs/hardening.py`; here are its stages, their configurations and metrics.
 
-The rounds of a hardening of bots against liars: which runs they are made of, what these are asked for and come to.
-
-The training of a liar measures as well. In the end all bots meet all known liars: those of the rounds, of the start, the result
-and the controls, random lies and none. They choose the result's round, and the best of them for each bot, which is measured in
-other chats (`engine/core/stats/known.py`).
+The training of a liar measures the bot as well. At the end all bots meet all known liars: those of the rounds, the start, the
+result and the controls, random lies and none. These chats choose the result's round, and the best liar for each bot, which is
+then measured in other chats (`engine/core/stats/known.py`).
 """
 
 from __future__ import annotations
@@ -72,9 +70,9 @@ CONTROLS = {"control": (NONE, AS_CONTROL), "random": (RANDOM_LIES, BY_CHANCE)}
 """The start trained as long against something else: what, and what its figures end with."""
 _LEAST_RATE = 1e-3
 MET = "met"
-"""Kind of the event that holds the harm of a liar to a bot in every chat."""
+"""Kind of the event with the harm of a liar to a bot in every chat."""
 _ROUNDS, _CHOOSING, _BEST = "liars of all rounds", "known liars", "best known liar"
-"""What chats are for: to choose the round, to choose the best liar, to measure it."""
+"""Purposes of chats: to choose the round, to choose the best liar, to measure it."""
 _RANDOM, _HONEST = "random lies", "no lies"
 """Known liars that need no training."""
 Harms = Mapping[str, Sequence[float | None]]
@@ -82,18 +80,18 @@ Harms = Mapping[str, Sequence[float | None]]
 
 
 def hardening_fit() -> FitConfig:
-    """Two epochs at a fifth of the rate, the last one kept."""
+    """Return a recipe of two epochs at a fifth of the rate that keeps the last one."""
     return replace(dynonet_fit(), learning_rate=0.1, max_epochs=2, decay_epochs=0, keep="last")
 
 
 @dataclass(frozen=True, kw_only=True)
 class HardenFriendsConfig(HardeningConfig):
-    """Which bot is hardened, how long, and how it is measured."""
+    """The bot to harden, the rounds, and their measurements."""
 
     model: str = ""
     """The bot at the start, a run or checkpoint (parley train dynonet); when empty a DynoNet is trained first."""
     body: str = SCRIPTED
-    """Who plays the liars' side: as the model, a registered name, a chat model's address, or path/file.py:Name."""
+    """The player of the liars' side: as the model, a registered name, a chat model's address, or path/file.py:Name."""
     corpus: str = ""
     """Corpus of chats to train on; that of the model when empty, else the built-in one."""
     rounds: NumItems = 3
@@ -101,7 +99,7 @@ class HardenFriendsConfig(HardeningConfig):
     patience: PositiveInt = 2
     """Rounds without gain after which the campaign stops."""
     least_gain: NonNegativeFloat = 0.005
-    """By how much the harm of a fresh liar must fall to count as gain."""
+    """Least fall of a fresh liar's harm that counts as gain."""
     limit: NonNegativeInt = 0
     """Chats of each split at most that bots are trained on; 0 for all."""
     scenarios: NumItems = 300
@@ -119,13 +117,13 @@ class HardenFriendsConfig(HardeningConfig):
     threads: PositiveInt = 1
     """CPU threads that bots and liars compute with."""
     game: LieRules = field(default_factory=LieRules)
-    """What lies are allowed, and what they earn."""
+    """Limits and rewards of lies."""
     learning: ChoiceLearning = field(default_factory=liar_learning)
     """The learning rule of liars."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How bots speak; of chat models the temperature."""
+    """The decoding of bots; chat models use its temperature."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How a chat model plays the liars' side."""
+    """Settings of a chat model on the liars' side."""
     sizes: DynoNetSizes = field(default_factory=DynoNetSizes)
     """Sizes of a bot that is trained first."""
     fit: FitConfig = field(default_factory=dynonet_fit)
@@ -169,7 +167,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         for name, (against, _) in CONTROLS.items() if config.control else ():
             seed = derive_seed(config.seed, "round", 1)
             met = against if against == NONE else f"{NONE},{against}"
-            # Random lies are told as often while they may be, as the first liar tells its own.
+            # Random lies have the rate of the first liar.
             lies = replace(config.game, rate=self._rate)
             goes_on = self._trained(start=self.model(0), against=met, fit=longer, seed=seed, lies=lies)
             planned[f"{name}-model"] = TRAIN_DYNONET, goes_on

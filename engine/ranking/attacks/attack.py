@@ -104,9 +104,9 @@ if TYPE_CHECKING:
 
 
 DRAWS = 16
-"""Random drafts that are asked about at a time."""
+"""Number of random drafts in a batch."""
 PATIENCE = 10
-"""Times in a row that nothing new is drawn before there is nothing left."""
+"""Number of draws in a row without a new draft after which a method ends."""
 
 
 class DraftBatch(NamedTuple):
@@ -114,7 +114,7 @@ class DraftBatch(NamedTuple):
 
     Args:
         drafts: in the order in which they count as queries.
-        may_succeed: whether one of them may be the attack's result; not where words are erased to see what they matter.
+        may_succeed: False for drafts that only measure the importance of words, which cannot be the attack's result.
     """
 
     drafts: Sequence[Draft]
@@ -214,7 +214,7 @@ class SlopeGreedy:
     White-box: slopes are no queries, and are counted beside them. Edits that replace no word have no slope and are left out.
 
     Args:
-        width: replacements that are asked about before one is taken.
+        width: replacements that are scored before the best is taken.
     """
 
     needs: ClassVar[Requirement] = SLOPES
@@ -274,13 +274,13 @@ def _by_importance(case: Case) -> Generator[DraftBatch, np.ndarray, list[int]]:
 
 
 def _is_replacement(draft: Draft) -> bool:
-    """Whether the last edit put one word in the place of one."""
+    """Return True if the last edit replaced one word by one."""
     change = draft.changes[-1]
     return change.end - change.start == len(change.words) == 1
 
 
 _AHEAD = 64
-"""Drafts that are scored at once; of those behind a success none counts as a query."""
+"""Number of drafts scored at once; drafts behind a success count as no query."""
 
 
 class CaseSearch:
@@ -301,7 +301,7 @@ class CaseSearch:
         self.case, self._goal, self._bar, self._scores, self._budget = case, goal, bar, scores, budget
         self._best, self._margin = case.original, case.margin
         self._trace: list[TracePoint] = []
-        # Scores are known as soon as they come in, and count when the method gets to them.
+        # Scores are stored when they arrive, and count as queries when the method reads them.
         self._score_by_words = {case.original.words: scores[case.index]}
         self._counted = {case.original.words}
         self._status: Status = "failure"
@@ -402,7 +402,7 @@ class CaseSearch:
 
 
 _LOOKED = 8
-"""Lists' worth of words that are looked at to fill one."""
+"""Number of lists of words that are searched to fill one."""
 
 
 @dataclass(frozen=True)
@@ -634,11 +634,13 @@ class RankAttack:
         margin = self.goal.margin(given[index], bar)
         if margin > near:
             return AttackOutcome(group.key, "skipped", REACHED_REASON, index, given)
+        # The words of the newest turn come first.
+        context = [tagged for turn in reversed(group.context) for tagged in zip(turn, tags[turn], strict=True)]
         case = Case(
             group=group,
             index=index,
             original=Draft.of(words, tags[words]),
-            context_words=self._context_words(group, tags),
+            context_words=tuple(tagged for tagged in dict.fromkeys(context) if self.language.is_content(tagged[0])),
             synonyms=self._synonyms(words, tags[words]),
             language=self.language,
             moves=self.moves,
@@ -651,10 +653,6 @@ class RankAttack:
             inside=Inside(self.ranker, group.context, self.goal),
         )
         return CaseSearch(case, self.method, self.goal, bar, given, self.budget)
-
-    def _context_words(self, group: CandidateGroup, tags: Mapping[Utterance, Sequence[str]]) -> tuple[Tagged, ...]:
-        tagged_words = [tagged for turn in reversed(group.context) for tagged in zip(turn, tags[turn], strict=True)]
-        return tuple(dict.fromkeys((word, tag) for word, tag in tagged_words if self.language.is_content(word)))
 
     def _synonyms(self, words: Utterance, tags: Sequence[str]) -> dict[Tagged, Utterance]:
         stays = self.language.stays(FlatContexts([((words,),)]))

@@ -35,7 +35,7 @@ class Requirement(NamedTuple):
     Args:
         protocol: of rankers that give it.
         what: such as "slopes".
-        fix: for whoever has a ranker that does not.
+        fix: for users of a ranker without it.
     """
 
     protocol: type
@@ -43,7 +43,7 @@ class Requirement(NamedTuple):
     fix: str
 
     def is_met(self, ranker: Ranker) -> bool:
-        """Whether a ranker gives it."""
+        """Return True if a ranker gives it."""
         return isinstance(ranker, self.protocol)
 
 
@@ -72,7 +72,7 @@ class Inside:
     def __init__(self, ranker: Ranker, context: Context, goal: RankGoal) -> None:
         self._ranker, self._context, self._sign = ranker, context, goal.margin(1.0, 0.0)
         self.num_slopes = 0
-        """Gradients that were asked for."""
+        """Number of gradients so far."""
 
     @property
     def vocabulary(self) -> Sequence[str]:
@@ -80,7 +80,7 @@ class Inside:
         return cast(VocabularyRanker, self._ranker).vocabulary()
 
     def reads(self, reply: Utterance, words: Utterance) -> bool:
-        """Whether a reply with words of the vocabulary behind it is read as its own tokens and one for each word."""
+        """Return True if the ranker reads the reply as before and one token for each appended word."""
         return cast(VocabularyRanker, self._ranker).reads(reply, words)
 
     def slopes(self, reply: Utterance, words: Sequence[str]) -> np.ndarray:
@@ -116,7 +116,7 @@ class Change(NamedTuple):
         move: the name of the move that proposed it.
         start: where the words that go begin.
         end: and end.
-        words: what comes in their place.
+        words: their replacement.
         tags: of these.
         sources: places in the original of the words that these are or stand for; `NEW` for inserted ones.
     """
@@ -280,7 +280,7 @@ class SwappedWords:
 BY_NAME: dict[str, EditMove] = {
     move.name: move for move in (ContextWord(), SynonymWord(), InsertedWord(), DeletedWord(), SwappedWords())
 }
-"""Those that settings name."""
+"""The moves by their names in settings."""
 
 
 Vectors = Callable[[Sequence[Utterance]], np.ndarray]
@@ -288,10 +288,10 @@ Vectors = Callable[[Sequence[Utterance]], np.ndarray]
 
 
 class Constraint(Protocol):
-    """A rule that drafts keep to or break."""
+    """A rule that drafts must keep."""
 
     def allows(self, case: Case, drafts: Sequence[Draft]) -> Sequence[bool]:
-        """Whether each draft keeps to it.
+        """Test whether each draft keeps to the rule.
 
         Args:
             case: the example; `case.original` is the reply before any edit.
@@ -423,7 +423,7 @@ class Case:
         synonyms: of words of the original, by the word and its tag.
         language: of the words.
         moves: ways to edit.
-        constraints: what every draft keeps to.
+        constraints: on every draft.
         edits: words changed at most; as many are appended by methods that append.
         seed: the example's.
         rng: draws that belong to the example.
@@ -534,11 +534,11 @@ class AttackOutcome:
 
     @property
     def was_tried(self) -> bool:
-        """Whether there was something to attack and the ranker gave scores."""
+        """True if there was a reply to attack and the ranker gave scores."""
         return self.status in ("success", "failure")
 
     def succeeded_by(self, queries: int) -> bool:
-        """Whether it succeeded with at most so many queries; an attack ends when it succeeds."""
+        """Return True if it succeeded with at most so many queries; an attack ends when it succeeds."""
         return self.status == "success" and self.queries <= queries
 
     def ranks(self) -> tuple[float, float] | None:

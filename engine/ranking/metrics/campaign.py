@@ -33,12 +33,12 @@ ROUND_METRICS = {
     ),
     FIRST: Metric("R@1", HIGHER, "share of the contexts whose right reply is first among candidates as they are", "rate"),
 }
-"""What a ranker is measured by after a round, in the order of the table's columns."""
+"""The metrics of a ranker after a round, in the order of the table's columns."""
 AS_CONTROL, BEFORE_HARDENING = "_control", "_before"
 """Endings of the metrics of the start after as much training on replies as they are, and of the start."""
 GAIN, GAIN_BEYOND_CONTROL = "gain", "gain_beyond_control"
 MEASURED = (POLICY, SEARCH, HELD, FIRST)
-"""What start, result and control are measured by too."""
+"""The metrics of start, result and control."""
 _ENDINGS = {BEFORE_HARDENING: ", before", AS_CONTROL: ", control", "": ""}
 CAMPAIGN = {
     **{
@@ -49,7 +49,7 @@ CAMPAIGN = {
     GAIN: Metric("more R@1 under attack", HIGHER, "the result's less the start's, in the same contexts", main=True),
     GAIN_BEYOND_CONTROL: Metric("  beyond the control", HIGHER, "the result's less the control's", main=True),
 }
-"""What a campaign comes to."""
+"""The metrics of a campaign."""
 
 
 def lost(round_: Round) -> float:
@@ -96,7 +96,7 @@ class UnderAttack:
         self._rows = finished(rows)
         attacks = {row["item_key"]: [search for search in row["searches"] if search["method"] in methods] for row in self._rows}
         self._dialogues = {row["item_key"]: row["dialogue"] for row in self._rows}
-        # What is reached before any edit is lost; contexts without a reply to edit, or without scores, do not count.
+        # A goal reached before any edit counts as lost; contexts without a reply to edit or without scores do not count.
         self._held = {
             key: float(all(search["status"] == "failure" for search in of_context))
             for key, of_context in attacks.items()

@@ -21,14 +21,14 @@ Figures = Mapping[str, float]
 
 MODELS = ("smn", "dam", "mrfn")
 CLEAN = "base"
-"""What stands for a rule where there is none."""
+"""The name of the condition without a rule."""
 _UBUNTU = ("r2@1", "r@1", "r@2", "r@5")
 _DOUBAN = ("map", "mrr", "p@1", "r@1", "r@2", "r@5")
 
 
 @dataclass(frozen=True)
 class PublishedTraining:
-    """What a training against one rule came to, R10@1 and A10@1 on Ubuntu.
+    """The published result of a training against one rule, R10@1 and A10@1 on Ubuntu.
 
     Args:
         clean: on clean test examples, R10@1.
@@ -39,10 +39,6 @@ class PublishedTraining:
     attacked: float
 
 
-def _figures(names: tuple[str, ...], text: str) -> Figures:
-    return MappingProxyType(dict(zip(names, map(float, text.split()), strict=True)))
-
-
 def _table(rows: str) -> Mapping[str, Mapping[str, Mapping[str, Figures]]]:
     """Lines of model, rule, the figures of Ubuntu, a bar, the figures of Douban."""
     tables: dict[str, dict[str, dict[str, Figures]]] = {"ubuntu": {}, "douban": {}}
@@ -50,7 +46,8 @@ def _table(rows: str) -> Mapping[str, Mapping[str, Mapping[str, Figures]]]:
         head, douban = line.split("|")
         model, rule, ubuntu = head.split(maxsplit=2)
         for corpus, names, text in (("ubuntu", _UBUNTU, ubuntu), ("douban", _DOUBAN, douban)):
-            tables[corpus].setdefault(model, {})[rule] = _figures(names, text)
+            values = dict(zip(names, map(float, text.split()), strict=True))
+            tables[corpus].setdefault(model, {})[rule] = MappingProxyType(values)
     return MappingProxyType(tables)
 
 

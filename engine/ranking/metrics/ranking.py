@@ -38,11 +38,11 @@ from parley.envs.ranking.groups import CandidateKind
 CLEAN = "clean"
 """The rule where there is none."""
 CHANGE, P_VALUE = "_change", "_p"
-"""What follows the name of `first_place`: less that of the same clean contexts, and the p-value of that difference."""
+"""Endings of `first_place`: minus the value on the same clean contexts, and the p-value of that difference."""
 LESS, LESS_P = "_less", "_less_p"
-"""The same: less that of another ranker in the same contexts, and the p-value (`parley.engine.ranking.metrics.table`)."""
+"""Endings too: minus the value of another ranker on the same contexts, and the p-value (`engine/ranking/metrics/table.py`)."""
 TIES_RIGHT, TIES_WRONG = "_ties_right", "_ties_wrong"
-"""The same: with ties as right or as wrong answers, where there are ties."""
+"""Endings too: ties as right or as wrong answers, if there are ties."""
 UNTOUCHED, WORDS, UNRANKED, FAILED = "untouched", "words_changed", "unranked", "failed"
 """Contexts in which a rule changed nothing; words changed of a changed reply; contexts that have not both right and wrong
 replies; contexts for which a ranker gave no scores."""
@@ -51,7 +51,7 @@ KEPT, KEPT_RELATIVE = "kept@", "kept_relative@"
 """R_n@1 when so many words of right replies stay, those that matter most to the ranker; divided by that of whole replies."""
 
 BY_KIND = (MAP, MRR, PRECISION)
-"""Metrics that are also told by where wrong replies come from, where they come from several sources."""
+"""Metrics that are also computed for each source of wrong replies, if there are several."""
 _ATTACKED = {PAIRWISE: "a2@1", MAP: "aap", MRR: "arr", PRECISION: "ap@1", **{recall_at(k): f"a@{k}" for k in KS}}
 _STANDARD = {name: kind for kind, name in _ATTACKED.items()}
 
@@ -103,7 +103,7 @@ class RankedRows:
         self.size = size.pop() if len(size := {len(row["labels"]) for row in self.rows}) == 1 else None
         """Candidates of every group; None where groups differ."""
         self.several = any(sum(row["labels"]) > 1 for row in self.rows)
-        """Whether a group has several right replies."""
+        """True if a group has several right replies."""
 
     @cached_property
     def models(self) -> list[str]:
@@ -112,7 +112,7 @@ class RankedRows:
 
     @cached_property
     def rules(self) -> dict[str, bool]:
-        """Whether each rule keeps labels."""
+        """By rule, True if it keeps labels."""
         return {attack["rule"]: attack["keeps_labels"] for row in self.rows[:1] for attack in row["attacks"]}
 
     @cached_property
@@ -195,7 +195,7 @@ class RankedRows:
 
     @cached_property
     def wrong_kinds(self) -> list[str]:
-        """Where wrong replies come from."""
+        """The sources of wrong replies."""
         kinds = {kind for row in self.rows for kind, label in zip(row["kinds"], row["labels"], strict=True) if not label}
         return [kind for kind in CandidateKind if kind in kinds]
 

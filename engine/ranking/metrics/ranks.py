@@ -21,15 +21,15 @@ Departures:
 
 Shapes: V candidates, G groups, B blocks of candidates of one group and score.
 
-The file also holds the metrics of training editing policies and matchers, and estimates with intervals from a ranker's rows.
+The file also holds the metrics of trainings of editing policies and matchers.
 
 Under attack (Li et al. 2019, section 5.2): a rule that keeps labels (IIW, RSW) is measured by R_n@k, MAP, MRR and P@1 again;
 one that makes a wrong reply of a right one, by A_n@k, AAP, ARR and A@1: the same metrics, where the changed reply is the
 relevant one.
 
-  * # Paper: silent on examples that a rule cannot change. Ours: they are counted; by default they are left out, because a
-    ranker did not survive what nobody did to it. As an option they stay, as attacks that failed: with a rule that keeps labels
-    the ranker's figure is then that of the clean group, else it is 0.
+  * # Paper: silent on examples that a rule cannot change. Ours: they are counted and left out by default, because the ranker
+    was not attacked there. As an option they stay as failed attacks: with a rule that keeps labels the ranker's figure is then
+    that of the clean group, else it is 0.
   * # Paper: no intervals. Ours: Wilson's for shares by dialogue (`clustered_rate`), and the paired bootstrap test.
 """
 
@@ -78,9 +78,9 @@ EDITING = {
 
 
 Ties = Literal["expected", "right", "wrong"]
-"""What stands for the order of tied candidates: the mean over all, relevant ones first, or relevant ones last."""
+"""The order of tied candidates: the mean over all orders, relevant ones first, or relevant ones last."""
 Unranked = Literal["left-out", "zero"]
-"""What becomes of groups in which there is nothing to rank."""
+"""The treatment of groups without anything to rank."""
 
 PAIRWISE, MAP, MRR, PRECISION = "r2@1", "map", "mrr", "p@1"
 KS = (1, 2, 5)
@@ -144,7 +144,7 @@ def group_metrics(
         scores: finite, higher is better (V,).
         relevant: whether each is to be found (V,) bool.
         ks: of R_n@k, each at least 1.
-        ties: what stands for the order of tied candidates.
+        ties: the order of tied candidates.
         unranked: whether groups without a relevant candidate, or without another one, are left out or score 0.
     """
     score, wanted = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=bool)
@@ -155,7 +155,7 @@ def group_metrics(
     sizes = np.bincount(group, minlength=len(keys))
     num_relevant = np.bincount(group[wanted], minlength=len(keys))
     blocks, num_tied = _blocks(group, score, wanted, ties)
-    # What is divided by 0 here belongs to groups that do not count.
+    # Divisions by 0 concern only groups that do not count.
     of_relevant, num_others = np.maximum(num_relevant, 1), np.maximum(sizes - num_relevant, 1)
     share = blocks.relevant / blocks.size
     metrics = {recall_at(k): _per_group(blocks, share * np.clip(k - blocks.above, 0, blocks.size)) / of_relevant for k in ks}
@@ -284,7 +284,7 @@ _MEANINGS = {
 }
 _TIES = "mean over contexts, ties as chance decides them"
 ATTACKED = "_attacked"
-"""What the names of figures of groups end in that rules, or the search, have changed."""
+"""The ending of metrics on groups that rules or the search changed."""
 PROMOTED = "test_promoted"
 """Success of the attack search on the model itself, of trainings against it."""
 _OWN = {
@@ -320,7 +320,7 @@ MATCHING = {
 
 
 Untouched = Literal["left-out", "kept"]
-"""What becomes of groups in which a rule changed nothing."""
+"""The treatment of groups that a rule left unchanged."""
 
 _ADVERSARIAL = {PAIRWISE: "A2@1", MAP: "AAP", MRR: "ARR", PRECISION: "A@1"}
 _STANDARD = {PAIRWISE: "R2@1", MAP: "MAP", MRR: "MRR", PRECISION: "P@1"}
@@ -415,7 +415,7 @@ def figures(measure: Callable[[Ties], GroupMetrics], clusters: Mapping[Any, Any]
     """Compute each metric with its interval, and its bounds over the orders of ties.
 
     Args:
-        measure: the metrics by what stands for the order of ties, such as `lambda ties: group_metrics(..., ties=ties)`.
+        measure: gives the metrics under an order of ties, such as `lambda ties: group_metrics(..., ties=ties)`.
         clusters: as in `estimates`.
     """
     expected = measure("expected")
@@ -433,7 +433,7 @@ def estimates(metrics: GroupMetrics, clusters: Mapping[Any, Any] | None = None) 
 
     Args:
         metrics: of groups.
-        clusters: by a group's key what it is drawn with, such as its dialogue; each group is its own when not given.
+        clusters: the cluster of each group, such as its dialogue, by the group's key; by default each group is its own.
     """
     drawn_with = None if clusters is None else [clusters[key] for key in metrics.keys.tolist()]
     return {name: clustered_rate(values, drawn_with) for name, values in metrics.values.items()}

@@ -223,7 +223,7 @@ def _require_names(config: RankingAttackConfig, tried: Tried) -> None:
     names = [*map(method_label, config.method_names), *(rule.name for rule in rules)]
     if len(set(names)) < len(names):
         raise ConfigError("two methods or rules bear one name", got=", ".join(names), fix="rename yours")
-    # What limits are judged by is read by workers alone.
+    # Only workers fit the judges of limits.
     unlimited = replace(config, attack=replace(config.attack, max_perplexity_ratio=None, min_cosine=None))
     for ranker in tried.rankers.values():
         composed(ranker, tried.language, unlimited, rules, {})

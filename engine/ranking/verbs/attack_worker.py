@@ -1,16 +1,14 @@
-"""A worker of attacks on rankers: shards of contexts in, rows of `parley.engine.ranking.verbs.prepared.SEARCHES` out.
+"""The worker of attacks on rankers, and the attack search that matching models are trained against.
 
-Each method and rule attacks each ranker in all contexts of a shard side by side. What it found on one ranker is then shown to
-the others.
+The worker takes shards of contexts and returns rows of `parley.engine.ranking.verbs.prepared.SEARCHES`. Each method and rule
+attacks each ranker in all contexts of a shard side by side. The edited replies of one ranker are then scored by the others.
 
-Training of matching models against the attack search: wrong replies that it finds in a pool of contexts.
+In a training, the search begins each epoch: in each context of a pool it promotes the wrong reply that the current model likes
+best. The closest draft joins the context as one more wrong reply for that epoch, with or without success; all other replies
+stay. A context with a wrong reply at the top is not searched.
 
-When an epoch begins, the search (`engine/ranking`) promotes in each context of the pool the wrong reply that the model, as it
-is then, likes best. The closest that it came is added to the context as one more wrong reply for that epoch, whether it reached
-the top or not; all other replies stay. Nothing is found where a wrong reply is at the top from the first.
-
-What a search found is a file of the run. A training that goes on in the middle of an epoch reads what the epoch began with; one
-that was killed in a search makes it again and finds the same, because the model, the context and the seed decide it.
+The results of a search are a file of the run. A training that resumes within an epoch reads the file. A training that stopped
+within a search repeats it with equal results, because the model, the context and the seed decide them.
 """
 
 from __future__ import annotations
@@ -72,14 +70,14 @@ if TYPE_CHECKING:
 
 
 SEARCHED = "search"
-"""Kind of the event that says what a search came to."""
+"""Kind of the event with the counts of a search."""
 START, END = "at the start", "at the end"
-"""When the search attacks a split that nothing is learned from: before the training, and what has come of it."""
+"""The times of a search on a held-out split: before and after the training."""
 _AT_ONCE = 256
 
 
 class ReplyResult(NamedTuple):
-    """What a search came to in one context.
+    """The result of a search in one context.
 
     Args:
         key: of the context.
@@ -97,15 +95,15 @@ class ReplyResult(NamedTuple):
 
 
 class PoolSearch:
-    """Searches of a training, and where their results lie.
+    """The searches of a training, with their result files.
 
     Args:
         attack: on the model that is trained.
         train: its contexts.
         size: how many contexts of a split are searched at most, the seed's choice.
         seed: master seed.
-        run: keeps what was found.
-        reporter: who looks on.
+        run: keeps the results.
+        reporter: shows progress.
     """
 
     def __init__(
@@ -136,7 +134,7 @@ class PoolSearch:
         """
         name = f"epoch {epoch}"
         if batches_done and not self._file(name).exists():
-            what = "the replies that were found when this epoch began are gone, and the model has moved on"
+            what = "the replies from the search before this epoch are gone, and the model has changed since"
             raise RunError(what, where=self._file(name), fix="begin anew, in another --run folder")
         self._now = self.results(name, self._pool)
 
@@ -242,7 +240,7 @@ def composed_search(
 
 
 SUCCEEDED = "succeeded."
-"""Begins what is counted by method: attacks that reached the goal."""
+"""Prefix of counts by method: attacks that reached the goal."""
 _CONTEXTS = 16
 """Of a shard at most: each asks about dozens of drafts at a time, which fill a batch."""
 _WIDTH = 100
@@ -251,7 +249,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class RankingAttacks(RankerQueries):
-    """Rankers that are attacked."""
+    """A sharded attack on rankers."""
 
     event = "attacked"
 
@@ -278,10 +276,10 @@ class RankingAttacks(RankerQueries):
 
 
 class RankAttackWorker:
-    """Holds rankers and what attacks on them lean on, and attacks.
+    """A worker that holds rankers and the attacks on them.
 
     Args:
-        attacks: who is attacked how.
+        attacks: the task.
     """
 
     def __init__(self, attacks: RankingAttacks) -> None:
@@ -312,7 +310,13 @@ class RankAttackWorker:
                 shown = self._shown(label, outcomes, groups)
                 for of_context, outcome, transfers in zip(searches, outcomes, shown, strict=True):
                     of_context.append({"model": label, "method": method, **_outcome_columns(outcome), "transfers": transfers})
-        return [self._row(*columns) for columns in zip(shard.items, seeds, before, searches, strict=True)]
+        rows = []
+        for item, seed, scores, results in zip(shard.items, seeds, before, searches, strict=True):
+            if all(result["status"] == "error" for result in results):
+                rows.append(error_row(item.group.key, seed, results[0]["reason"]))
+            else:
+                rows.append(ok_row(item.group.key, seed) | context_columns(item) | {"before": scores, "searches": results})
+        return rows
 
     def _shown(
         self, attacked: str, outcomes: Sequence[AttackOutcome], groups: Sequence[CandidateGroup]
@@ -328,13 +332,6 @@ class RankAttackWorker:
             for number in range(len(groups))
         ]
 
-    def _row(
-        self, item: RankedGroup, seed: int, before: list[dict[str, Any]], searches: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        if all(search["status"] == "error" for search in searches):
-            return error_row(item.group.key, seed, searches[0]["reason"])
-        return ok_row(item.group.key, seed) | context_columns(item) | {"before": before, "searches": searches}
-
 
 def goal_of(config: RankingAttackConfig) -> RankGoal:
     """Return the goal of the attacks."""
@@ -342,7 +339,7 @@ def goal_of(config: RankingAttackConfig) -> RankGoal:
 
 
 def suits(rule: Rule, goal: GoalKind) -> bool:
-    """Whether a rule edits replies of the goal's kind, and leaves wrong ones wrong and right ones right."""
+    """Return True if a rule edits replies of the goal's kind and keeps their labels."""
     return rule.keeps_labels and rule.attacks == {"promote": "negatives", "demote": "positives"}[goal]
 
 
@@ -360,9 +357,9 @@ def composed(
     Args:
         ranker: any.
         language: of its replies.
-        config: what was asked for.
+        config: of the attack.
         rules: that suit the goal.
-        judges: what limits are judged by, as `compose_attack` takes it.
+        judges: of limits, as `compose_attack` takes them.
     """
     attacks = {
         method_label(method): compose_attack(ranker, language, config.settings(method), **judges)

@@ -1,11 +1,7 @@
-"""What evaluations of rankers and attacks on them are asked for: their configurations.
+"""Configurations of evaluations of rankers and of attacks on them, with their rankers, contexts and rules.
 
-The rankers of an evaluation or an attack: found by the driver, loaded by every worker.
-
-Rankers travel as names: a checkpoint is read by whoever loads it, and a ranker of a user's own is a file of Python.
-On a cluster both must lie under the same paths on every machine.
-
-What is ranked: the contexts of a corpus that are chosen, rules that are ready, and the training contexts both lean on.
+Rankers are sent to workers as names: each worker loads the checkpoint, or the user's Python file. On a cluster both must have
+the same path on every machine.
 """
 
 from __future__ import annotations
@@ -69,7 +65,7 @@ def lexicon_of(corpus: str, chosen: Literal["", "nltk", "built-in"]) -> Lexicon:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricSettings(Configuration):
-    """What counts."""
+    """The groups that count."""
 
     untouched: Untouched = "left-out"
     """Contexts in which a rule changes nothing are left out of its figures, or kept as attacks that failed."""
@@ -79,7 +75,7 @@ class MetricSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class RankersConfig(ShardedConfig):
-    """Which rankers choose among which candidates, and which rules change replies."""
+    """The rankers, the candidates, and the rules that change replies."""
 
     model: str = "tfidf,bm25"
     """Rankers separated by commas: tfidf, bm25, a run of a matching model, hf:FOLDER, gguf:FILE, openai:URL#MODEL, seq2seq:RUN,
@@ -97,11 +93,11 @@ class RankersConfig(ShardedConfig):
     """Tags and synonyms: NLTK's data, or a small lexicon written for this project; when empty the latter for the built-in
     help desk alone."""
     candidates: CandidateOptions = field(default_factory=CandidateOptions)
-    """How groups of candidates are made."""
+    """The construction of candidate groups."""
     replies: ReplySettings = field(default_factory=ReplySettings)
-    """How the rules attack replies."""
+    """Settings of the rules on replies."""
     chat: ChatAsking = field(default_factory=ChatAsking)
-    """How a chat model that ranks is loaded."""
+    """Loading of a chat model that ranks."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,38 +124,38 @@ class RankersConfig(ShardedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RankingConfig(RankersConfig):
-    """What an evaluation shows beside the rankers that are named, and what counts."""
+    """The controls, published figures and metrics of an evaluation."""
 
     controls: bool = True
-    """Beside the rankers those that know nothing: constant, longest, shortest, overlap, and each ranker without its context."""
+    """Also rank with trivial controls: constant, longest, shortest, overlap, and each ranker without its context."""
     published: Literal["none", "ubuntu", "douban"] = "none"
     """Figures to show beside the measured ones: Li et al. 2019, on which of their corpora."""
     num_erased: NonNegativeInt = 100
-    """Contexts whose right replies lose words one by one, to see which matter (figure 2); 0 for none."""
+    """Contexts whose right replies lose words one by one, to measure the words' importance (figure 2); 0 for none."""
     metrics: MetricSettings = field(default_factory=MetricSettings)
-    """What counts."""
+    """The contexts that count."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankingAttackConfig(RankersConfig):
-    """What attacks on rankers want, and how they search."""
+    """The goal of attacks on rankers, and their search."""
 
     goal: GoalKind = "promote"
     """Bring a wrong reply to the top, or the right one below a wrong one."""
     method: str = "greedy,beam,random"
-    """Methods separated by commas: greedy, beam, random (the baseline, there in any case), gradient (rankers with slopes),
+    """Methods separated by commas: greedy, beam, random (the baseline, always included), gradient (rankers with slopes),
     gaslite (bi-encoders; random-steps and random-words stand beside it), editor:RUN (a trained editing policy), or
     path/file.py:Name."""
     moves: str = ""
-    """Edits separated by commas: context, synonym, insertion, deletion, swap; when empty those that suit the goal."""
+    """Edits separated by commas: context, synonym, insertion, deletion, swap; by default those that suit the goal."""
     edits: NumItems = 3
     """Words changed at most: replaced, inserted or deleted, two for a swap; gaslite appends attack.gaslite.num_words."""
     budget: NumItems = 500
     """Queries at most for a context; a query is one reply scored in its context. A rule makes one."""
     known_words: bool = True
-    """Words that enter stand in the training split."""
+    """New words must be words of the training split."""
     attack: AttackDetails = field(default_factory=AttackDetails)
-    """Which reply is attacked, and what its edits keep to."""
+    """The attacked reply, and the constraints on its edits."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -184,16 +180,16 @@ class RankingAttackConfig(RankersConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PlayRankingConfig:
-    """What --config and --set reach of `parley play ranking`."""
+    """The settings of `parley play ranking` that --config and --set reach."""
 
     candidates: CandidateOptions = field(default_factory=CandidateOptions)
-    """How groups of candidates are made."""
+    """The construction of candidate groups."""
     replies: ReplySettings = field(default_factory=ReplySettings)
-    """How rules attack replies."""
+    """Settings of the rules on replies."""
     attack: AttackDetails = field(default_factory=AttackDetails)
-    """What the edits of an attack keep to."""
+    """The constraints on the edits of an attack."""
     chat: ChatAsking = field(default_factory=ChatAsking)
-    """How a chat model that ranks is loaded."""
+    """Loading of a chat model that ranks."""
 
 
 def listed_names(chosen: str) -> tuple[str, ...]:
@@ -202,7 +198,7 @@ def listed_names(chosen: str) -> tuple[str, ...]:
 
 
 CONTROLS = ("constant", "longest", "shortest", "overlap")
-"""What a ranker must beat."""
+"""Rankers that a real ranker must beat."""
 ADVERSARIAL = "adversarial"
 """Role in the provenance of models that were trained against rules."""
 CONTROL = "control"
@@ -244,7 +240,7 @@ def ranker_specs(names: Sequence[str], *, controls: bool = False) -> tuple[Ranke
         alone = [f"{RESPONSE_ONLY}{name}" for name in names if name not in CONTROLS and not name.startswith(RESPONSE_ONLY)]
         beaten += [name for name in alone if name not in names]
     labels = list(_labels([*names, *beaten]))
-    # A training names its base as it was typed: a run, or the checkpoint in it.
+    # The provenance of a training holds its base as typed: a run, or the checkpoint in it.
     bases = {_checkpoint(name): label for name, label in zip(names, labels, strict=False)}
     specs = [_spec(name, label, bases) for name, label in zip(names, labels, strict=False)]
     beside = zip(labels[len(names) :], beaten, strict=True)
@@ -354,7 +350,7 @@ def _checkpoint(name: str) -> Path | None:
 
 logger = logging.getLogger(__name__)
 _FEW_CONTEXTS = 50
-"""Contexts of a file that is shared out below which the shares are said."""
+"""A split of a user's file with fewer contexts than this is reported with its share of the file."""
 FEW = 64
 """Contexts that are enough to try whether a ranker can be fitted, and a rule built."""
 
@@ -442,7 +438,7 @@ def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorp
 
     Args:
         config: of the training.
-        name: what the corpus was asked for by.
+        name: of the corpus, as typed.
         corpus: its candidates.
 
     Raises:
@@ -489,7 +485,7 @@ def rule_resources(config: RankersConfig, corpus: CandidateCorpus, limit: int = 
     """Return the resources of rules and attacks: the language, and contexts to count words in.
 
     Args:
-        config: what was asked for.
+        config: of the evaluation.
         corpus: whose replies are changed.
         limit: how many contexts are counted at most, to try a rule; 0 for all.
     """

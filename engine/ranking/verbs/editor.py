@@ -2,9 +2,9 @@
 
 The policy learns on the training split, and is measured on the test split beside itself as it began and beside random edits at
 as many replacements. Edits are those of IIW (Li et al. 2019, section 3.1): words of the context replace words with their tag in
-the wrong reply that the ranker likes best; it stays wrong, and shall come first.
+the wrong reply that the ranker likes best. The reply stays wrong, and the goal is to rank it first.
 
-What a training of an editing policy is asked for: its configuration. Torch-free.
+The module loads without torch.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainEditorConfig(Configuration):
-    """Which ranker an editing policy learns to mislead, and on what."""
+    """The ranker that an editing policy learns to mislead, and the corpus."""
 
     model: str = "tfidf"
     """The frozen ranker: tfidf, bm25, a run of a matching model, hf:FOLDER, seq2seq:RUN, lm:RUN, or path/file.py:Name."""
@@ -79,9 +79,9 @@ class TrainEditorConfig(Configuration):
     save_every: PositiveInt = 10
     """Updates between saved training states."""
     candidates: CandidateOptions = field(default_factory=lambda: CandidateOptions(train_size=10))
-    """How groups of candidates are made."""
+    """The construction of candidate groups."""
     game: EditRules = field(default_factory=EditRules)
-    """What edits may do."""
+    """Limits of edits."""
     editor: ChoiceSizes = field(default_factory=ChoiceSizes)
     """Widths of a new policy."""
     learning: ChoiceLearning = field(default_factory=ChoiceLearning)
@@ -90,10 +90,10 @@ class TrainEditorConfig(Configuration):
 
 @dataclass(frozen=True)
 class EditWorld:
-    """What a policy learns on, found and checked.
+    """The checked parts of a training of an editing policy.
 
     Args:
-        config: what was asked for.
+        config: of the training.
         corpus: contexts and candidates.
         ranker: frozen.
         language: tags their words.
@@ -121,7 +121,7 @@ class EditWorld:
 
     @property
     def dialogues(self) -> dict[str, int]:
-        """Of the test contexts, by key."""
+        """The dialogues of the test contexts, by key."""
         split = self.corpus.splits["test"]
         return {split.key(row): int(split.dialogues[row]) for row in range(len(split))}
 
@@ -225,7 +225,7 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
             save = partial(FORMAT.save, editor, provenance={})
             self.learn(run, config, editor, save, training_env, EditorRunner, EditorModule, reporter)
             measured[SUCCESS] = prepared.attack(editor)
-        # Chat models know it of what they were asked.
+        # Chat models count it from the requests so far.
         splits = (prepared.corpus.splits[name] for name in ("train", "test"))
         left_out = not_read_in(splits, config.candidates.turns, config.model, prepared.ranker)
         if note := unread_note(left_out):

@@ -10,7 +10,7 @@ Choices:
   * # Paper: silent on how long it trains against rules. Ours: all epochs of the recipe, and the control `--against none` as
     many steps on the same contexts, with replies as they are.
 
-What a training of a matching model is asked for: its configuration, and the presets. Torch-free.
+The module loads without torch.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ NO_VECTORS, SKIP_GRAM = "none", "skip-gram"
 
 @dataclass(frozen=True, kw_only=True)
 class PoolSearchSettings(AttackSettings):
-    """What the attack search of a training may do, and where."""
+    """The limits and the pool of a training's attack search."""
 
     pool: PositiveInt = 2000
     """Training contexts that are searched when an epoch begins, drawn at random once, for some 20 a second; at most as many of
@@ -100,7 +100,7 @@ class PoolSearchSettings(AttackSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainMatcherConfig(SupervisedConfig):
-    """Which model is fitted to which candidates, or goes on against which attacks."""
+    """The model, its candidates, and the attacks that it is trained against."""
 
     kind: Kind = "smn"
     """The network; the section of this name holds its sizes."""
@@ -134,11 +134,11 @@ class TrainMatcherConfig(SupervisedConfig):
     mrfn: MrfnSizes = field(default_factory=MrfnSizes)
     """Sizes of an MRFN."""
     candidates: CandidateOptions = field(default_factory=CandidateOptions)
-    """How groups of candidates are made."""
+    """The construction of candidate groups."""
     replies: ReplySettings = field(default_factory=ReplySettings)
-    """How rules change replies."""
+    """Settings of the rules on replies."""
     search: PoolSearchSettings = field(default_factory=PoolSearchSettings)
-    """How the attack search of --against search finds wrong replies, and in how many contexts."""
+    """The attack search of --against search, and the number of its contexts."""
     fit: MatcherFitConfig = field(default_factory=MatcherFitConfig)
     """The recipe."""
 
@@ -157,7 +157,7 @@ class TrainMatcherConfig(SupervisedConfig):
 
     @property
     def sizes(self) -> MatcherSizes:
-        """Those of the network."""
+        """The sizes of the network."""
         sizes: MatcherSizes = {"smn": self.smn, "dam": self.dam, "mrfn": self.mrfn}[self.kind]
         return sizes
 
@@ -220,24 +220,24 @@ def mrfn_paper() -> TrainMatcherConfig:
 
 
 ATTACKED_SPLIT = "attacked"
-"""Kind of the event that says how many contexts of a split rules left as they were."""
+"""Kind of the event with the number of contexts of a split that rules left unchanged."""
 SPLITS = {"test": "test", "validation": "val"}
 
 
 @dataclass(frozen=True)
 class MatcherTraining:
-    """What is trained on what, found and checked.
+    """The checked parts of a training.
 
     Args:
-        config: what was asked for.
+        config: of the training.
         model: trained in place.
         corpus: its candidates.
-        corpus_name: what it was asked for by.
+        corpus_name: its name, as typed.
         splits: its groups: train, val, test.
-        replies: what fresh wrong replies are drawn from; None where those that are listed stay.
+        replies: the pool of fresh wrong replies; None if the listed ones stay.
         rules: that it is trained against.
-        judged: the same as evaluations have them, for the splits that are held out.
-        attack: the search that it is trained against, at the model as it is; None where it is against rules alone, or nothing.
+        judged: their variants for evaluation, on the held-out splits.
+        attack: the search that it is trained against, at the current model; None for none.
         vectors: of a file (V, E), to begin with; None for others.
     """
 
@@ -359,11 +359,11 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         ranking = partial(command_line, ("evaluate", "ranking"), {"": RankingConfig}, run=None)
         searching = partial(command_line, ("attack", "ranking"), {"": RankingAttackConfig}, run=None)
         if config.start:
-            # What further training alone brings shows under attack.
+            # Attacks show the effect of further training alone.
             names = [name for name in listed_names(config.against) if not name.startswith(POLICY)]
             rules = ",".join(name for name in names if name not in (SEARCH, NOTHING)) or "all"
             both = f"{config.start},{run}"
-            # A model that learned "words of the context are wrong" would err where wrong replies have them anyway.
+            # A model that learned "words of the context are wrong" errs on hard negatives, which share words with the context.
             hard = replace(evaluation, model=both, rules="none", candidates=replace(config.candidates, negatives="hard"))
             return (
                 ranking(replace(evaluation, model=both, rules=rules)),

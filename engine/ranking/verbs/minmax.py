@@ -1,18 +1,16 @@
 """Hardening of rankers by rounds: `parley minmax ranking`.
 
-A round trains the ranker on what all policies so far find against the rankers that they learned to mislead, then a fresh
-editing policy against the ranker as it is. What is left to find is measured by that policy, by a greedy search and by random
-edits, all with as many edits of the same kind and as many queries. The fresh policy is an adversary of the next round. R@1
-under attack counts contexts that hold against the search, random edits and every policy that is known by then.
+A round trains the ranker on the edits of all policies so far, each against the ranker that it learned to mislead. Then it
+trains a fresh editing policy against the current ranker. That policy, a greedy search and random edits measure the ranker, with
+equal edits and queries. The fresh policy is an adversary of the next round. R@1 under attack counts contexts whose right reply
+stays first under the search, random edits and every policy trained by then.
 
 Rounds are measured on the validation split. They end when R@1 under attack has stopped rising there, and the ranker of the
-best round is the result (`checkpoint`). It is measured once more on the test split, as the start is, by the policies of all
-rounds and by fresh ones that chose no round. A control, the start trained as long on replies as they are, says how much of the
-gain is owed to adversaries.
+best round is the result (`checkpoint`). Start and result are measured once more on the test split, by the policies of all
+rounds and by fresh ones that chose no round. A control, the start trained as long on unchanged replies, shows how much of the
+gain is due to adversaries.
 
-The frame of a campaign is in `engine/core/verbs/hardening.py`.
-
-The rounds of a hardening of rankers: which runs they are made of, what these are asked for and come to.
+The frame of a campaign is in `engine/core/verbs/hardening.py`; here are its stages, their configurations and metrics.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ METHODS = (SEARCH_METHOD, BASELINE)
 
 @dataclass(frozen=True, kw_only=True)
 class HardenRankingConfig(HardeningConfig):
-    """Which ranker is hardened, how long, and how it is measured."""
+    """The ranker to harden, the rounds, and their measurements."""
 
     model: str = ""
     """The ranker at the start, a run or checkpoint of a matching model; when empty an SMN is trained first."""
@@ -86,7 +84,7 @@ class HardenRankingConfig(HardeningConfig):
     patience: PositiveInt = 2
     """Rounds without gain after which the campaign stops."""
     least_gain: NonNegativeFloat = 0.01
-    """By how much R@1 under attack, on the validation split, must rise to count as gain; a share of the contexts."""
+    """Least rise of R@1 under attack, on the validation split, that counts as gain; a share of the contexts."""
     limit: NumItemsOrAll = 0
     """At most so many contexts of the validation and of the test split, the seed's choice, in rounds and in trainings, which
     keep their best epoch by them; 0 for all. The training split is never cut."""
@@ -105,9 +103,9 @@ class HardenRankingConfig(HardeningConfig):
     threads: PositiveInt = 1
     """CPU threads that rankers and policies compute with."""
     candidates: CandidateOptions = field(default_factory=CandidateOptions)
-    """How groups of candidates are made; policies learn on groups of the size of the test split's."""
+    """The construction of candidate groups; policies learn on groups of the size of the test split's."""
     game: EditRules = field(default_factory=EditRules)
-    """What edits may do."""
+    """Limits of edits."""
     learning: ChoiceLearning = field(default_factory=ChoiceLearning)
     """The learning rule of policies."""
     smn: SmnSizes = field(default_factory=SmnSizes)

@@ -1,12 +1,9 @@
-"""`parley play ranking`: a person edits candidate replies at the terminal, and sees what rankers make of it.
+"""`parley play ranking`: a person edits candidate replies at the terminal, and sees how rankers respond.
 
-What is shown goes to standard error, and what is typed comes from standard input, a pipe too. With --json each move that
-changes or shows something prints one object on standard output.
+Screens go to standard error; moves are read from standard input, also from a pipe. With --json each move that changes or shows
+something prints one object on standard output.
 
-Candidates under a person's hands: what rankers say of them, edit after edit (`parley play ranking`).
-
-A change makes a new standing; those before are kept, so that each can be taken back. A change that a ranker cannot score is
-none.
+Each change makes a new snapshot. Older snapshots are kept for undo. A change that a ranker cannot score is refused.
 """
 
 from __future__ import annotations
@@ -67,12 +64,12 @@ from parley.policies.ranking.ranker import Ranker, Unread, compared_outcomes, sc
 
 @dataclass(frozen=True, eq=False)
 class RankingSnapshot:
-    """A context with its candidates, and what rankers say of them.
+    """A context with its candidates and their scores.
 
     Args:
         group: context and candidates.
         scores: of the candidates, by ranker (C,).
-        unread: by ranker what it leaves out; those that read all are not there.
+        unread: the parts that a ranker leaves out, by ranker; rankers that read all are missing.
     """
 
     group: CandidateGroup
@@ -111,7 +108,7 @@ class RankingSession:
         self._rows = [self._row(key), *order] if key else order
         self._turn = 0
         self._snapshots = [self._scored(self._split[self._rows[0]])]
-        self._rule = cache(self._built)
+        self._rule: Callable[[str], Rule] = cache(lambda name: build_rules([name], self._resources)[0])
 
     @property
     def now(self) -> RankingSnapshot:
@@ -235,10 +232,6 @@ class RankingSession:
         """Fit the judges of edits; only words of the training split enter."""
         return judges_of(self._settings, self._corpus.splits["train"], self._config.seed, known_words=True)
 
-    def _built(self, name: str) -> Rule:
-        (rule,) = build_rules([name], self._resources)
-        return rule
-
     def _row(self, key: str) -> int:
         keys = [self._split.key(row) for row in range(len(self._split))]
         if key not in keys:
@@ -291,7 +284,7 @@ _MOST_WORDS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class PlayRankingArguments(Configuration):
-    """Which rankers, about which candidates, and how they are attacked."""
+    """The rankers, the candidates, and the attacks on them."""
 
     model: Annotated[str, conf.arg(metavar="RANKER[,RANKER]")] = "tfidf"
     """tfidf, bm25, a run of a matching model, hf:FOLDER, seq2seq:RUN, lm:RUN, or path/file.py:Name; attacks search by the
@@ -366,7 +359,7 @@ def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
 
 
 class RankingScreen:
-    """What a person sees of a board, and the moves that are typed.
+    """The screen of a session, and the moves that a person types.
 
     Args:
         session: contexts and rankers.
@@ -376,7 +369,7 @@ class RankingScreen:
 
     def __init__(self, session: RankingSession, console: Console, *, as_json: bool) -> None:
         self._session, self.console, self._as_json = session, console, as_json
-        # The last two standings are asked for again and again.
+        # Each screen needs the word importance of the last two snapshots.
         self._drops = lru_cache(4)(session.drops)
         self._watched, self._announced = 0, False
         self._moves: Mapping[str, Callable[[str], None]] = {
@@ -407,16 +400,13 @@ class RankingScreen:
             try:
                 if word.isdecimal():
                     self._edit(word, rest)
+                elif word in self._moves:
+                    self._moves[word](rest.strip())
                 elif word:
-                    self._move(word)(rest.strip())
+                    what = f"there is no move {word!r}{nearest(word, [*self._moves, 'quit'])}"
+                    raise ConfigError(what, fix="3 WORDS says reply 3 otherwise; help lists the moves")
             except ParleyError as error:
                 show_error(error)
-
-    def _move(self, word: str) -> Callable[[str], None]:
-        if word not in self._moves:
-            what = f"there is no move {word!r}{nearest(word, [*self._moves, 'quit'])}"
-            raise ConfigError(what, fix="3 WORDS says reply 3 otherwise; help lists the moves")
-        return self._moves[word]
 
     def _edit(self, number: str, text: str) -> None:
         before, index = self._session.now, self._session.index_of(number)

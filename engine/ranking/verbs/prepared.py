@@ -1,6 +1,6 @@
-"""What evaluations of rankers and attacks on them find and check before there is a run, and what jobs of both share.
+"""Checks before evaluations of rankers and attacks on them, the rows of both, and adversarial training of matching models.
 
-What a matching model is trained against: the pool of training contexts whose replies rules change, and what becomes of them.
+A training changes the replies of a pool of training contexts (`Adversaries`).
 
 Source: Li et al. 2019, section 4. A rule that keeps labels (IIW, RSW) replaces replies of the pool, with the labels that they
 had. Any other rule adds what it makes of right replies as new wrong ones, beside the right ones. IIW takes random words of the
@@ -10,10 +10,8 @@ context, one for nine.
   * # Paper: one rule a training. Ours: several too, at once. A right reply that one rule replaces then stays if another one
     makes a wrong reply of it, as the paper keeps it beside those.
 
-The rows of evaluations of rankers and of attacks on them: a context each, with its candidates.
-
-Of an evaluation what rules made of candidates, and all scores; of attacks what each method found on each ranker. At the end
-what becomes of them in a flat file (`parley rows`).
+A row of an evaluation or an attack is one context with its candidates. Rows of an evaluation hold the changes of each rule and
+all scores; rows of an attack hold the result of each method on each ranker. `FlatRows` make the lines of `parley rows`.
 """
 
 from __future__ import annotations
@@ -66,9 +64,9 @@ from parley.policies.ranking.ranker import Ranker, Unread, unread_of
 from parley.policies.ranking.rankers import RESPONSE_ONLY
 
 NOTHING = "none"
-"""Asks for the control: as many epochs on replies as they are."""
+"""The control: as many epochs on unchanged replies."""
 SEARCH = "search"
-"""Asks for what the attack search finds (`attack_worker.py`); no rule."""
+"""The attack search (`attack_worker.py`); no rule."""
 _IN_TRAINING = {"iiw": "iiw-training"}
 _CHUNK = 512
 
@@ -81,7 +79,7 @@ class _Reply(NamedTuple):
 
 
 class Keyed(Protocol):
-    """What has keys by row, such as a split."""
+    """A collection with a key for each row, such as a split."""
 
     def __len__(self) -> int: ...
 
@@ -111,7 +109,7 @@ def evaluated_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_searched(against: str) -> bool:
-    """Whether the attack search is part of a training."""
+    """Return True if the attack search is part of a training."""
     return SEARCH in map(str.strip, against.split(","))
 
 
@@ -183,7 +181,10 @@ class Adversaries:
         for start in range(0, len(met), _CHUNK):
             indices = met[start : start + _CHUNK]
             some = [groups[index] for index in indices]
-            attacked = [rule.apply(some, [self._seed_of(rule, group) for group in some]) for rule in self._rules]
+            attacked = [
+                rule.apply(some, [derive_seed(self._seed, "adversaries", rule.name, group.key) for group in some])
+                for rule in self._rules
+            ]
             for rule, attacks in zip(self._rules, attacked, strict=True):
                 self.untouched[evaluated_name(rule)] += sum(not any(attack.changed) for attack in attacks)
             for index, group, *attacks in zip(indices, some, *attacked, strict=True):
@@ -191,9 +192,6 @@ class Adversaries:
                 if self._made is not None:
                     made[group.key] = changed[index]
         return changed
-
-    def _seed_of(self, rule: Rule, group: CandidateGroup) -> int:
-        return derive_seed(self._seed, "adversaries", rule.name, group.key)
 
 
 def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attacked]]) -> CandidateGroup:
@@ -226,7 +224,7 @@ def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attack
 
 _CHANGED = pa.struct(
     [
-        # The place of a candidate, the words that a rule left of it between blanks, and how many of them it changed.
+        # The index of a candidate, its words under the rule between blanks, and the number of changed words.
         pa.field("place", pa.int64()),
         pa.field("text", pa.string()),
         pa.field("num_changed", pa.int64()),
@@ -234,7 +232,7 @@ _CHANGED = pa.struct(
 )
 _ATTACK = pa.struct(
     [
-        # A rule, whether what it changes stays right or wrong, and the candidates that it changed.
+        # A rule, true if it keeps labels, and the candidates that it changed.
         pa.field("rule", pa.string()),
         pa.field("keeps_labels", pa.bool_()),
         pa.field("changed", list_of(_CHANGED)),
@@ -263,13 +261,13 @@ _CONTEXT = [
     pa.field("is_cut", pa.bool_()),
     pa.field("candidates", list_of(pa.string())),
     pa.field("labels", list_of(pa.bool_())),
-    # Where each candidate comes from, as `parley.envs.ranking.groups.CandidateKind` says it.
+    # The source of each candidate, a `parley.envs.ranking.groups.CandidateKind`.
     pa.field("kinds", list_of(pa.string())),
 ]
 _READING = pa.struct(
     [
-        # A ranker, the place of a right reply, its distinct words with their importance to the ranker by erasure, and the
-        # scores of the reply of which the 1 to 6 most important words stay.
+        # A ranker, the index of a right reply, its distinct words with their importance to the ranker by erasure, and the
+        # scores of the reply with only its 1 to 6 most important words.
         pa.field("model", pa.string()),
         pa.field("place", pa.int64()),
         pa.field("words", list_of(pa.string())),
@@ -282,7 +280,7 @@ RANKING = with_base(
         *_CONTEXT,
         pa.field("attacks", list_of(_ATTACK)),
         pa.field("ranked", list_of(_SCORED)),
-        # Of the contexts that are chosen for it; empty in others.
+        # Of the contexts drawn for it; empty in others.
         pa.field("readings", list_of(_READING)),
     ]
 )
@@ -310,8 +308,8 @@ _SEARCHED = pa.struct(
         # A ranker, and a method or a rule.
         pa.field("model", pa.string()),
         pa.field("method", pa.string()),
-        # As `parley.engine.ranking.attacks.cases.AttackOutcome`; text: the edited reply, words between blanks, of which
-        # `edited` says which are not as they were; scores are on the scale of those of `before`.
+        # As `parley.engine.ranking.attacks.cases.AttackOutcome`; text: the edited reply, words between blanks; `edited`: true
+        # for its new words; scores are on the scale of those of `before`.
         pa.field("status", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("place", pa.int64()),
@@ -326,7 +324,7 @@ _SEARCHED = pa.struct(
         pa.field("rank_after", pa.float64()),
         pa.field("queries", pa.int64()),
         pa.field("num_slopes", pa.int64()),
-        # Drafts without a score, which are taken to be no closer to the goal than the reply as it was.
+        # Drafts without a score, which count as no closer to the goal than the original.
         pa.field("num_unscored", pa.int64()),
         pa.field("trace", list_of(_TRACE)),
         pa.field("transfers", list_of(_TRANSFER)),
@@ -336,7 +334,7 @@ SEARCHES = with_base([*_CONTEXT, pa.field("before", list_of(_BEFORE)), pa.field(
 """One attacked context per row."""
 
 _ABOUT = _CONTEXT[:3]
-"""What a line of a flat file says of its context: the dialogue, the turns, whether older ones are left out."""
+"""Columns of the context in a flat file: the dialogue, the turns, and a mark if older turns are left out."""
 
 
 def _ranked_lines(row: Row) -> Iterator[Line]:
@@ -382,7 +380,7 @@ RANKED_CANDIDATES = FlatRows(
             pa.field("model", pa.string()),
             pa.field("rule", pa.string()),
             pa.field("keeps_labels", pa.bool_()),
-            # Which candidate of the context, whether it was right, where it comes from; what the rule left of it.
+            # The index of the candidate, its label before the rule, its source, and its words under the rule.
             pa.field("place", pa.int64()),
             pa.field("label", pa.bool_()),
             pa.field("kind", pa.string()),
@@ -409,7 +407,7 @@ ATTACKED_CONTEXTS = FlatRows(
             *_SEARCH_FIELDS[:2],
             pa.field("outcome", pa.string()),
             *_SEARCH_FIELDS[2:4],
-            # Of the edited reply its label, where it comes from, and its words before.
+            # The label, source and original words of the edited reply.
             pa.field("label", pa.bool_()),
             pa.field("kind", pa.string()),
             pa.field("original", pa.string()),
@@ -433,12 +431,12 @@ RankersConfigT = TypeVar("RankersConfigT", bound=RankersConfig)
 
 @dataclass(frozen=True)
 class PreparedRanking(Generic[RankersConfigT]):
-    """What is to be done, found and checked.
+    """The checked parts of an evaluation or an attack.
 
     Args:
         config: what was asked for, its data root found.
-        rankers: who is asked.
-        groups: about what, by key.
+        rankers: their specs.
+        groups: the contexts, by key.
     """
 
     config: RankersConfigT
@@ -448,7 +446,7 @@ class PreparedRanking(Generic[RankersConfigT]):
 
 @dataclass(frozen=True)
 class Tried:
-    """Parts that were made once, of a few training contexts, to see whether they can be.
+    """Parts that were made once from a few training contexts, as a check.
 
     Args:
         rankers: by their labels.
@@ -469,7 +467,7 @@ def prepare_ranking(
     Args:
         config: what was asked for.
         specs: of its rankers.
-        reporter: who looks on.
+        reporter: shows progress.
         tags: whether words are tagged where there is no rule either.
 
     Raises:
@@ -484,7 +482,7 @@ def prepare_ranking(
     with lexicon_setting():
         resources = rule_resources(resolved, corpus, FEW)
         rules = built_rules(resolved, resources)
-        # Lexicons open when they are first asked.
+        # Lexicons open at first use.
         if tags:
             resources.language.tag_all([first.candidates[0]])
         for rule in rules:
@@ -538,7 +536,7 @@ def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers
         rows: of contexts.
         column: holds what each ranker left out of the candidates as they are.
         turns: `candidates.turns`.
-        rankers: who was asked; of controls nothing is told.
+        rankers: of the run; controls are left out.
     """
     done, labels = [row for row in rows if row["status"] == OK], {spec.label for spec in rankers if not spec.is_control}
     left_out = (
@@ -589,8 +587,8 @@ def not_rated(
     """Count the replies that chat models rated by no number, and all their replies, by label.
 
     Args:
-        path: of the run; who was asked for ratings has answers there.
-        rankers: who was asked.
+        path: of the run, which holds the answers of chat models.
+        rankers: of the run.
         scores: of the candidates of a context, with the label of their ranker.
     """
     usage = usage_of(path)

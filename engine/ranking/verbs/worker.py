@@ -1,7 +1,7 @@
 """A worker of an evaluation of rankers: shards of contexts in, rows of `parley.engine.ranking.verbs.prepared.RANKING` out.
 
-A candidate's score does not depend on its neighbours. So a ranker is asked once about each context, with the candidates and
-all texts that rules made of them, and a shard of contexts is one batch.
+A candidate's score does not depend on the other candidates. So a ranker scores each context once, with the candidates and all
+texts that rules made of them, and a shard of contexts is one batch.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from parley.policies.ranking.ranker import Pair, Ranker, outcomes_of, unread_of
 BATCH = 64
 """Contexts of a shard at most."""
 FAILED, SHORTENED = "failed.", "shortened."
-"""Begin what is counted by ranker: contexts without its scores, and those that it did not read whole."""
+"""Prefixes of counts by ranker: contexts without its scores, and those that it did not read whole."""
 
 Attacks = Mapping[str, Attacked]
-"""What rules made of a group, by rule."""
+"""The attacked group of each rule."""
 
 
 @dataclass(frozen=True)
 class RankerQueries(Sharded[RankedGroup]):
-    """Rankers that are asked about contexts.
+    """A sharded task of rankers on contexts.
 
     Args:
-        config: what was asked for, its data root found.
-        rankers: who is asked.
+        config: with an absolute data root.
+        rankers: their specs.
         answers: folder in which answers of chat models are kept.
     """
 
@@ -83,7 +83,7 @@ class RankerQueries(Sharded[RankedGroup]):
 
 @dataclass(frozen=True)
 class RankingTask(RankerQueries):
-    """Rankers that are asked about candidates, as they are and as rules leave them."""
+    """A sharded ranking of candidates, unchanged and under rules."""
 
     event = "ranked"
 
@@ -103,10 +103,10 @@ class RankingTask(RankerQueries):
 
 
 class RankingWorker:
-    """Holds rules and rankers, and asks.
+    """A worker that holds rules and rankers.
 
     Args:
-        ranking: who is asked what.
+        ranking: the task.
     """
 
     def __init__(self, ranking: RankingTask) -> None:
@@ -188,7 +188,7 @@ def _scores(ranker: Ranker, views: Sequence[Mapping[str, CandidateGroup]]) -> li
     scores = []
     for view, (_, texts), outcome in zip(views, pairs, outcomes_of(ranker, pairs), strict=True):
         if isinstance(outcome, RankerError):
-            # The texts of one rule may be to blame.
+            # The texts of one rule may be the cause.
             outcomes = outcomes_of(ranker, [(group.context, group.candidates) for group in view.values()])
             scores.append(dict(zip(view, outcomes, strict=True)))
         else:
