@@ -103,7 +103,7 @@ class ChatKnowledge:
 
     Args:
         schema: which entities there are.
-        linker: what names them.
+        linker: finds their names.
         words: plain words, such as `spoken_words` of a corpus.
 
     Raises:
@@ -142,7 +142,7 @@ def spare_words(words: Iterable[str], linker: EntityLinker) -> list[str]:
 
     Args:
         words: any.
-        linker: what forms there are.
+        linker: knows the forms of names.
 
     Raises:
         ConfigError: too few are left to draw from.
@@ -295,7 +295,7 @@ class PerturbedChannel:
     """Remove the words of all utterances.
 
     Args:
-        strategy: what it does to a context of one utterance.
+        strategy: applied to a context of one utterance.
     """
 
     def __init__(self, strategy: Strategy) -> None:

@@ -141,7 +141,7 @@ class Lying(NamedTuple):
     answers: int = 0
     """Answers that were given, to repairs too."""
     cut_in_thinking: int = 0
-    """Answers that are no reply, by their kind; where none other comes, nobody lies."""
+    """Answers that are no reply, by their kind; without another answer there is no lie."""
     only_thinking: int = 0
     refused: int = 0
     filtered: int = 0

@@ -105,9 +105,9 @@ class LiesHeard(ABC):
     """A `Channel` that turns a side's utterances into lies; subclasses choose which.
 
     Args:
-        name: what reports call it.
+        name: in reports.
         linker: finds entities, and knows how they are said.
-        rules: what is allowed.
+        rules: limits of lies.
     """
 
     def __init__(self, name: str, linker: EntityLinker, rules: LieRules) -> None:
@@ -175,9 +175,9 @@ class LyingChannel(LiesHeard):
     """Lies chosen by the features of each claim.
 
     Args:
-        name: what reports call it.
+        name: in reports.
         linker: finds entities, and knows how they are said.
-        rules: what is allowed.
+        rules: limits of lies.
         choose: which lies are told.
         noted: is told of all decisions.
     """

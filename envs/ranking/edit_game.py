@@ -210,7 +210,7 @@ class EditGame:
         scorer: calls the ranker.
         proposer: of words.
         rules: limits.
-        goal: what is wanted.
+        goal: the wanted rank.
     """
 
     def __init__(

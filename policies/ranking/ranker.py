@@ -104,7 +104,7 @@ class LimitedRanker(BatchRanker):
 
     @abstractmethod
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return what it left out of a context and of candidates that it has scored."""
+        """Count the turns and replies that it left out of a scored context and its candidates."""
 
 
 @runtime_checkable
@@ -137,7 +137,7 @@ class VocabularyRanker(SlopedRanker, Protocol):
 
 
 def unread_of(ranker: Ranker, context: Context, candidates: Sequence[Utterance]) -> Unread:
-    """Return what a ranker left out of its scored texts; nothing if it does not say."""
+    """Count the turns and replies that a ranker left out of scored texts; zero if it does not count them."""
     return ranker.unread(context, candidates) if isinstance(ranker, LimitedRanker) else Unread()
 
 
@@ -338,7 +338,7 @@ class ResponseOnly(LimitedRanker):
         return outcomes_of(self.ranker, [(NO_CONTEXT, candidates) for _, candidates in pairs])
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return what is left out of the candidates alone."""
+        """Count the replies left out of the candidates alone."""
         return Unread(replies=unread_of(self.ranker, NO_CONTEXT, candidates).replies)
 
 

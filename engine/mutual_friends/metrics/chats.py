@@ -66,7 +66,7 @@ MODEL, TRAINED = "model", "trained-"
 NORMAL = "normal"
 """The condition without changes: both sides hear the words as said."""
 ONE_SIDED = "one-sided-"
-"""Before the name of a strategy: what side 0 says is changed, and what side 1 says is not."""
+"""Prefix of a strategy that changes the utterances of side 0 alone."""
 COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change", "completion_p"
 GAIN, GAIN_P = "completion_gain", "completion_gain_p"
 SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
@@ -212,7 +212,7 @@ def condition_names(conditions: Sequence[tuple[str, str]], judged: bool = False)
 
     Args:
         conditions: pair and strategy of each.
-        judged: whether somebody says how perplexing what is heard is.
+        judged: True if a judge measures the perplexity of heard utterances.
     """
     names = []
     for pair, strategy in conditions:

@@ -24,7 +24,7 @@ MEASURES = {
 BEFORE_HARDENING, AS_CONTROL, BY_CHANCE, RESULT = "_before", "_control", "_by_chance", ""
 WITHOUT_LIES, ON_RANDOM_LIES = "trained without lies", "trained on random lies"
 ENDINGS = {"before": BEFORE_HARDENING, WITHOUT_LIES: AS_CONTROL, ON_RANDOM_LIES: BY_CHANCE, "after": RESULT}
-"""Endings of the metrics of start, of the controls by what they were trained against, and of the result, by column."""
+"""Endings of the metrics of start, controls and result, by column."""
 GAIN, GAIN_OVER_CONTROL, GAIN_OVER_CHANCE = "gain", "gain_over_control", "gain_over_chance"
 GAINS = {"before": GAIN, WITHOUT_LIES: GAIN_OVER_CONTROL, ON_RANDOM_LIES: GAIN_OVER_CHANCE}
 CAMPAIGN = {

@@ -95,7 +95,7 @@ def make_friends_agent(
 
     Raises:
         ConfigError: nothing is called that, or the file of a user's own makes no bot.
-        CheckpointError: the checkpoint is damaged or of another kind, or what is called that holds none.
+        CheckpointError: the checkpoint is missing, damaged or of another kind.
     """
     temperature, seat = (decoding or FriendsDecoding()).temperature, seat or ChatSeat()
     if is_chat_address(spec):
@@ -136,12 +136,12 @@ class OwnFriendsAgent:
     """A user's bot as a `FriendsAgent`; its mistakes are reported as the user's.
 
     Args:
-        spec: `path/file.py:Name`; also what reports call it.
+        spec: `path/file.py:Name`; also its name in reports.
         corpus: whose names friends have.
         settings: how it is asked, where it is a chat model.
 
     Attributes:
-        chat_model: what was made, where it is a chat model, which does not join by itself.
+        chat_model: the user's object, if it is a chat model, which does not join by itself.
 
     Raises:
         ConfigError: the user's code raised, or made something that cannot play.
@@ -393,7 +393,7 @@ class LiarWorld:
         return played, sum(num_lies(played.values())) / max(sum(len(decisions.taken) for decisions in noted), 1)
 
     def compared(self, played: Mapping[str, Mapping[int, FriendsChat]]) -> dict[str, LiedTo]:
-        """Return what chats came to, on the scenarios on which none of them was lost.
+        """Return the results of chats on the scenarios on which none of them was lost.
 
         Args:
             played: chats by scenario, by who lies.
@@ -498,7 +498,7 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         """Load players, corpus and policy, and play some chats.
 
         Raises:
-            ConfigError: besides what `opened_world` raises, the body says nothing in them that could be a lie.
+            ConfigError: as `opened_world`, or the body says nothing that a lie could replace.
         """
         world = opened_world(config, (path / ANSWERS_FOLDER).absolute())
         if not _lies_tried(world):

@@ -118,7 +118,7 @@ class Channels:
         corpus: whose names friends have, and whose words are said.
         perturb: how the strategies of parley perturb change utterances.
         data_root: where their lexicons lie.
-        lies: what lies by chance and of chat models are allowed.
+        lies: limits of random lies and of chat models.
         device: that networks of strategies compute on.
         seat: how chat models that lie are loaded or asked; as by default when not given.
         temperature: of theirs.

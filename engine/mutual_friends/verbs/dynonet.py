@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 
 
 class HeardJudge:
-    """A chat model that judges what is heard.
+    """A chat model that judges heard utterances.
 
     Args:
         model: that gives likelihoods.

@@ -175,7 +175,7 @@ def chat_row(
         condition: pair and strategy.
         agents: names of both sides.
         chat: played to its end.
-        knowledge: of names, for words of which the speaker does not say what they mean.
+        knowledge: of names, to link words that the speaker does not mark.
     """
     scenario, pair_strategy = chat.scenario, dict(zip(("pair", "strategy"), condition, strict=True))
     entities = [
@@ -224,7 +224,7 @@ def _event(chat: FriendsChat, turn: int, entities: list[list[Entity]]) -> dict[s
 
 
 def _answers_of(chat: FriendsChat) -> dict[str, Any]:
-    """Return the columns of what chat models answered for each side."""
+    """Return the columns with the counts of chat models' answers for each side."""
     return {
         "answers": [slips and slips.answers for slips in chat.slips],
         "no_reply": [slips and {kind.column: getattr(slips, kind.column) for kind in NO_REPLIES} for slips in chat.slips],
@@ -233,7 +233,7 @@ def _answers_of(chat: FriendsChat) -> dict[str, Any]:
 
 
 def lost_chat(condition: tuple[str, str], chat: FriendsChat | None = None) -> dict[str, Any]:
-    """Return what the row of a chat that was lost has beside its error: its condition, and answers as far as it came."""
+    """Return the columns of a lost chat beside its error: its condition, and its answers so far."""
     columns = dict(zip(("pair", "strategy"), condition, strict=True))
     return columns if chat is None else columns | _answers_of(chat)
 
@@ -245,9 +245,9 @@ def _mention(
 
     Args:
         entity: that was said; None where nothing such was.
-        other: what is heard in its place.
+        other: the entity heard in its place.
         chat: they stand in.
-        reaction: what the listener does next, and the entities that it names.
+        reaction: the listener's next event, and the entities that it names.
     """
     (kind,) = {mentioned.type for mentioned in (entity, other) if mentioned is not None}
     columns: dict[str, Any] = {"type": kind, "said": entity and entity.value, "heard": other and other.value}
@@ -306,9 +306,9 @@ class PlayedChats(Sharded[ChatSpec]):
     """Chats between bots, made afresh in each worker from the names of bots and corpus.
 
     Args:
-        config: what is asked for, its corpus named and its models by absolute names.
+        config: with a named corpus and absolute names of models.
         answers: folder in which answers of chat models are kept.
-        tried: what they answered before there was a run, as its file holds it.
+        tried: their answers before the run began, as their file holds them.
     """
 
     unit = "chats"
@@ -378,7 +378,7 @@ class ChatWorker:
         return rows
 
     def check(self) -> None:
-        """Play one chat under each condition; what costs no more than that chat is told by its row.
+        """Play one chat under each condition; errors that cost that chat alone are left to its row.
 
         Raises:
             AgentError: a bot fails in it, and would in others.
@@ -455,7 +455,7 @@ def is_scripted(config: CollaborationConfig) -> bool:
 
 
 CONDITIONS, PAIRS, ATTRIBUTES = "conditions", "pairs", "attributes"
-"""Entries of the summary: pair and strategy of each line of the table, what pairs are called, and attributes by category."""
+"""Entries of the summary: pair and strategy of each line of the table, names of pairs, and attributes by category."""
 
 
 def niu2018() -> CollaborationConfig:
@@ -581,7 +581,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         }
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, and the tables in their place."""
+        """Show the tables in place of the metrics, and a legend."""
         legend = {name: describe(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run))
 

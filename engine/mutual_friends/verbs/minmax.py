@@ -243,7 +243,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
             what: the chats are for.
             model: the bot.
             liars: as `_known_liars` names them.
-            run: the campaign's, where what is played is noted.
+            run: of the campaign, which logs the chats.
             reporter: who looks on.
         """
         met = self._harms(what, model, liars)

@@ -18,7 +18,7 @@ its first queries do not depend on the budget, and one trace gives the success a
     ImportanceGreedy   words that matter most first, each by its best edit (Jin et al. 2020, "Is BERT really robust?")
     EditBeam           all edits of the best few drafts, edit after edit
     RandomEdits        the baseline
-    SlopeGreedy        what a ranker's own gradient points to (Ebrahimi et al. 2018, "HotFlip")
+    SlopeGreedy        words that a ranker's own gradient prefers (Ebrahimi et al. 2018, "HotFlip")
     FixedRule          a rule of `engine/perturb/replies`: one query
 
 GASLITE and its controls follow below. Your own method needs `steps`; one that looks into the ranker says so by `needs`
@@ -39,8 +39,8 @@ The slopes are taken once for all places of a step; averaged, they say more abou
 they are no queries and are counted beside them, one for each of the G texts; each text of a list is a query.
 
     Gaslite       as above
-    RandomSteps   the same steps from the best text so far, lists drawn at random: what is above it is owed to the gradient
-    RandomWords   L fresh random words for each query: what RandomSteps is above it is owed to going on from the best text
+    RandomSteps   the same steps from the best text so far, lists drawn at random: a control for the gradient
+    RandomWords   L fresh random words for each query: a control for the steps from the best text
 
 # Paper: a passage is found for many queries of users, by the mean of their vectors. Ours: for one context, which is what a
 #   reply is scored in; the search ends as soon as the reply is where the goal wants it.
@@ -53,7 +53,7 @@ they are no queries and are counted beside them, one for each of the G texts; ea
 # Released code: 30 steps. Ours: until the budget is spent, or nothing new is left.
 # Paper: any token may enter that survives in its text. Ours: tokens that are words by themselves (no pieces of words, no
 #   special tokens), for rows, marks and other rankers know replies as words; the whole text is checked, too.
-# Released code: a list loses what does not survive. Ours: words that follow take their places, as far as `_LOOKED` lists go.
+# Released code: a list loses words that do not survive. Ours: the next words take their places, within `_LOOKED` lists.
 
     L words appended (`Case.edits`), V words of the vocabulary
 """
@@ -134,7 +134,7 @@ class AttackMethod(Protocol):
 
 @dataclass(frozen=True)
 class ImportanceGreedy:
-    """Words in falling order of what erasing them does; each gets its best edit, if that comes closer to the goal."""
+    """The most important words by erasure first; each gets its best edit, if that comes closer to the goal."""
 
     def steps(self, case: Case) -> Steps:
         """See `AttackMethod`."""
@@ -517,7 +517,7 @@ _REPLACEABLE = ("noun", "verb", "adjective", "adverb")
 
 
 class RankAttack:
-    """A method, composed with the ranker, the goal, and what edits may do.
+    """An attack: a method composed with a ranker, a goal, moves and constraints.
 
     Args:
         ranker: any.
@@ -525,7 +525,7 @@ class RankAttack:
         goal: the wanted rank.
         method: in which order edits are tried.
         moves: ways to edit; those that suit the goal when None.
-        constraints: what drafts keep to, beside the number of words and that no candidate comes twice.
+        constraints: on drafts, beside the number of words and the ban on repeated candidates.
         edits: words changed at most; as many are appended by methods that append.
         budget: queries at most for an example.
         num_side_by_side: examples that share batches.
@@ -585,7 +585,7 @@ class RankAttack:
             seeds: one for each group, at least 0.
 
         Returns:
-            What came of each, in their order; where the ranker gives no scores, why.
+            The result of each group, in their order; an error result if the ranker gives no scores.
         """
         waiting = iter(zip(range(len(groups)), groups, seeds, strict=True))
         outcomes: dict[int, AttackOutcome] = {}

@@ -141,7 +141,7 @@ class Draft:
     Args:
         words: of the reply.
         tags: of its words; a word that stands for another has the tag of that.
-        sources: for each word the place in the original of what it is or stands for, `NEW` if it was inserted.
+        sources: for each word the position of its original word, `NEW` if it was inserted.
         edited: which words are not as they were, or not where they were.
         cost: words changed: replaced, inserted, deleted, two for a swap.
         num_original: words of the original.
@@ -205,7 +205,7 @@ class EditMove(Protocol):
 
         Args:
             case: the example: its context words, its language.
-            draft: what is edited.
+            draft: to edit.
             position: of a word, or the number of words: behind the last one.
         """
 
@@ -233,7 +233,7 @@ class SynonymWord:
     name = "synonym"
 
     def changes(self, case: Case, draft: Draft, position: int) -> Iterable[Change]:
-        """See `EditMove`; names stay, and what belongs to a command."""
+        """See `EditMove`; names and parts of commands stay."""
         if position < len(draft.words) and draft.may_change(position, position + 1):
             word, before = draft.words[position], draft.words[position - 1] if position else ""
             for other in case.synonyms.get((word, draft.tags[position]), ()):
@@ -354,7 +354,7 @@ class KeptTags:
 
 @dataclass(frozen=True)
 class Fluent:
-    """The reply reads hardly worse than it did: its perplexity is at most a multiple of what it was.
+    """The reply stays fluent: its perplexity is at most a multiple of the original's.
 
     Args:
         ngrams: the trigrams that judge; of a training split.
@@ -429,7 +429,7 @@ class Case:
         rng: draws that belong to the example.
         margin: of the original, see `RankGoal.margin`; at most the tolerance.
         tolerance: difference of margins up to which they are equal.
-        inside: what white-box methods see of the ranker.
+        inside: white-box access to the ranker.
     """
 
     group: CandidateGroup
@@ -459,7 +459,7 @@ class Case:
         """Return the drafts that one more edit at some positions makes: distinct texts, all allowed.
 
         Args:
-            draft: what is edited.
+            draft: to edit.
             positions: of words; the number of words stands for the end.
         """
         drafts: dict[Utterance, Draft] = {}

@@ -73,7 +73,7 @@ class EditorSteps:
     """The best replacements of a policy, one after the other, whatever their effect; no step is taken back.
 
     Args:
-        editor: the policy; None takes any replacement, all alike likely: what a policy has to beat at as many edits.
+        editor: the policy; None takes random replacements, the baseline at as many edits.
         rules: places and proposals as in its training; as many edits as the attack allows.
     """
 
@@ -85,7 +85,7 @@ class EditorSteps:
 
     @cached_property
     def _sight(self) -> EditorSight:
-        assert self.editor is not None, "what takes any replacement sees nothing"
+        assert self.editor is not None, "random replacements need no features"
         return self.editor.sight()
 
     def steps(self, case: Case) -> Steps:

@@ -328,7 +328,7 @@ _STANDARD = {PAIRWISE: "R2@1", MAP: "MAP", MRR: "MRR", PRECISION: "P@1"}
 
 @dataclass(frozen=True)
 class AttackMetrics:
-    """The metrics of what a rule made of groups.
+    """The metrics of groups under a rule.
 
     Args:
         groups: of those that count.

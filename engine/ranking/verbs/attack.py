@@ -1,6 +1,6 @@
 """Attacks on rankers under a budget of queries: `parley attack ranking`.
 
-Each method and each rule that suits the goal attacks each ranker in the same contexts, and what is found on one ranker is shown
+Each method and each rule that suits the goal attacks each ranker in the same contexts, and the edited replies are then shown
 to the others. The baseline, random edits at the same budget, is always there. A worker makes one row of each context
 (`attack_worker.py`), which depends on nothing but the configuration.
 """
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from parley.engine.ranking.attacks.cases import Requirement
 
 GOAL, BUDGET = "goal", "budget"
-"""Entries of the summary: what the attacks want, in words; queries at most."""
+"""Entries of the summary: the goal in words; the most queries."""
 _EDITED = {"promote": "wrong", "demote": "right"}
 
 PreparedAttack = PreparedRanking[RankingAttackConfig]
@@ -152,12 +152,12 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         return (*commands, *hardened)
 
     def tables(self, run: RunFolder) -> dict[str, TextTable]:
-        """Success against queries; what it took; contexts that were not attacked; transfer where there are several rankers."""
+        """Return success against queries, the effort, contexts not attacked, and transfer between rankers."""
         metrics = run.metrics()
         return tables_of_searches(metrics) if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, success against queries in their place, and what rankers did not score."""
+        """Show success against queries in place of the metrics, a legend, and a note on missing scores."""
         legend = {name: describe_search(name) for name in result.metrics}
         tables = {"": success_table(result.metrics)} if result.metrics else {}
         return replace(result, legend=legend, tables=noted(tables, self.note(run)))

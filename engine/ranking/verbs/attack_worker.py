@@ -130,7 +130,7 @@ class PoolSearch:
         """Search the pool for an epoch, or read the results if the epoch has begun before.
 
         Raises:
-            RunError: batches of the epoch are done, and what it began with is no longer there.
+            RunError: batches of the epoch are done, and its search results are missing.
         """
         name = f"epoch {epoch}"
         if batches_done and not self._file(name).exists():
@@ -224,12 +224,12 @@ def composed_search(
         model: that is trained.
         language: of the replies.
         settings: of the search.
-        train: what limits are judged by, and what it is tried on.
+        train: for the judges of limits and the trial.
         seed: master seed.
 
     Raises:
         ConfigError: no method is called so.
-        DataError: what the language leans on is not there.
+        DataError: a resource of the language is missing.
     """
     from parley.policies.ranking.matching.fit import MatcherRanker
 

@@ -164,7 +164,7 @@ class RankingAttackConfig(RankersConfig):
 
     @property
     def method_names(self) -> tuple[str, ...]:
-        """The methods one by one, each once; behind them what they are compared with, where it is not named."""
+        """The distinct methods, followed by their baselines if these are not named."""
         names = [*attack_names(self.method)]
         for name in names:
             if (other := baseline_of(name)) not in names:
@@ -211,12 +211,12 @@ class RankerSpec:
     """One ranker.
 
     Args:
-        label: what metrics call it: short, without a full stop, of one ranker alone.
+        label: its name in metrics: short, unique, without a full stop.
         name: as `load_ranker` knows it, absolute.
-        is_control: whether it is there to be beaten.
+        is_control: True for a control, which a real ranker must beat.
         kind: of a checkpoint, such as "smn"; empty for others.
         against: rules that it was trained against.
-        base: label of the ranker that this training, or its control, began with; empty where that is not asked or not known.
+        base: label of the ranker that this training, or its control, began with; empty if it is not in the run or unknown.
     """
 
     label: str
@@ -502,7 +502,7 @@ def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
 
     Raises:
         ConfigError: two of them bear one name, there is none of a name, one does not suit the language or edits contexts.
-        DataError: what one of them leans on is not there.
+        DataError: a resource of a rule is missing.
     """
     rules = build_rules(config.rule_names, resources)
     names = [CLEAN, *(rule.name for rule in rules)]

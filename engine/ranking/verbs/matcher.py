@@ -380,7 +380,7 @@ def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
 
     Raises:
         CheckpointError: nothing is there, it is damaged, or no matching model.
-        ConfigError: the recipe is one of another network, or nobody names a corpus.
+        ConfigError: the recipe is for another network, or no corpus is named.
     """
     from parley.policies.ranking.matching.checkpoints import format_of
     from parley.policies.ranking.matching.fit import load_matcher
@@ -439,7 +439,7 @@ def _against(
 
     Raises:
         ConfigError: there is none of a name, or one does not suit.
-        DataError: what one of them leans on is not there.
+        DataError: a resource of a rule is missing.
     """
     if config.against in ("", NOTHING):
         return [], [], None

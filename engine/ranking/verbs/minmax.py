@@ -117,7 +117,7 @@ class HardenRankingConfig(HardeningConfig):
 
 
 class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
-    """Rankers learn from what policies find against those before them; a fresh policy and a search measure each."""
+    """A campaign: rankers learn from policies against earlier rankers; a fresh policy and a search measure each ranker."""
 
     what = "ranker"
 

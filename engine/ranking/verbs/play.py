@@ -170,7 +170,7 @@ class RankingSession:
 
         Raises:
             ConfigError: not one rule is called so, or it does not suit the language.
-            DataError: what it leans on is not there.
+            DataError: its resource is missing.
             RankerError: a ranker gives no scores.
         """
         names = rule_names(name) if name else ()
@@ -189,7 +189,7 @@ class RankingSession:
         """Attack a reply at the first ranker: promote a wrong one, demote a right one.
 
         Returns:
-            What came of it; the best draft stands, if there is one.
+            The result; the best draft, if any, becomes the current reply.
 
         Raises:
             ConfigError: the method asks for slopes, and the ranker gives none.

@@ -3,7 +3,7 @@
 A training changes the replies of a pool of training contexts (`Adversaries`).
 
 Source: Li et al. 2019, section 4. A rule that keeps labels (IIW, RSW) replaces replies of the pool, with the labels that they
-had. Any other rule adds what it makes of right replies as new wrong ones, beside the right ones. IIW takes random words of the
+had. Any other rule adds its edits of right replies as new wrong ones, beside the right ones. IIW takes random words of the
 context, one for nine.
 
   * # Paper: a pool of 100,000 examples, silent on what one is. Ours: a share of the contexts, each with its replies.
@@ -123,12 +123,12 @@ def training_rules(names: Sequence[str], resources: RuleResources, group: Candid
 
     Args:
         names: as `training_names` gives them.
-        resources: what rules share.
+        resources: shared by rules.
         group: that they are tried on.
 
     Raises:
         ConfigError: there is none of a name, two bear the same, one edits contexts or does not suit the language.
-        DataError: what one of them leans on is not there.
+        DataError: a resource of a rule is missing.
     """
     fixed = build_rules([name for name in names if not name.startswith(POLICY)], resources)
     rules = [*fixed, *(policy_rule(name, resources) for name in names if name.startswith(POLICY))]
@@ -154,7 +154,7 @@ def drawn_pool(split: Keyed, share: float, seed: int) -> frozenset[str]:
 
 
 class Adversaries:
-    """Changes the groups of a pool, and leaves others as they are; what becomes of one depends on that group and the seed.
+    """A function that changes the groups of a pool and keeps the others; a result depends on its group and the seed alone.
 
     Args:
         rules: all of which meet each group.
@@ -434,7 +434,7 @@ class PreparedRanking(Generic[RankersConfigT]):
     """The checked parts of an evaluation or an attack.
 
     Args:
-        config: what was asked for, its data root found.
+        config: with an absolute data root.
         rankers: their specs.
         groups: the contexts, by key.
     """
@@ -465,7 +465,7 @@ def prepare_ranking(
     """Load and check everything before a run is made.
 
     Args:
-        config: what was asked for.
+        config: of the evaluation or attack.
         specs: of its rankers.
         reporter: shows progress.
         tags: whether words are tagged where there is no rule either.
@@ -534,7 +534,7 @@ def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers
 
     Args:
         rows: of contexts.
-        column: holds what each ranker left out of the candidates as they are.
+        column: holds the counts of unread turns and replies of each ranker.
         turns: `candidates.turns`.
         rankers: of the run; controls are left out.
     """
@@ -553,10 +553,10 @@ def not_read_in(splits: Iterable[CandidateSplit], turns: int, label: str, ranker
     """Return the entries `NUM_CONTEXTS`, `CUT` and `UNREAD` of the summary of a training.
 
     Args:
-        splits: what is trained and measured on.
+        splits: for training and measurement.
         turns: `candidates.turns`.
-        label: what the ranker is called.
-        ranker: knows beforehand what it leaves out.
+        label: of the ranker.
+        ranker: counts unread parts before it scores.
     """
     whole = [*splits]
     left_out = ((label, unread_of(ranker, group.context, group.candidates)) for split in whole for group in split)

@@ -137,7 +137,7 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         return {OVERVIEW: overview(metrics, shown), **tables(metrics, shown)} if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, in their place the first two tables, and what rankers did not score."""
+        """Show the first two tables in place of the metrics, a legend, and a note on missing scores."""
         size = (run.summary() or {})[SIZE]
         legend = {name: describe(name, size) for name in result.metrics}
         shown = dict(islice(self.tables(run).items(), 2))

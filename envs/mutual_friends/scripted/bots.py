@@ -479,7 +479,7 @@ def draw_scenarios(
     """Return scenarios and chat seeds of these numbers, as `play_friends` takes them.
 
     Args:
-        schema: what tables are drawn from.
+        schema: of the tables.
         numbers: numbers of scenarios; equal numbers give equal scenarios.
         seed: master seed, at least 0.
         options: bounds of scenarios.

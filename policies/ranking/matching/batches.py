@@ -141,7 +141,7 @@ class Sequences:
     @cached_property
     def _in_order(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Texts in alphabetical order (R,), where each differs from the last one (R, N), and where it is (R, N)."""
-        assert self._codes_X is not None, "it is told what is alike"
+        assert self._codes_X is not None, "codes of equal words are needed"
         columns_N = np.arange(self._sizes_R.max())
         codes_RN = np.full((len(self._sizes_R), len(columns_N)), -1)
         codes_RN[columns_N < self._sizes_R[:, None]] = self._codes_X
