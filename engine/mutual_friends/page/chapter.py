@@ -29,7 +29,7 @@ from parley.engine.mutual_friends.metrics.chats import (
 )
 from parley.engine.mutual_friends.metrics.table import overview
 from parley.engine.mutual_friends.verbs.config import BLIND, SELECTORS, Condition, tells_lies
-from parley.engine.mutual_friends.verbs.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_COLLABORATION, PAIRS
+from parley.engine.mutual_friends.verbs.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_MUTUAL_FRIENDS, PAIRS
 from parley.engine.perturb.strategies.texts import ChangeKind, aligned
 from parley.envs.core.seeds import stable_hash
 from parley.envs.core.visible import visible
@@ -210,7 +210,7 @@ class Collaborations(Chapter[Shown]):
     """The chapter of collaborating bots."""
 
     name, title = "collaboration", "Looking for the common friend"
-    jobs = (EVALUATE_COLLABORATION.name,)
+    jobs = (EVALUATE_MUTUAL_FRIENDS.name,)
     terms: ClassVar = {
         r"\bcompletion\b": ("Completion", "both sides have selected the friend that stands in both tables."),
         r"\bturns\b": ("Turns", "events of a chat: utterances and selections."),
@@ -326,7 +326,7 @@ def _evaluation(run: Run) -> ShownCollaboration:
         # They stand in the tables.
         metrics={},
         estimates=run.metrics,
-        tables={OVERVIEW: overview(run.metrics, glance), **EVALUATE_COLLABORATION.tables(run.folder)} if run.metrics else {},
+        tables={OVERVIEW: overview(run.metrics, glance), **EVALUATE_MUTUAL_FRIENDS.tables(run.folder)} if run.metrics else {},
         conditions=conditions,
         pairs=run.summary.get(PAIRS, {}),
         attributes=run.summary.get(ATTRIBUTES, {}),

@@ -27,7 +27,7 @@ from parley.engine.core.verbs.job import Reporter, Summary, command_line
 from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.supervised import ChoiceJob
 from parley.engine.mutual_friends.metrics.lying import HARM, HONEST, LYING, POLICY, RANDOM, LiedTo, lying_metrics
-from parley.engine.mutual_friends.verbs.config import LIAR, LIAR_MAKER, NONE, CollaborationConfig
+from parley.engine.mutual_friends.verbs.config import LIAR, LIAR_MAKER, NONE, MutualFriendsConfig
 from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import agent_errors
@@ -545,8 +545,8 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         run = display_path(path)
         names = ("model", "corpus", "data_root", "max_events", "tables", "decoding", "chat")
         same = {name: getattr(config, name) for name in names}
-        evaluation = CollaborationConfig(strategies=f"{LIAR}{run}", controls=False, **same)
-        heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, evaluation, run=None)
+        evaluation = MutualFriendsConfig(strategies=f"{LIAR}{run}", controls=False, **same)
+        heard = command_line(("evaluate", "collaboration"), {"": MutualFriendsConfig}, evaluation, run=None)
         commands = (*super().next_commands(config, path), heard)
         if config.model in friends_agents or ".py:" in config.model or is_chat_address(config.model):
             return commands

@@ -237,7 +237,7 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollaborationConfig(ShardedConfig):
+class MutualFriendsConfig(ShardedConfig):
     """The bots that look for their common friend, and the strategies on their utterances."""
 
     model: str = SCRIPTED

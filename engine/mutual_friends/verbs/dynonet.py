@@ -48,7 +48,7 @@ from parley.engine.mutual_friends.verbs.agents import MAKER, friends_agents
 from parley.engine.mutual_friends.verbs.config import (
     NONE,
     Channels,
-    CollaborationConfig,
+    MutualFriendsConfig,
     is_chat_liar,
     label_of,
     liars_of,
@@ -147,7 +147,7 @@ class RecordedReading(NamedTuple):
     corpus: FriendsCorpus
 
 
-def recorded_models(config: CollaborationConfig) -> Mapping[str, str]:
+def recorded_models(config: MutualFriendsConfig) -> Mapping[str, str]:
     """Return the models that read recorded chats, by their pair.
 
     Raises:
@@ -161,7 +161,7 @@ def recorded_models(config: CollaborationConfig) -> Mapping[str, str]:
     return {MODEL: config.model} | {f"{TRAINED}{i}": run for i, run in enumerate(config.trained_runs, 1)}
 
 
-def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
+def readings(config: MutualFriendsConfig) -> Iterator[RecordedReading]:
     """Yield each model with the recorded chats that it reads.
 
     Raises:
@@ -182,7 +182,7 @@ def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
         yield RecordedReading(pair, model, chats, SideExamples(chats, model.vocabulary, model.sizes, corpus.linker), corpus)
 
 
-def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
+def recorded_metrics(config: MutualFriendsConfig) -> dict[str, Estimate]:
     """Compute the metrics of recorded chats (`RECORDED`) by pair; raise as `readings` does."""
     from parley.policies.dynonet.model import by_kind, linked, whose
 
@@ -359,9 +359,9 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         # An evaluation tells liars apart by their labels.
         heard = {label_of(name): name for name in strategy_list(config.against, NONE) if name != NONE}
         same = {name: getattr(config, name) for name in ("corpus", "data_root", "decoding", "lies", "chat", "perturb")}
-        met = ",".join(heard.values()) or CollaborationConfig.strategies
-        evaluation = CollaborationConfig(model=config.start, trained=run, strategies=met, **same)
-        return (command_line(evaluate, {"": CollaborationConfig}, evaluation, run=None),)
+        met = ",".join(heard.values()) or MutualFriendsConfig.strategies
+        evaluation = MutualFriendsConfig(model=config.start, trained=run, strategies=met, **same)
+        return (command_line(evaluate, {"": MutualFriendsConfig}, evaluation, run=None),)
 
 
 def _channels(config: TrainDynoNetConfig, corpus: FriendsCorpus, answers: Path | None) -> dict[str, Channel | None]:

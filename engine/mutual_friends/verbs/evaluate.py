@@ -60,8 +60,8 @@ from parley.engine.mutual_friends.verbs.config import (
     SCRIPTED,
     SELECTORS,
     Channels,
-    CollaborationConfig,
     Condition,
+    MutualFriendsConfig,
     liars_of,
     located_strategy,
     tells_lies,
@@ -292,7 +292,7 @@ def scenario_key(number: int) -> str:
     return f"{number:06d}"
 
 
-def planned_chats(config: CollaborationConfig) -> dict[str, ChatSpec]:
+def planned_chats(config: MutualFriendsConfig) -> dict[str, ChatSpec]:
     """Plan all chats of a run by their keys, which sort by condition and scenario."""
     return {
         f"{line:02d}-{condition.pair}-{condition.strategy}-{scenario_key(number)}": ChatSpec(condition, number)
@@ -314,7 +314,7 @@ class PlayedChats(Sharded[ChatSpec]):
     unit = "chats"
     event = "chatted"
 
-    config: CollaborationConfig
+    config: MutualFriendsConfig
     answers: str = ""
     tried: bytes = b""
 
@@ -353,7 +353,7 @@ class ChatWorker:
         DataError: the corpus cannot be read.
     """
 
-    def __init__(self, config: CollaborationConfig, answers: Path | None = None) -> None:
+    def __init__(self, config: MutualFriendsConfig, answers: Path | None = None) -> None:
         self.config = config
         self._lost: dict[str, FriendsChat] = {}
         self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
@@ -440,12 +440,12 @@ def _by_condition(items: Sequence[tuple[str, ChatSpec]]) -> list[list[tuple[str,
     return [list(group) for _, group in groupby(items, key=lambda item: item[1].condition)]
 
 
-def chat_seed(config: CollaborationConfig, number: int) -> int:
+def chat_seed(config: MutualFriendsConfig, number: int) -> int:
     """Derive the seed of the chats on a scenario, the same in every condition."""
     return derive_seed(config.seed, "chat", scenario_key(number))
 
 
-def is_scripted(config: CollaborationConfig) -> bool:
+def is_scripted(config: MutualFriendsConfig) -> bool:
     """Return True if no bot, liar or judge computes with torch."""
     from parley.engine.mutual_friends.verbs.agents import friends_agents
 
@@ -458,33 +458,33 @@ CONDITIONS, PAIRS, ATTRIBUTES = "conditions", "pairs", "attributes"
 """Entries of the summary: pair and strategy of each line of the table, names of pairs, and attributes by category."""
 
 
-def niu2018() -> CollaborationConfig:
+def niu2018() -> MutualFriendsConfig:
     """Play a thousand scenarios under the paper's three strategies, beside its figures (Niu & Bansal 2018, table 8)."""
-    return CollaborationConfig()
+    return MutualFriendsConfig()
 
 
-def quick() -> CollaborationConfig:
+def quick() -> MutualFriendsConfig:
     """Play 100 scenarios for a first look."""
-    return CollaborationConfig(scenarios=100)
+    return MutualFriendsConfig(scenarios=100)
 
 
-def demo() -> CollaborationConfig:
+def demo() -> MutualFriendsConfig:
     """Play 30 chats of two scripted bots under each strategy, in seconds, without a model."""
-    return CollaborationConfig(scenarios=30, controls=False, perturb=PerturbSettings(lexicon="built-in"))
+    return MutualFriendsConfig(scenarios=30, controls=False, perturb=PerturbSettings(lexicon="built-in"))
 
 
-class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
+class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
     """`parley evaluate collaboration`."""
 
     words = ("evaluate", "collaboration")
     run_name = "collaboration"
-    config = CollaborationConfig
+    config = MutualFriendsConfig
     presets = {"niu2018": niu2018, "quick": quick, "demo": demo}
     schema = CHATS
     files = (TABLE_FILE, SUMMARY, "rows")
     resume_safe = (*RESUME_SAFE, "side_by_side")
 
-    def prepare(self, config: CollaborationConfig, path: Path, reporter: Reporter) -> PlayedChats:
+    def prepare(self, config: MutualFriendsConfig, path: Path, reporter: Reporter) -> PlayedChats:
         """Load bots, corpus and strategies, and play one chat under each condition."""
         config.require_device()
         resolved = located(config)
@@ -524,23 +524,23 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             {CONDITIONS: list(map(list, by_condition(rows))), PAIRS: pairs, ATTRIBUTES: dict(sorted(attributes.items()))},
         )
 
-    def models(self, config: CollaborationConfig) -> dict[str, str]:
+    def models(self, config: MutualFriendsConfig) -> dict[str, str]:
         named = {"model": config.model, "partner": config.partner}
         named |= {f"{TRAINED}{i}": run for i, run in enumerate(config.trained_runs, 1)}
         named |= liars_of(config.channel_names.values()) | ({"judge": config.judge} if config.judge else {})
         return {option: spec for option, spec in named.items() if spec not in friends_agents}
 
-    def num_rows(self, config: CollaborationConfig, path: Path) -> int:
+    def num_rows(self, config: MutualFriendsConfig, path: Path) -> int:
         return config.scenarios * len(config.conditions)
 
-    def metrics_of(self, config: CollaborationConfig) -> list[str] | None:
+    def metrics_of(self, config: MutualFriendsConfig) -> list[str] | None:
         """Only a run can tell the names of strategies of a user's own."""
         if any(".py:" in name for name in config.strategy_names):
             return None
         recorded = [of(kind, pair, config.recorded) for pair in recorded_models(config) for kind in RECORDED]
         return [*condition_names(config.conditions, judged=bool(config.judge)), *recorded]
 
-    def next_commands(self, config: CollaborationConfig, path: Path) -> tuple[str, ...]:
+    def next_commands(self, config: MutualFriendsConfig, path: Path) -> tuple[str, ...]:
         """Suggest random lies at the rate of each chat model that lies, on the same scenarios."""
         commands = super().next_commands(config, path)
         if not config.chat_liars:
@@ -586,7 +586,7 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         return replace(result, legend=legend, tables=self.tables(run))
 
 
-def located(config: CollaborationConfig) -> CollaborationConfig:
+def located(config: MutualFriendsConfig) -> MutualFriendsConfig:
     """Resolve corpus, data root and models to names that hold on other machines and in other folders.
 
     Raises:
@@ -611,7 +611,7 @@ def pair_names(config: Mapping[str, object], trained: Sequence[str]) -> dict[str
 
     Args:
         config: as it was asked for.
-        trained: the runs of `CollaborationConfig.trained_runs`, by which their pairs are numbered.
+        trained: the runs of `MutualFriendsConfig.trained_runs`, by which their pairs are numbered.
     """
     model, partner = (_short(str(config[name])) for name in ("model", "partner"))
     beside = f" with {partner}" if config["partner"] not in ("", config["model"]) else ""
@@ -630,4 +630,4 @@ def _short(spec: str) -> str:
     return short_address(spec) if is_chat_address(spec) else spec.rstrip("/").rpartition("/")[2]
 
 
-EVALUATE_COLLABORATION = EvaluateCollaboration()
+EVALUATE_MUTUAL_FRIENDS = EvaluateMutualFriends()

@@ -53,7 +53,7 @@ from parley.engine.mutual_friends.verbs.agents import (
     harms_of_lies,
     liar_learning,
 )
-from parley.engine.mutual_friends.verbs.config import LIAR, NONE, RANDOM_LIES, CollaborationConfig
+from parley.engine.mutual_friends.verbs.config import LIAR, NONE, RANDOM_LIES, MutualFriendsConfig
 from parley.engine.mutual_friends.verbs.dynonet import TRAIN_DYNONET, TrainDynoNetConfig
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, check
 from parley.envs.core.errors import ConfigError
@@ -357,8 +357,8 @@ class MinMaxFriends(HardeningJob[HardenFriendsConfig]):
     def next_commands(self, config: HardenFriendsConfig, path: Path) -> tuple[str, ...]:
         """Suggest an evaluation of the bot before and after under the strategies of Niu & Bansal."""
         start = FriendsCampaign(config, path).model(0)
-        evaluation = CollaborationConfig(model=start, trained=display_path(path), controls=False, data_root=config.data_root)
-        heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, evaluation, run=None)
+        evaluation = MutualFriendsConfig(model=start, trained=display_path(path), controls=False, data_root=config.data_root)
+        heard = command_line(("evaluate", "collaboration"), {"": MutualFriendsConfig}, evaluation, run=None)
         return (*super().next_commands(config, path), heard)
 
 

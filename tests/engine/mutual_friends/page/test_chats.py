@@ -13,8 +13,8 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.mutual_friends.metrics.chats import NORMAL, by_condition, chat_metrics
 from parley.engine.mutual_friends.page.chapter import NUM_SHOWN, Collaborations, ShownCollaboration, chat_items, read_chat
-from parley.engine.mutual_friends.verbs.config import BLIND, CollaborationConfig, Condition
-from parley.engine.mutual_friends.verbs.evaluate import CHATS, EVALUATE_COLLABORATION, demo
+from parley.engine.mutual_friends.verbs.config import BLIND, Condition, MutualFriendsConfig
+from parley.engine.mutual_friends.verbs.evaluate import CHATS, EVALUATE_MUTUAL_FRIENDS, demo
 from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
 from tests.engine.negotiation.page.dialogues import page_of
 
@@ -110,8 +110,8 @@ def test_hostile_words_stay_text() -> None:
 
 @pytest.mark.parametrize("controls", [False, True])
 def test_a_run_becomes_a_section(tmp_path: Path, controls: bool) -> None:
-    config = CollaborationConfig(scenarios=2, strategies="confusing-entity", controls=controls, model="selector")
-    EVALUATE_COLLABORATION.run(config, tmp_path / "run", Silent())
+    config = MutualFriendsConfig(scenarios=2, strategies="confusing-entity", controls=controls, model="selector")
+    EVALUATE_MUTUAL_FRIENDS.run(config, tmp_path / "run", Silent())
     data = collect_run(tmp_path / "run")
     (found,) = data.found["collaboration"]
     assert [*found.tables][:3] == ["At a glance", "Completion and turns", "Completion by selections allowed"]
@@ -120,7 +120,7 @@ def test_a_run_becomes_a_section(tmp_path: Path, controls: bool) -> None:
 
 
 def test_a_run_without_rows_has_no_section_and_an_unfinished_one_no_verdict(tmp_path: Path) -> None:
-    with RunFolder.open(tmp_path / "run", demo(), job=EVALUATE_COLLABORATION.name, schema=CHATS) as run:
+    with RunFolder.open(tmp_path / "run", demo(), job=EVALUATE_MUTUAL_FRIENDS.name, schema=CHATS) as run:
         assert collect_run(tmp_path / "run").found == {}
         run.write_shard("00000", [chat(0, NORMAL, agreed=True)])
         data = collect_run(tmp_path / "run")
