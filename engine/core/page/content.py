@@ -26,7 +26,8 @@ from parley.engine.core.runs.documents import CONFIG, ENVIRONMENT
 from parley.engine.core.runs.parts import OK
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.stats.statistics import Estimate, Metric, Row, finished
-from parley.engine.core.stats.tables import TextTable, spread_of, spread_table
+from parley.engine.core.stats.trainings import spread_of, spread_table
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import ATTACK
 from parley.envs.core.errors import RunError
@@ -148,7 +149,7 @@ class Run:
         return short_paths([text])[text]
 
     @property
-    def trainings(self) -> list[tuple[str, TextTable]]:
+    def trainings(self) -> list[tuple[str, EstimateTable]]:
         """The table of its trainings, with its heading; empty if it made one training."""
         values = spread_of(self.summary)
         title = f"{self.heading}: each training" if self.name else "Each training"
@@ -333,7 +334,7 @@ class Section:
     """
 
     notes: Sequence[str] = ()
-    tables: Sequence[tuple[str, TextTable]] = ()
+    tables: Sequence[tuple[str, EstimateTable]] = ()
     measured: Sequence[ShownRun] = ()
     figures: Sequence[Figure] = ()
     lists: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
@@ -341,7 +342,7 @@ class Section:
     chosen: Mapping[str, Item] = field(default_factory=dict)
 
 
-def tables_of(runs: Sequence[tuple[str, Mapping[str, TextTable]]]) -> list[tuple[str, TextTable]]:
+def tables_of(runs: Sequence[tuple[str, Mapping[str, EstimateTable]]]) -> list[tuple[str, EstimateTable]]:
     """Return the tables of some runs, each with its heading and, if there are several runs, the name of its run."""
     return [(f"{title}, {name}" if len(runs) > 1 else title, table) for name, tables in runs for title, table in tables.items()]
 

@@ -50,7 +50,7 @@ from parley.engine.core.runs.documents import ENVIRONMENT, read_json, whole, wri
 from parley.engine.core.runs.remote_sync import replicate
 from parley.engine.core.runs.run_folder import RunFolder, is_summarised
 from parley.engine.core.stats.statistics import FEW, NEITHER, Estimate, Metric
-from parley.engine.core.stats.tables import ABSENT, TextTable
+from parley.engine.core.tables.table import ABSENT, EstimateTable
 from parley.engine.core.verbs.catalogue import find
 from parley.engine.core.verbs.job import USAGE, WARNINGS
 from parley.engine.core.verbs.status import FINISHED, run_status
@@ -212,7 +212,7 @@ class Sheet:
     """A table that fits a page: turned if its columns are too many, stacked row by row if both sides are long."""
 
     heading: str
-    table: TextTable
+    table: EstimateTable
     form: Literal["wide", "stacked"]
 
 
@@ -356,13 +356,13 @@ def metric_blocks(measured: Sequence[ShownRun]) -> list[tuple[Metric, MetricBloc
     return [(key[1], _block(key[1], estimates[key])) for key in keys]
 
 
-def fitted(heading: str, table: TextTable) -> Sheet:
+def fitted(heading: str, table: EstimateTable) -> Sheet:
     """Return a table that fits the page: transposed if it has many columns and few rows, stacked if it has many of both."""
     if len(table.columns) <= _MOST_COLUMNS:
         return Sheet(heading, table, "wide")
     if len(table.rows) < _MOST_COLUMNS:
         first, *columns = zip(table.columns, *table.rows, strict=True)
-        return Sheet(heading, TextTable(first, tuple(columns), table.note), "wide")
+        return Sheet(heading, EstimateTable(first, tuple(columns), table.note), "wide")
     return Sheet(heading, table, "stacked")
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from parley.engine.core.page.content import Report, RunLine
 from parley.engine.core.stats.statistics import NOTHING, Estimate
-from parley.engine.core.stats.tables import TextTable
+from parley.engine.core.tables.table import EstimateTable
 from parley.engine.negotiation.metrics.attack import attack_metrics
 from parley.engine.negotiation.page.populations import Match
 from parley.engine.triggers.metrics.hits import search_metrics
@@ -107,13 +107,16 @@ def wide_report() -> Report:
     ]
     columns = tuple(f"heading {number}" for number in range(18))
     cells = tuple("80.2 %\n[76.5, 83.5]" for _ in columns)
-    tables = [("turned", TextTable(columns, (cells,) * 4, LONG)), ("stacked", TextTable(columns, (cells,) * 12, "note"))]
+    tables = [
+        ("turned", EstimateTable(columns, (cells,) * 4, LONG)),
+        ("stacked", EstimateTable(columns, (cells,) * 12, "note")),
+    ]
     found = [
         searched("near", restart(0, 1.0), target=LONG),
         searched("hit", restart(0, 0.2, KINDS, stopped="satisfied"), target="no hats here"),
     ]
     search = ShownSearch(name="mal", hit=KINDS[0], rows=found, metrics=search_metrics(found, NOTHING, 1), targets=LONG)
-    negotiated = negotiations(*attacks, tables=[*tables, ("plain", TextTable(columns[:8], (cells[:8],) * 9, ""))])
+    negotiated = negotiations(*attacks, tables=[*tables, ("plain", EstimateTable(columns[:8], (cells[:8],) * 9, ""))])
     return replace(
         negotiated,
         title=LONG,
