@@ -19,7 +19,7 @@ from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, drawn, noted
 from parley.engine.core.verbs.sharded import run_items
 from parley.engine.ranking.metrics.ranking import CLEAN, RankedRows, describe, ranking_metrics
-from parley.engine.ranking.metrics.table import Shown, Trainings, differences, overview, rankers_beside, tables
+from parley.engine.ranking.metrics.table import EvaluationInfo, Trainings, differences, overview, rankers_beside, tables
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING
 from parley.engine.ranking.verbs.config import RankersConfig, RankingAttackConfig, RankingConfig, ranker_specs
 from parley.engine.ranking.verbs.prepared import (
@@ -144,9 +144,9 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         return replace(result, legend=legend, tables=noted(shown, self.note(run)))
 
 
-def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:
+def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> EvaluationInfo:
     rankers: Mapping[str, Mapping[str, Any]] = summary[RANKERS]
-    return Shown(
+    return EvaluationInfo(
         rules=summary[RULES],
         controls=[label for label, spec in rankers.items() if spec["is_control"]],
         kinds={label: spec["kind"] for label, spec in rankers.items() if spec["kind"]},
