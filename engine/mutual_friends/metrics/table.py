@@ -82,8 +82,8 @@ _NOTE_ALLOWED = (
 )
 _NOTE_TRAINED = (
     "N-train: the model as it is; A-train: trained further, with what it hears changed; A-test: under the strategy; N-test: "
-    "normal inputs, as on lines of that name. Bots play with themselves, or all with the partner. Stars: of the difference from "
-    f"the model as it is under the same condition.{_BRACKETS}{STAR_NOTE}"
+    "normal inputs, as on lines of that name. Bots play with themselves, or all with the partner. Stars: of the difference "
+    f"from the model as it is under the same condition.{_BRACKETS}{STAR_NOTE}"
 )
 _NOTE_LIES = (
     "Replaced: mentions that were heard as another entity of that attribute, over all chats; left: those heard as they were "
@@ -109,7 +109,8 @@ _NOTE_LYING = (
     "Lies: told instead of what was meant, both sides together, means over chats; rate: share of the utterances in whose place "
     "one was allowed. Of chat models that lie: choices that were asked for, those by scores, those asked for once more because "
     "they were neither the word true nor the number of a claim, those that could not be read then either and are no lie, and "
-    f"answers that were cut at the most tokens, means over chats; no reply: share of the answers, which are no lie either.{_BRACKETS}"
+    "answers that were cut at the most tokens, means over chats; no reply: share of the answers, which are no lie either."
+    f"{_BRACKETS}"
 )
 
 Metrics = Mapping[str, Estimate]
