@@ -37,6 +37,7 @@ async function look(width) {
   frame.srcdoc = page;
   document.body.append(frame);
   await new Promise((done) => (frame.onload = done));
+  while (frame.contentDocument.querySelector("#items[aria-busy=true]")) await new Promise((done) => setTimeout(done, 20));
   const [shown, view] = [frame.contentDocument, frame.contentWindow];
   const sentence = shown.querySelector(".sentence");
   const found = { verdict: sentence && sentence.getBoundingClientRect().bottom };
@@ -61,6 +62,7 @@ async function look(width) {
     found.viewer = ASKED.map((values) => set({ ...none, ...values }));
     const selects = [...controls.querySelectorAll("select")];
     found.offered = selects.map((each) => [each.name, [...each.options].map((one) => one.value)]);
+    set(none);
     shown.querySelector(".chosen a").click();
     for (const each of shown.querySelectorAll(".item")) each.open = false;
     view.location.hash = "#" + shown.querySelectorAll(".item .body")[1].id;
