@@ -22,7 +22,7 @@ __all__, __getattr__ = public(
         "RandomSteps": "attacks.attack",
         "RandomWords": "attacks.attack",
         "RankAttack": "attacks.attack",
-        "RankGoal": "attacks.goals",
+        "RankGoal": "attacks.attack",
         "SlopeGreedy": "attacks.attack",
         "compose_attack": "attacks.catalogue",
         "success_curve": "attacks.cases",

@@ -30,19 +30,20 @@ from parley.engine.core.verbs.checkpoints import require_checkpoint, threads
 from parley.engine.core.verbs.composite import Stage
 from parley.engine.core.verbs.hardening import RESULT, START, HardeningCampaign, HardeningConfig, HardeningJob, rounds_of
 from parley.engine.core.verbs.job import Reporter, command_line
-from parley.engine.mutual_friends.metrics.hardening import (
+from parley.engine.mutual_friends.metrics.lying import (
     AS_CONTROL,
     BEFORE_HARDENING,
     BY_CHANCE,
     CAMPAIGN,
     ENDINGS,
     FRIENDS,
+    GAIN,
+    GAIN_OVER_RANDOM,
     GAINS,
     LIARS,
     ROUND_METRICS,
 )
-from parley.engine.mutual_friends.metrics.hardening import RESULT as AFTER_HARDENING
-from parley.engine.mutual_friends.metrics.lying import GAIN, GAIN_OVER_RANDOM
+from parley.engine.mutual_friends.metrics.lying import RESULT as AFTER_HARDENING
 from parley.engine.mutual_friends.verbs.agents import (
     MAKER,
     RATE,

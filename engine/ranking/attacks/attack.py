@@ -9,7 +9,7 @@
 The ranker is a black box: a query is one context and candidate scored. The scores of a group before any edit come with the
 group and are no queries; a repeated draft counts once. The result of an example depends on its group, its seed and the
 composition alone, not on the other examples of its batches: its draws are its own, and scores that differ by less than the
-rounding error of a batch are equal (`goals.TOLERANCE`). So an interrupted example starts again and gives the same result.
+rounding error of a batch are equal (`edit_game.TOLERANCE`). So an interrupted example starts again and gives the same result.
 
 A method is a generator: it yields batches of drafts (`DraftBatch`) and is sent their margins; a higher margin is closer to the
 goal (`RankGoal.margin`). It knows neither budgets nor batches, and is closed at the goal or when the budget is spent. So
@@ -88,13 +88,13 @@ from parley.engine.ranking.attacks.cases import (
     Status,
     TracePoint,
 )
-from parley.engine.ranking.attacks.goals import RankGoal, falling, tolerance
 from parley.engine.ranking.attacks.settings import MOVES
 from parley.engine.ranking.metrics.searched import REACHED_REASON
 from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, RankerError
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal, tolerance
 from parley.envs.ranking.groups import CandidateGroup
 from parley.policies.ranking.ranker import Ranker, UnscoredError, compared_outcomes
 
@@ -264,6 +264,19 @@ class FixedRule:
                 sources[new : new + size] = range(old, old + size)
             edited = tuple(source == NEW for source in sources)
             yield DraftBatch([Draft(words, tuple(tags), tuple(sources), edited, len(case.original.words), cost)])
+
+
+def falling(values: Sequence[float] | np.ndarray, tolerance: float) -> list[int]:
+    """Return the indices of values from highest to lowest; equal neighbours keep their order."""
+    order = sorted(range(len(values)), key=lambda i: -values[i])
+    ordered: list[int] = []
+    equal: list[int] = []
+    for i in order:
+        if equal and values[equal[-1]] - values[i] > tolerance:
+            ordered += sorted(equal)
+            equal = []
+        equal.append(i)
+    return ordered + sorted(equal)
 
 
 def _by_importance(case: Case) -> Generator[DraftBatch, np.ndarray, list[int]]:

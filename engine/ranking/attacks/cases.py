@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, cast
 import numpy as np
 
 from parley.engine.core.stats.statistics import Estimate, rate
-from parley.engine.ranking.attacks.goals import RankGoal, tolerance
 from parley.engine.ranking.metrics.searched import QUERIES
 from parley.envs.core.errors import RankerError
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal, tolerance
 from parley.envs.ranking.groups import CandidateGroup, Context
 from parley.policies.ranking.ranker import Ranker, SlopedRanker, VocabularyRanker, compared_outcomes
 

@@ -102,7 +102,7 @@ def compose_attack(
     """
     from parley.engine.ranking.attacks.attack import EditBeam, Gaslite, RandomSteps, RankAttack
     from parley.engine.ranking.attacks.cases import BY_NAME, CloseInMeaning, Fluent, KeptTags, KnownWords
-    from parley.engine.ranking.attacks.goals import RankGoal
+    from parley.envs.ranking.edit_game import RankGoal
 
     settings = AttackSettings() if settings is None else settings
     constraints: list[Constraint] = []

@@ -34,7 +34,6 @@ from parley.engine.perturb.replies.shapes import Rule
 from parley.engine.ranking.attacks.attack import FixedRule, RankAttack
 from parley.engine.ranking.attacks.cases import AttackOutcome, transferred
 from parley.engine.ranking.attacks.catalogue import compose_attack, need_of
-from parley.engine.ranking.attacks.goals import RankGoal
 from parley.engine.ranking.attacks.settings import POLICY, AttackDetails, GoalKind
 from parley.engine.ranking.verbs.config import (
     Contexts,
@@ -61,6 +60,7 @@ from parley.envs.core.errors import RankerError, RunError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind, CandidateSplit
 from parley.policies.ranking.ranker import Ranker
 

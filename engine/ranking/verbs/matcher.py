@@ -276,7 +276,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
 
     def prepare(self, config: TrainMatcherConfig, path: Path, reporter: Reporter) -> MatcherTraining:
         """Load the model, candidates and word vectors, and try each rule once."""
-        from parley.policies.ranking.matching.checkpoints import build
+        from parley.policies.ranking.matching.fit import build
 
         require_device(config.device, "--device")
         started = _started(config) if config.start else None
@@ -295,8 +295,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
     def work(self, run: RunFolder, prepared: MatcherTraining, reporter: Reporter) -> Summary:
         """Train, resuming exactly, measure, and store the model as `checkpoint`."""
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
-        from parley.policies.ranking.matching.checkpoints import format_of
-        from parley.policies.ranking.matching.fit import MatcherFit, MatcherRanker
+        from parley.policies.ranking.matching.fit import MatcherFit, MatcherRanker, format_of
 
         config, model, train = prepared.config, prepared.model, prepared.splits["train"]
         left_out = not_read_in(prepared.splits.values(), config.candidates.turns, config.kind.upper(), MatcherRanker(model))
@@ -382,8 +381,7 @@ def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
         CheckpointError: nothing is there, it is damaged, or no matching model.
         ConfigError: the recipe is for another network, or no corpus is named.
     """
-    from parley.policies.ranking.matching.checkpoints import format_of
-    from parley.policies.ranking.matching.fit import load_matcher
+    from parley.policies.ranking.matching.fit import format_of, load_matcher
 
     folder = require_checkpoint(config.start, "--start", "parley train matcher")
     model = load_matcher(folder).model

@@ -217,8 +217,7 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         return {name: trained[name] for name in (NUM_CONTEXTS, CUT, UNREAD) if name in trained}
 
     def store(self, best: int, folder: Path) -> None:
-        from parley.policies.ranking.matching.checkpoints import format_of
-        from parley.policies.ranking.matching.fit import load_matcher
+        from parley.policies.ranking.matching.fit import format_of, load_matcher
 
         ranker = require_checkpoint(self.model(best), "--model", "parley train matcher")
         model = load_matcher(ranker).model

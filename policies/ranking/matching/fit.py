@@ -1,4 +1,4 @@
-"""Training of matching models on labelled replies, and matching models as rankers.
+"""Matching models on disk (kinds `smn`, `dam`, `mrfn`), their training on labelled replies, and their use as rankers.
 
 Each pair of context and reply is an example, right or wrong. A batch holds whole groups, so that a context is encoded once
 for all its replies, and its texts are read without padding, as in scoring. With `fresh_negatives` a wrong reply is drawn anew
@@ -27,14 +27,35 @@ from torch import Tensor, nn
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind, Context
-from parley.policies.core.checkpoint import autocast
+from parley.policies.core.checkpoint import ModelFormat, autocast
 from parley.policies.core.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
 from parley.policies.core.responder import stored_kind
-from parley.policies.ranking.matching.checkpoints import FORMATS
+from parley.policies.ranking.matching.dam import DAM
 from parley.policies.ranking.matching.matcher import Matcher
-from parley.policies.ranking.matching.settings import MatcherFitConfig
+from parley.policies.ranking.matching.mrfn import MRFN
+from parley.policies.ranking.matching.settings import DamSizes, MatcherFitConfig, MatcherSizes, MrfnSizes, SmnSizes
+from parley.policies.ranking.matching.smn import SMN
 from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread
+
+FORMATS: dict[str, ModelFormat[PairVocabulary, Any, Any]] = {
+    "smn": ModelFormat("smn", PairVocabulary, SmnSizes, SMN),
+    "dam": ModelFormat("dam", PairVocabulary, DamSizes, DAM),
+    "mrfn": ModelFormat("mrfn", PairVocabulary, MrfnSizes, MRFN),
+}
+"""Storage formats by kind."""
+
+
+def format_of(sizes: MatcherSizes) -> ModelFormat[PairVocabulary, Any, Any]:
+    """Return the storage format of a model of such sizes."""
+    return next(candidate for candidate in FORMATS.values() if isinstance(sizes, candidate.sizes))
+
+
+def build(vocabulary: PairVocabulary, sizes: MatcherSizes) -> Matcher:
+    """Return a new model of the kind that the sizes are of; its weights are not drawn yet."""
+    model: Matcher = format_of(sizes).network(vocabulary, sizes)
+    return model
 
 
 class MatcherRanker(LimitedRanker):

@@ -31,10 +31,10 @@ from parley.engine.ranking.attacks.cases import (
     MeanVectors,
 )
 from parley.engine.ranking.attacks.catalogue import compose_attack, rank_attacks
-from parley.engine.ranking.attacks.goals import RankGoal
 from parley.engine.ranking.attacks.settings import AttackSettings
 from parley.envs.core.errors import ConfigError, OutOfRangeError
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal
 from tests.engine.ranking.fakes import Sum, Toy, attack, group
 
 

@@ -22,11 +22,12 @@ from parley.engine.ranking.attacks.attack import (
     RandomSteps,
     RandomWords,
     SlopeGreedy,
+    falling,
 )
 from parley.engine.ranking.attacks.cases import BY_NAME, AttackOutcome, KeptTags, KnownWords, success_curve, transferred
-from parley.engine.ranking.attacks.goals import RankGoal, falling
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal
 from parley.envs.ranking.groups import CandidateGroup, Context
 from parley.policies.ranking.matching.fit import MatcherRanker
 from parley.policies.ranking.ranker import Ranker, UnscoredError

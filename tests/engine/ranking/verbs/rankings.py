@@ -11,7 +11,7 @@ import torch
 from parley.engine.ranking.verbs.attack_worker import RankingAttacks
 from parley.engine.ranking.verbs.config import RankingAttackConfig, RankingConfig
 from parley.engine.ranking.verbs.worker import RankingTask
-from parley.policies.ranking.matching.checkpoints import FORMATS, build
+from parley.policies.ranking.matching.fit import FORMATS, build
 from parley.policies.ranking.matching.settings import SmnSizes
 from tests.engine.core.verbs.made_up import DiesOnce
 from tests.engine.perturb.verbs.robust import words_of_the_desk

@@ -17,13 +17,13 @@ from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.ranking.attacks.attack import FixedRule, RankAttack
 from parley.engine.ranking.attacks.cases import AttackOutcome, transferred
 from parley.engine.ranking.attacks.catalogue import compose_attack
-from parley.engine.ranking.attacks.goals import RankGoal
 from parley.engine.ranking.metrics.searched import APPENDING, REACHED_REASON, SearchedRows, search_metrics
 from parley.engine.ranking.verbs import attack as job
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING, PreparedAttack
 from parley.engine.ranking.verbs.config import RankingAttackConfig, group_seed, rule_resources
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.ranking.compiled import load_candidates
+from parley.envs.ranking.edit_game import RankGoal
 from parley.envs.ranking.groups import CandidateGroup, CandidateOptions
 from parley.policies.ranking.rankers import load_ranker
 from tests.engine.core.cli.test_next import understood

@@ -22,8 +22,7 @@ from parley.engine.ranking.verbs.matcher import ATTACKED_SPLIT, TRAIN_MATCHER, P
 from parley.engine.ranking.verbs.prepared import CUT, NUM_CONTEXTS, UNREAD, unread_note
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from parley.envs.ranking.groups import CandidateOptions
-from parley.policies.ranking.matching.checkpoints import FORMATS
-from parley.policies.ranking.matching.fit import load_matcher
+from parley.policies.ranking.matching.fit import FORMATS, load_matcher
 from parley.policies.ranking.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
 from parley.policies.ranking.rankers import load_ranker
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt, kill_at
