@@ -112,13 +112,13 @@ def _event(row: Row, event: Row, speakers: Sequence[str]) -> dict[str, Any]:
     if event["selected"] is not None:
         friend = ", ".join(map(visible, row["tables"][side][event["selected"]]))
         return fields | {"selects": friend, "right": event["selected"] == row["shared"][side]}
-    said, heard = _marked(str(event["said"]), str(event["heard"]))
-    return fields | {"selects": "", "said": said, "heard": heard, "changed": event["said"] != event["heard"]}
+    as_said, as_heard = _marked(str(event["said"]), str(event["heard"]))
+    return fields | {"selects": "", "said": as_said, "heard": as_heard, "changed": event["said"] != event["heard"]}
 
 
-def _marked(said: str, heard: str) -> tuple[list[Piece], list[Piece]]:
+def _marked(as_said: str, as_heard: str) -> tuple[list[Piece], list[Piece]]:
     """Split both texts into pieces, with marks on the words that the other text lacks."""
-    old, new = tuple(said.split()), tuple(heard.split())
+    old, new = tuple(as_said.split()), tuple(as_heard.split())
     before, after = [], []
     for kind, old_span, new_span in aligned(old, new):
         same = kind is ChangeKind.SAME
@@ -218,9 +218,9 @@ class MutualFriendsChapter(Chapter[Runs]):
     def collect(self, runs: Sequence[Run]) -> Runs | None:
         return [_evaluation(run) for run in runs if run.rows] or None
 
-    def verdict(self, found: Runs) -> Verdict | None:
+    def verdict(self, runs: Runs) -> Verdict | None:
         """Answer for the first evaluation: normal inputs, the costliest strategy, and bots that only select."""
-        measured = [run for run in found if (MODEL, NORMAL) in run.conditions]
+        measured = [run for run in runs if (MODEL, NORMAL) in run.conditions]
         if not measured:
             return None
         first = measured[0]
@@ -248,8 +248,8 @@ class MutualFriendsChapter(Chapter[Runs]):
             marks={first.title(condition): first.completion(condition) for condition in marked},
         )
 
-    def render(self, found: Runs) -> Section:
-        done = [run for run in found if run.done and run.conditions]
+    def render(self, runs: Runs) -> Section:
+        done = [run for run in runs if run.done and run.conditions]
         prefixes = [f"{run.name}: " if len(done) > 1 else "" for run in done]
         items = {
             (condition, name): chat_items(rows, name, NUM_SHOWN if condition.pair == MODEL else _FEW_SHOWN)
@@ -259,7 +259,7 @@ class MutualFriendsChapter(Chapter[Runs]):
         }
         return Section(
             notes=[f"{run.name}: {run.description}" for run in done if run.description],
-            measured=found,
+            measured=runs,
             tables=[
                 (f"{prefix}{title}", table)
                 for run, prefix in zip(done, prefixes, strict=True)

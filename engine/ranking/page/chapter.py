@@ -420,9 +420,9 @@ class Rankings(Chapter[Runs]):
     def collect(self, runs: Sequence[Run]) -> Runs | None:
         return [_evaluation(run) for run in runs if run.rows] or None
 
-    def verdict(self, found: Runs) -> Verdict | None:
+    def verdict(self, runs: Runs) -> Verdict | None:
         """Answer for the first evaluation: the best ranker, its costliest rules, and the best control."""
-        measured = [run for run in found if _by_ranker(run, run.rankers)]
+        measured = [run for run in runs if _by_ranker(run, run.rankers)]
         if not measured:
             return None
         first = measured[0]
@@ -454,8 +454,8 @@ class Rankings(Chapter[Runs]):
             marks=first_marks(marks),
         )
 
-    def render(self, found: Runs) -> Section:
-        return measured_section(found, figures_of, _items_of)
+    def render(self, runs: Runs) -> Section:
+        return measured_section(runs, figures_of, _items_of)
 
 
 def _items_of(run: RankingRun) -> dict[str, list[Item]]:

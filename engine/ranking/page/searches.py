@@ -197,9 +197,9 @@ class RankerAttacks(Chapter[Runs]):
     def collect(self, runs: Sequence[Run]) -> Runs | None:
         return [_attacked(run) for run in runs if run.rows] or None
 
-    def verdict(self, found: Runs) -> Verdict | None:
+    def verdict(self, runs: Runs) -> Verdict | None:
         """Answer for the first run and its first ranker: the best method against its control, with all queries and with few."""
-        measured = [run for run in found if run.metrics]
+        measured = [run for run in runs if run.metrics]
         if not measured:
             return None
         first = measured[0]
@@ -209,8 +209,8 @@ class RankerAttacks(Chapter[Runs]):
         if not methods[BASELINE].n:
             return None
         # A method that ended without scores everywhere has no figure.
-        others = [method for method, success in methods.items() if method not in CONTROLS and success.n]
-        best = max(others, key=lambda method: _worth(first, model, method), default=BASELINE)
+        contenders = [method for method, success in methods.items() if method not in CONTROLS and success.n]
+        best = max(contenders, key=lambda method: _worth(first, model, method), default=BASELINE)
         few = points_in(first.estimates)[0]
         sentences = [
             f"{visible(best)} reaches the goal on {visible(model)} ({first.goal}) in {number(SHARE, methods[best].value)} of "
@@ -237,8 +237,8 @@ class RankerAttacks(Chapter[Runs]):
             marks=first_marks({name: mark for name, mark in marks.items() if mark.n}),
         )
 
-    def render(self, found: Runs) -> Section:
-        return measured_section(found, search_figures, _items_of)
+    def render(self, runs: Runs) -> Section:
+        return measured_section(runs, search_figures, _items_of)
 
 
 def _items_of(run: RankerAttackRun) -> dict[str, list[Item]]:
