@@ -287,7 +287,7 @@ class MuteChannel:
     name = UNHEARD
 
     def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
-        """Utterances without words."""
+        """Return the utterances without their words."""
         return [ChatEvent(event.side) for event in events]
 
 

@@ -68,7 +68,7 @@ def _made(named: Any) -> Any:
 
 
 def _proposes_words_for_every_place(proposer: Any) -> None:
-    """Proposes a list of other words for each word of a reply, empty ones and empty replies included."""
+    """Propose a list of other words for each word of a reply, empty ones and empty replies included."""
     for i, reply in enumerate(_REPLIES):
         proposals = proposer.propose(_GROUP, i)
         expect(len(proposals) == len(reply), f"{len(reply)} lists of words", len(proposals))
@@ -79,7 +79,7 @@ def _proposes_words_for_every_place(proposer: Any) -> None:
 
 
 def _proposes_the_same_again(proposer: Any) -> None:
-    """Proposes the same when it is asked again."""
+    """Propose the same when called again."""
     first, second = ([list(map(list, proposer.propose(_GROUP, i))) for i in range(len(_REPLIES))] for _ in range(2))
     same_alone(first, second, "what is proposed for a reply")
 

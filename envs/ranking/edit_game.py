@@ -321,7 +321,7 @@ _SHORT = 3
 
 
 class TermOverlap:
-    """Scores a reply by the cosine of its words and the context's, weighted by inverse context frequency.
+    """A scorer by the cosine of a reply's words and the context's, weighted by inverse context frequency.
 
     Args:
         contexts: for the frequencies.

@@ -365,7 +365,7 @@ class DynoNetSession:
             self._keep(at, events_batch.heard.touched, (written.hidden_RH, written.cell_RH), of_own=True)
 
     def _keep(self, at: Tensor, touched: TouchedNodes, state: tuple[Tensor, Tensor], *, of_own: bool) -> None:
-        """Set the states (k, H) after an event and change the nodes that it touches; contexts wait until they are read."""
+        """Set the states (k, H) after an event, and change the nodes that it touches."""
         self.hidden_SH[at], self.cell_SH[at] = state
         if not self._network.sizes.dynamic or not len(touched.rows_J):
             return

@@ -136,7 +136,7 @@ class DynoNet(Predictor[SideBatch]):
         return ChatMemory(zeros(rows, size), zeros(rows, size), zeros(rows, num_nodes, size), zeros(rows, num_nodes, size))
 
     def roots(self, own_nV: Tensor) -> Tensor:
-        """Return products (n, K + H) of the nodes' own parts v0 (n, V) with the weights of first messages and keys.
+        """Return products (n, K + H) of the nodes' parts v0 (n, V) and the weights of first messages and keys.
 
         They change only with v0, so play keeps them.
         """
@@ -529,7 +529,7 @@ class DynoNetInference:
         return self._output_V.new_zeros(shape)
 
     def roots(self, own_jV: Tensor) -> tuple[Tensor, Tensor]:
-        """Return products of nodes' own parts with the weights of the first messages (j, K or 0) and of the keys (j, H).
+        """Return products of nodes' parts and the weights of first messages (j, K or 0) and keys (j, H).
 
         They change only with the own part, so they are kept.
         """
@@ -606,7 +606,7 @@ class DynoNetInference:
         return _product(self._said_nodes, nodes_jC)
 
     def after(self, hidden_kH: Tensor, seen_kC: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits (k, V) of words, and the share of state and attended nodes in the next word's gates (k, 4H)."""
+        """Return word logits (k, V), and the share of state and attended nodes in the next word's gates (k, 4H)."""
         sums_kJ = _product(self._after, torch.cat([hidden_kH, seen_kC], dim=1))
         combined_kH = _squashed(sums_kJ[:, : self.hidden])
         return _product(self._output, combined_kH).add_(self._output_V), sums_kJ[:, self.hidden :]
@@ -618,7 +618,7 @@ class DynoNetInference:
         return _squashed(2 * cell_kH).mul_(leave), cell_kH
 
     def read(self, state: tuple[Tensor, Tensor], heard: Heard, nodes_nC: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-        """Return state and cell (k, H) after an event that was heard; `num_nodes` is the room for nodes in the game."""
+        """Return state and cell (k, H) after a heard event; `num_nodes` is the room for nodes in the game."""
         gates_M4H, named = self.heard_words_V4H.index_select(0, heard.words_M), heard.named
         if len(named.places_J):
             numbers_J = heard.rows_k[named.rows_J] * num_nodes + named.nodes_J

@@ -258,7 +258,7 @@ class CrossEncoder(LimitedRanker):
         return _Cut(context[start:], reply, start + (context_size + size > self._room))
 
     def _first_read(self, context: Context, room: int) -> tuple[int, int]:
-        """Return the index of the oldest turn read beside a reply of so much room, and the number of tokens from there on."""
+        """Return the index of the oldest turn read beside a reply, and the number of tokens from there on."""
         start = first_read(context, lambda turns: self._count(context_text(turns)) + room <= self._room)
         return start, self._count(context_text(context[start:]))
 
@@ -337,7 +337,7 @@ class BiEncoder(LimitedRanker):
         return [float(F.cosine_similarity(vectors[first], vectors[other], dim=0)) for other in rest]
 
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
-        """Return the first-order rise of the score if words of a reply become others (T, W); 0 where a reply is cut.
+        """Return the first-order rise of the score per replaced word (T, W); 0 where a reply is cut.
 
         The gradient in the token embeddings, as in GASLITE (Ben-Tov & Sharif 2024, arXiv 2412.20953). A word may have several
         tokens: the one that enters is the mean of its tokens' embeddings, at every position of the word that leaves.

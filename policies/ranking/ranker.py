@@ -285,7 +285,7 @@ NO_CONTEXT: Context = ((),)
 
 
 def overlap(context: Context, reply: Utterance) -> float:
-    """Return the distinct words that both hold, as a share of the fewer distinct words of the two; 0 if one has none."""
+    """Return the shared distinct words as a share of the fewer distinct words; 0 if a text has none."""
     context_words, replied = set().union(*context), set(reply)
     return len(context_words & replied) / max(min(len(context_words), len(replied)), 1)
 

@@ -300,7 +300,7 @@ def _perplexity(chats: Sequence[Row]) -> dict[str, Estimate]:
 
 
 def _lying(chats: Sequence[Row]) -> dict[str, Estimate]:
-    """Return the rates of lies and of a chat model's choices by how they were read; nothing if nobody could lie."""
+    """Return the rates of lies, and of a chat model's choices by their reading; empty without liars."""
     noted = [(lying, row) for row in chats for lying in row.get("lying") or () if lying is not None]
     if not noted:
         return {}

@@ -208,7 +208,7 @@ HELP = """Type what you say. Commands:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayFriendsArguments(Configuration):
-    """With whom, and about whose friends."""
+    """The partner and the corpus of a chat."""
 
     partner: str = SCRIPTED
     """Bot: a run or checkpoint folder (parley train dynonet), registered name (parley list), chat model (hf:FOLDER, gguf:FILE,
@@ -464,7 +464,7 @@ def harms_of_lies(
 
 
 def _lies_tried(world: LiarWorld) -> float:
-    """Return the rate of chances to lie in a few chats; 1 if a chat model speaks, which is asked later."""
+    """Return the rate of chances to lie in a few chats; 1 if a chat model speaks."""
     game = world.chats.game
     if isinstance(game.body, ChatFriend):
         return 1.0

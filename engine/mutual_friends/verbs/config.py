@@ -86,7 +86,7 @@ def is_chat_liar(strategy: str) -> bool:
 
 
 def label_of(strategy: str) -> str:
-    """Return a strategy's label: of a liar's run the end of its path, of a chat model that of its address."""
+    """Return a strategy's label: the end of a liar's path, or the short address of a chat model."""
     if not strategy.startswith(LIAR):
         return strategy
     if is_chat_liar(strategy):

@@ -341,7 +341,7 @@ class PlayedChats(Sharded[ChatSpec]):
 
 
 class ChatWorker:
-    """Plays shards of chats and returns their rows.
+    """A worker that plays shards of chats and returns their rows.
 
     Args:
         config: as in `PlayedChats`.
@@ -534,7 +534,7 @@ class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
         return config.scenarios * len(config.conditions)
 
     def metrics_of(self, config: MutualFriendsConfig) -> list[str] | None:
-        """Only a run can tell the names of strategies of a user's own."""
+        """Name the metrics of a run; None with a user's own strategies, whose names only a run can tell."""
         if any(".py:" in name for name in config.strategy_names):
             return None
         recorded = [of(kind, pair, config.recorded) for pair in recorded_models(config) for kind in RECORDED]

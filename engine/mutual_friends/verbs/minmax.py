@@ -233,7 +233,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         )
 
     def _of_the_best(self, model: str, liars: Sequence[str]) -> Sequence[float | None]:
-        """Return the harm of the best known liar to a bot, chat by chat, in chats that did not choose it."""
+        """Return the harm of the best known liar to a bot, in chats that did not choose the liar."""
         best = _best(self._harms(_CHOOSING, model, liars))
         return self._harms(_BEST, model, [best])[best]
 

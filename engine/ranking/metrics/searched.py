@@ -150,7 +150,7 @@ class SearchedRows:
 
     @cached_property
     def searches(self) -> dict[tuple[str, str], list[tuple[int, Row]]]:
-        """The searches by ranker and method, with the index of the context in the rows; in the order of the run."""
+        """The searches by ranker and method, with the index of the context in the rows."""
         searches: dict[tuple[str, str], list[tuple[int, Row]]] = {}
         for index, row in enumerate(self.rows):
             for search in row["searches"]:

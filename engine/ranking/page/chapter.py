@@ -92,7 +92,7 @@ class RankingRun(RankersRun):
         return {CLEAN: True, **self.ranked.rules}
 
     def first_place(self, ranker: str, rule: str, ending: str = "") -> Estimate:
-        """Return how often a ranker puts a right reply first under a rule, or by the ending a figure of that metric."""
+        """Return how often a ranker puts a right reply first under a rule; an ending names another figure."""
         kind = metric_of(first_place(self.several), self.situations[rule])
         return self.estimates.get(f"{kind}{ending}.{ranker}.{rule}", NOTHING)
 
@@ -496,7 +496,7 @@ def _by_rule_of(run: RankingRun, ranker: str, keeps_labels: bool) -> dict[str, E
 
 
 def _worst(run: RankingRun, ranker: str, keeps_labels: bool) -> str | None:
-    """Return the rule of one sort that costs a ranker most for certain, or whose spoiled replies it puts first most often."""
+    """Return the rule that certainly costs a ranker most, or whose spoiled replies it puts first most often."""
     figures = _by_rule_of(run, ranker, keeps_labels)
     if not keeps_labels:
         return max(figures, key=lambda rule: figures[rule].value, default=None)

@@ -198,7 +198,7 @@ class RankerAttacks(Chapter[Runs]):
         return [_attacked(run) for run in runs if run.rows] or None
 
     def verdict(self, runs: Runs) -> Verdict | None:
-        """Answer for the first run and its first ranker: the best method against its control, with all queries and with few."""
+        """Answer for the first run and ranker: the best method against its control, with all queries and few."""
         measured = [run for run in runs if run.metrics]
         if not measured:
             return None

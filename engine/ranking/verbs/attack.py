@@ -187,7 +187,7 @@ def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) 
 
 
 def _require_needs(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:
-    """Says which rankers white-box methods leave out; an error where that is all of them."""
+    """Report the rankers that white-box methods leave out; raise if none is left."""
     for method in config.method_names:
         if (need := need_of(method)) is None:
             continue
@@ -205,7 +205,7 @@ def _lacking(method: str, need: Requirement, rankers: Iterable[str]) -> ConfigEr
 
 
 def _require_suited(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:
-    """Says which rules of a group do not suit the goal; an error where one of them was named by itself."""
+    """Report the rules of groups that do not suit the goal; raise if one was named by itself."""
     unsuited = [rule.name for rule in tried.rules if not suits(rule, config.goal)]
     grouped = {name for group in GROUPS.values() for name in group}
     named = {part.strip() for part in config.rules.split(",")}
@@ -218,7 +218,7 @@ def _require_suited(config: RankingAttackConfig, tried: Tried, reporter: Reporte
 
 
 def _require_names(config: RankingAttackConfig, tried: Tried) -> None:
-    """Composes every attack once; an error where two methods or rules bear one name."""
+    """Compose every attack once; raise if two methods or rules have one name."""
     rules = [rule for rule in tried.rules if suits(rule, config.goal)]
     names = [*map(method_label, config.method_names), *(rule.name for rule in rules)]
     if len(set(names)) < len(names):

@@ -616,7 +616,7 @@ class RankersJob(Job[RankersConfigT, PreparedRanking[RankersConfigT], PreparedRa
         return len(self.prepare(config, Path(self.run_name), Silent()).groups)
 
     def metrics_of(self, config: RankersConfigT) -> None:
-        """Only a run can tell which rules suit, and where there are ties."""
+        """Return None, because only a run can tell which rules suit, and where there are ties."""
 
     def note(self, run: RunFolder) -> str:
         return " ".join(not_scored(run.summary() or {}))

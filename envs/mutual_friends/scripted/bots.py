@@ -602,7 +602,7 @@ def _parts(words: tuple[str, ...]) -> set[tuple[str, ...]]:
 
 
 def _slip(entity: Entity, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words with two middle letters of the longest swapped; empty if it is short or the swap changes nothing."""
+    """Swap two middle letters of the longest word; empty if it is short or nothing changes."""
     longest = max(words, key=len)
     middle = len(longest) // 2
     slipped = longest[: middle - 1] + longest[middle] + longest[middle - 1] + longest[middle + 1 :]

@@ -309,7 +309,7 @@ class Block:
 
     @cached_property
     def matches(self) -> tuple[np.ndarray, np.ndarray]:
-        """The different (turn, reply) (M, 2), and the one of each turn of each pair (P, K), M behind the newest."""
+        """The different (turn, reply) (M, 2), and the index for each turn of each pair (P, K), M behind the newest."""
         turns_PK, num_texts = self.turns_CK[self.pairs_P2[:, 0]], len(self.rooms_T)
         codes_PK = turns_PK * num_texts + self.pairs_P2[:, 1:]
         codes_M, which = np.unique(codes_PK[turns_PK >= 0], return_inverse=True)
