@@ -58,12 +58,12 @@ class _Selecting:
     def __init__(self, view: FriendsView, answers: bool) -> None:
         self._view, self._answers = view, answers
         self._left: dict[int, list[int]] = {}
-        self._known: dict[int, int] = {}
+        self._matches: dict[int, int] = {}
 
     def enter(self, rows: list[int]) -> None:
         for row in rows:
             self._left[row] = list(range(len(self._view.table(row))))
-            self._known.pop(row, None)
+            self._matches.pop(row, None)
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         for row, event in zip(rows, events, strict=True):
@@ -73,10 +73,10 @@ class _Selecting:
                 left = [item for item in self._left[row] if item != event.selected]
                 self._left[row] = left or list(range(len(self._view.table(row))))
             elif self._answers and event.item in self._view.table(row):
-                self._known[row] = self._view.table(row).index(event.item)
+                self._matches[row] = self._view.table(row).index(event.item)
 
     def act(self, rows: list[int]) -> Sequence[Act]:
-        return [self._known[row] if row in self._known else self._drawn(row) for row in rows]
+        return [self._matches[row] if row in self._known else self._drawn(row) for row in rows]
 
     def _drawn(self, row: int) -> int:
         left = self._left[row]

@@ -418,7 +418,9 @@ class ChatSplit(Sequence[FriendsChat]):
 
     def _chat(self, row: dict[str, Any]) -> FriendsChat:
         attributes = tuple(Attribute(**column) for column in row["attributes"])
-        tables = _tables(row["values"], row["sizes"], len(attributes))
+        values, width, size = row["values"], len(attributes), row["sizes"][0]
+        items = [tuple(values[start : start + width]) for start in range(0, len(values), width)]
+        tables = tuple(items[:size]), tuple(items[size:])
         scenario = FriendsScenario(row["scenario"], attributes, tables, tuple(row["alphas"]))
         events: list[ChatEvent] = []
         begin = 0
@@ -573,8 +575,3 @@ def _codes(token: Token, entities: dict[Entity, int]) -> Iterator[int]:
     else:
         for i in range(len(token.words)):
             yield 2 * entities[token.entity] + (i == 0)
-
-
-def _tables(values: list[str], sizes: list[int], width: int) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    items = [tuple(values[start : start + width]) for start in range(0, len(values), width)]
-    return tuple(items[: sizes[0]]), tuple(items[sizes[0] :])

@@ -448,13 +448,13 @@ class _Reader:
 
     def _group(self, rows: list[Row]) -> None:
         first = rows[0]
-        context = [self._said(turn, first.line) for turn in first.context]
+        context = [self._words_of(turn, first.line) for turn in first.context]
         kinds = {True: CandidateKind.POSITIVE, False: CandidateKind.NEGATIVE}
-        replies = [ListedReply(row.line, self._said(row.response, row.line), row.label, kinds[row.label]) for row in rows]
+        replies = [ListedReply(row.line, self._words_of(row.response, row.line), row.label, kinds[row.label]) for row in rows]
         name = self._only or split_of("\t".join(first.context), self._file.shares)
         self._text.listed(name, self._path, first.line, context, replies)
 
-    def _said(self, text: str, line: int) -> list[str]:
+    def _words_of(self, text: str, line: int) -> list[str]:
         if self._words is tokenise and comes_in_words(text) is False:
             what = "Chinese without blanks, in a file that comes in words, is read as it stands"
             self._text.mended_line(what, self._path, line, text)

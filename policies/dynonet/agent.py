@@ -408,7 +408,8 @@ class DynoNetSession:
             return
         if (more := max(map(len, graphs.values())) - self._nodes_SNC.shape[1]) > 0:
             kept = (self._nodes_SNC, self._firsts_SNK, self._keys_SNH, self._words_SN)
-            parts = (_wider(part, more + SPARE_NODES) for part in kept)
+            room = more + SPARE_NODES
+            parts = (torch.cat([part, part.new_zeros(len(part), room, *part.shape[2:])], dim=1) for part in kept)
             self._nodes_SNC, self._firsts_SNK, self._keys_SNH, self._words_SN = parts
             self._edges = None
         numbers, features, words = list[int](), [], list[int]()
@@ -426,10 +427,6 @@ class DynoNetSession:
 
     def _ids(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.hidden_SH.device)
-
-
-def _wider(part_SN: Tensor, more: int) -> Tensor:
-    return torch.cat([part_SN, part_SN.new_zeros(len(part_SN), more, *part_SN.shape[2:])], dim=1)
 
 
 def load_friends_agent(

@@ -178,8 +178,9 @@ def outcomes_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | Rank
         return []
     if isinstance(ranker, BatchRanker):
         outcomes = _batched(ranker, pairs)
-        # A failed batch does not tell which pair is to blame.
-        return [_batched(ranker, [pair])[0] for pair in pairs] if len(pairs) > 1 and _all_failed(outcomes) else outcomes
+        # A failed batch does not tell which pair is the cause.
+        failed = all(isinstance(outcome, RankerError) for outcome in outcomes)
+        return [_batched(ranker, [pair])[0] for pair in pairs] if len(pairs) > 1 and failed else outcomes
     return [_single(ranker, pair) for pair in pairs]
 
 
@@ -240,10 +241,6 @@ def _single(ranker: Ranker, pair: Pair) -> np.ndarray | RankerError:
     except (Exception, SystemExit) as error:
         return _died(ranker, error)
     return _checked(ranker, raw_scores, candidates)
-
-
-def _all_failed(outcomes: Sequence[np.ndarray | RankerError]) -> bool:
-    return all(isinstance(outcome, RankerError) for outcome in outcomes)
 
 
 def _checked(ranker: Ranker, scores: object, candidates: Sequence[Utterance]) -> np.ndarray | RankerError:

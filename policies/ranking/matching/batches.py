@@ -397,8 +397,8 @@ class Reader:
             turns_CK[row, : len(turns)] = turns
         lengths = np.array([len(ids) for ids in texts.ids], dtype=np.int64)
         rooms = np.full_like(lengths, sizes.words) if released else lengths
-        ids = _laid_out(texts.ids, rooms)
-        spelt = _laid_out(texts.spelt, rooms) if self._alphabet else np.zeros_like(ids)
+        ids = _concatenated(texts.ids, rooms)
+        spelt = _concatenated(texts.spelt, rooms) if self._alphabet else np.zeros_like(ids)
         different = list(texts.different)
         letters = self._alphabet.spell(different) if self._alphabet else np.zeros((len(different), 0), dtype=np.int64)
         starts = np.cumsum(rooms) - rooms
@@ -438,7 +438,7 @@ class _Texts:
         """
         key: tuple[object, ...] = words
         if self._unknowns:
-            ids = self._told_apart(words, unknown_numbers)
+            ids = self._with_unknowns(words, unknown_numbers)
             key = (words, tuple(ids))
         if key not in self._index:
             index_of, unknown = self._vocabulary.index, self._vocabulary.UNKNOWN_ID
@@ -448,7 +448,7 @@ class _Texts:
                 self.spelt.append([self.different.setdefault(word, len(self.different)) for word in words])
         return self._index[key]
 
-    def _told_apart(self, words: Utterance, unknown_numbers: dict[str, int]) -> list[int]:
+    def _with_unknowns(self, words: Utterance, unknown_numbers: dict[str, int]) -> list[int]:
         index_of, num_known, ids = self._vocabulary.index, len(self._vocabulary), []
         for word in words:
             if (word_id := index_of.get(word, -1)) < 0:
@@ -458,7 +458,7 @@ class _Texts:
         return ids
 
 
-def _laid_out(rows: Sequence[Sequence[int]], rooms: np.ndarray) -> np.ndarray:
+def _concatenated(rows: Sequence[Sequence[int]], rooms: np.ndarray) -> np.ndarray:
     """Return rows one after another (W,), each in its room."""
     flat = np.full(int(rooms.sum()), PAD_ID, dtype=np.int64)
     for row, end, room in zip(rows, np.cumsum(rooms), rooms, strict=True):

@@ -259,7 +259,8 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
     def step(self, group: np.ndarray) -> StepLoss:
         """Make one update on the mean loss of the pairs, which is measured before the update."""
         pairs, labels = self._examples(group)
-        self._set_rate(len(self.history) * self._batches_per_epoch() + self.batches_done)
+        batches_per_epoch = math.ceil(int(self._sizes.sum()) / self.config.batch_size)
+        self._set_rate(len(self.history) * batches_per_epoch + self.batches_done)
         device = self.model.embedding.weight.device
         labels_P = torch.tensor(labels, dtype=torch.float32, device=device)
         block = self.model.reader.read(pairs, device)
@@ -306,9 +307,6 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         self._rate = config.learning_rate * config.decay ** (steps // config.decay_steps if config.decay_steps else 0)
         for group in self._optimiser.param_groups:
             group["lr"] = self._rate
-
-    def _batches_per_epoch(self) -> int:
-        return math.ceil(int(self._sizes.sum()) / self.config.batch_size)
 
     def _examples(self, indices: np.ndarray) -> tuple[list[Pair], list[bool]]:
         """Return the contexts of some groups, each with its replies, and the labels of all replies in a row."""
