@@ -65,52 +65,43 @@ TABLE_8 = read_published("parley.engine.mutual_friends.metrics", "niu2018.csv")[
 """Completion rate and number of turns of DynoNet with itself by strategy (Niu & Bansal 2018)."""
 _BRACKETS = " Brackets: 95 % intervals."
 _NOTE = (
-    "Completion: share of chats in which both sides select the friend they share, Wilson's interval; turns: events, selections "
-    "included. Change: completion less that of the same scenarios on normal inputs. Selections: of both sides; first right: of "
-    "the chats with a selection. With entity, changed: share of utterances that name an entity, and that are heard otherwise "
-    f"than said; confusing-entity leaves those without an entity unchanged.{_BRACKETS}{STAR_NOTE}"
+    "Completion: share of chats in which both sides select their common friend; turns: events, selections included. Change: "
+    "completion less that of the same scenarios on normal inputs. Selections: of both sides; first right: share of the chats "
+    "with a selection. With entity, changed: share of utterances that name an entity, and that are heard otherwise than said; "
+    f"confusing-entity changes only those with an entity.{_BRACKETS}{STAR_NOTE}"
 )
 _NOTE_PUBLISHED = (
     " Published: Niu & Bansal 2018, table 8, DynoNet with itself, fitted to chats of people. Of bots that are scripted, or "
     "fitted to scripted chats, ups and downs can be compared with it, sizes cannot."
 )
-_NOTE_JUDGED = (
-    " Perplexity: exp of the judge's nats per word of what is heard, each utterance as an answer in its speaker's seat."
-)
-_NOTE_ALLOWED = (
-    f"Share of chats that agree before a side selects more often than allowed; a bot does not know of the limit.{_BRACKETS}"
-)
+_NOTE_JUDGED = " Perplexity: exp of the judge's nats per heard word, each utterance as an answer in its speaker's seat."
+_NOTE_ALLOWED = f"Share of chats that agree before a side selects more often; a bot does not know of the limit.{_BRACKETS}"
 _NOTE_TRAINED = (
-    "N-train: the model as it is; A-train: trained further, with what it hears changed; A-test: under the strategy; N-test: "
-    "normal inputs, as on lines of that name. Bots play with themselves, or all with the partner. Stars: of the difference "
-    f"from the model as it is under the same condition.{_BRACKETS}{STAR_NOTE}"
+    "N-train: the model before; A-train: trained further on changed utterances; A-test: under the strategy; N-test: normal "
+    "inputs. Bots play with themselves, or all with the partner. Stars: of the difference from the model before, under the "
+    f"same condition.{_BRACKETS}{STAR_NOTE}"
 )
 _NOTE_LIES = (
-    "Replaced: mentions that were heard as another entity of that attribute, over all chats; left: those heard as they were "
-    "said, for confusing-entity because the listener has no other, or new words would name the common friend; where one side's "
-    "words alone are changed, those of this side, on normal inputs too. Believed: share of those replaced whose listener next "
-    "names the new entity or selects an item that has it; asks again: whose listener next asks something or names an entity "
-    "of that attribute, beside it the same of all mentions on normal inputs; intervals over chats. Completion: of the chats in "
-    "which such a mention was replaced, and of the same scenarios on normal inputs."
+    "Replaced: mentions heard as another entity of that attribute; left: heard as said, because the listener has no other, or "
+    "the new words would name the common friend. One-sided strategies count side 0 alone. Believed: the listener next names "
+    "the new entity or selects an item that has it. Asks again: the listener next asks something or names an entity of that "
+    "attribute; beside it the same on normal inputs. Completion: of the chats with such a replaced mention, and of the same "
+    "scenarios on normal inputs."
 )
 _NOTE_SLIPS = (
-    "Moves of a chat, both sides together: those that a chat model was asked for once more, because they began as a selection "
-    "and named no friend or had no words; those of which the second answer could not be read either and was said as it stood; "
-    "answers that were cut at the most tokens; selections without a friend of a model that gives scores, which chose one. "
-    f"Means over chats; no reply: share of the answers, those of lost chats included.{_BRACKETS}"
+    "Moves of chat models per chat, both sides, mean. Asked again: could not be read at first; unread: could not be read then "
+    "either, and were said as they stood; cut: at the most tokens; chosen by scores: selections without a friend. No reply: "
+    f"share of the answers, those of lost chats included.{_BRACKETS}"
 )
 _NOTE_RECORDED = (
-    "A model reads recorded chats and foretells what each side says and selects next. Perplexity: e to the mean loss of a "
-    "token; known tokens: without <unk>, one token for all words that the model was not fitted to; unknown: its share. "
-    "Mentions linked: share of the mentions, as scripts mark them or as found with both tables as context, that the listener "
+    "A model reads recorded chats and predicts what each side says and selects next. Perplexity: exp of the mean loss of a "
+    "token; known tokens: without <unk>; unknown: the share of <unk>. Mentions linked: share of the mentions that the listener "
     f"finds alike with its own table.{_BRACKETS}"
 )
 _NOTE_LYING = (
-    "Lies: told instead of what was meant, both sides together, means over chats; rate: share of the utterances in whose place "
-    "one was allowed. Of chat models that lie: choices that were asked for, those by scores, those asked for once more because "
-    "they were neither the word true nor the number of a claim, those that could not be read then either and are no lie, and "
-    "answers that were cut at the most tokens, means over chats; no reply: share of the answers, which are no lie either."
-    f"{_BRACKETS}"
+    "Lies: of both sides, mean over chats; rate: share of the utterances that a lie could replace. Of chat models that lie, "
+    "choices per chat, mean: asked for, made by scores, asked again, unread then too, and cut at the most tokens; no reply: "
+    f"share of the answers. Choices that are unread or no reply are no lie.{_BRACKETS}"
 )
 
 Metrics = Mapping[str, Estimate]
