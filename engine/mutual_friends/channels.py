@@ -76,7 +76,7 @@ class _Selecting:
                 self._matches[row] = self._view.table(row).index(event.item)
 
     def act(self, rows: list[int]) -> Sequence[Act]:
-        return [self._matches[row] if row in self._known else self._drawn(row) for row in rows]
+        return [self._matches[row] if row in self._matches else self._drawn(row) for row in rows]
 
     def _drawn(self, row: int) -> int:
         left = self._left[row]
