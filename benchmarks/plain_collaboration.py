@@ -70,7 +70,7 @@ class PlainDynoNetSession:
             self.touch(self.heard, reading)
         else:
             # What it has chosen it has read already.
-            self.touch(self.said, self.reader.own(event))
+            self.touch(self.said, self.reader.read_own(event))
 
     @torch.no_grad()
     def act(self, rows: list[int]) -> list[Act]:

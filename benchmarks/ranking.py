@@ -27,8 +27,7 @@ from parley.envs.core.seeds import derive_seed, stream
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.ranking import load_candidates
-from parley.policies.ranking.matching.checkpoints import build
-from parley.policies.ranking.matching.fit import MatcherRanker
+from parley.policies.ranking.matching.fit import MatcherRanker, build
 from parley.policies.ranking.matching.matcher import Matcher
 from parley.policies.ranking.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
 from parley.policies.ranking.ranker import Pair

@@ -25,8 +25,8 @@ from benchmarks.ranking import MOST_DIFFERENCE, SIZES, groups, network
 from parley.engine.perturb.lexicon.built_in import open_lexicon
 from parley.engine.perturb.replies.language import English
 from parley.engine.ranking.attacks.attack import RankAttack
-from parley.engine.ranking.attacks.goals import RankGoal
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
+from parley.envs.ranking.edit_game import RankGoal
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind
 from parley.policies.ranking.matching.fit import MatcherRanker
 from parley.policies.ranking.ranker import Pair

@@ -346,7 +346,7 @@ class Demo(Composite[DemoConfig, DemoConfig, DemoConfig]):
                     seed=config.seed,
                 ),
             ),
-            "collaboration": (evaluate.EVALUATE_COLLABORATION, replace(evaluate.demo(), seed=config.seed)),
+            "collaboration": (evaluate.EVALUATE_MUTUAL_FRIENDS, replace(evaluate.demo(), seed=config.seed)),
         }
 
     def finished(self, config: DemoConfig, path: Path, weights: Mapping[str, str]) -> bool:

@@ -42,5 +42,5 @@ if __name__ == "__main__":
     for queries, share in parley.success_curve(outcomes, budget=50):
         print(f"a wrong one lifted to the top within {queries} queries: {share.value:.2f} [{share.low:.2f}, {share.high:.2f}]")
     lifted = next(each for each in outcomes if each.status == "success")
-    before = next(group for group in groups if group.key == lifted.key).candidates[lifted.place or 0]
+    before = next(group for group in groups if group.key == lifted.key).candidates[lifted.index or 0]
     print(f"    {' '.join(before)}\n    {' '.join(lifted.words)}")

@@ -1,8 +1,7 @@
-"""What a listener hears instead of what its partner says: the strategies of Niu & Bansal 2018, section 3.2, in play.
+"""Channels that change utterances on their way to the listener: the strategies of Niu & Bansal 2018, section 3.2, in play.
 
-The paper releases no code for them. A strategy is a `Channel` of `envs/mutual_friends/game.py`: it is called with the
-utterances that are being said in some rows of a game, sees both tables, and draws from the chat and the event alone. Selections
-do not pass it.
+The paper releases no code for them. A strategy is a `Channel` of `envs/mutual_friends/game.py`: it takes the new utterances of
+some rows of a game, sees both tables, and draws from the chat and the event alone. Selections pass unchanged.
 
 - Random Inputs: every word by a random one. Paper: from which words is not said. Ours: any of `spare_words`, each as likely.
 - Random with Kept Entities: the same, but the words of entities stay.
@@ -11,14 +10,12 @@ do not pass it.
   is called as an entity of another category in the common friend is none. Forms of the published lexicon such as "and
   studied" may make words around a new name those of an entity of the common friend: then all entities of the utterance stay.
 
-How words and entities are drawn is `engine/perturb/strategies/entities.py`, which does the same to recorded dialogues. Others
-of ours tell what these come to: nothing is heard (`MuteChannel`), entities give way to ones that nobody has
-(`UnknownWordChannel`), and every other strategy on dialogues (`PerturbedChannel`), none of which had an effect in the paper.
+`engine/perturb/strategies/entities.py` draws words and entities, as for recorded dialogues. Our controls: no word is heard
+(`MuteChannel`), entities become entities of neither table (`UnknownWordChannel`), and every other strategy on dialogues
+(`PerturbedChannel`), none of which had an effect in the paper.
 
-Bots that say nothing and select friends of their table: how far selections alone lead.
-
-Niu & Bansal 2018 publish .82 completion where not a word of the other is understood. What a bot without any model reaches so
-stands beside it: a selection shows an item to the other side, which needs only to look whether it has it.
+Bots that only select (`RandomSelector`) show how far selections alone lead: Niu & Bansal 2018 publish .82 completion where no
+word is understood. A selection shows an item to the other side, which needs only to look whether it has it.
 """
 
 from __future__ import annotations
@@ -41,32 +38,32 @@ from parley.envs.mutual_friends.scenario import Entity, FriendsScenario, Friends
 
 
 class RandomSelector:
-    """Selects friends that it has not selected yet, each as likely, and all of them again after the last.
+    """A bot that selects new friends of its table at random, and all of them again after the last.
 
     Args:
-        answers: whether a friend that the other side selects and that it has too is selected next; else it sees nothing.
+        answers: whether it selects a friend next that the other side selected and that it has too.
     """
 
     def __init__(self, *, answers: bool = False) -> None:
         self.name, self._answers = "selector" if answers else "blind-selector", answers
 
     def join(self, view: FriendsView) -> _Selecting:
-        """Takes a side."""
+        """Take a side."""
         return _Selecting(view, self._answers)
 
 
 class _Selecting:
-    """The friends that are left, and the one that the other side selected, by row."""
+    """The session of a `RandomSelector`: the friends left, and a match with the other side's selection, by row."""
 
     def __init__(self, view: FriendsView, answers: bool) -> None:
         self._view, self._answers = view, answers
         self._left: dict[int, list[int]] = {}
-        self._known: dict[int, int] = {}
+        self._matches: dict[int, int] = {}
 
     def enter(self, rows: list[int]) -> None:
         for row in rows:
             self._left[row] = list(range(len(self._view.table(row))))
-            self._known.pop(row, None)
+            self._matches.pop(row, None)
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         for row, event in zip(rows, events, strict=True):
@@ -76,10 +73,10 @@ class _Selecting:
                 left = [item for item in self._left[row] if item != event.selected]
                 self._left[row] = left or list(range(len(self._view.table(row))))
             elif self._answers and event.item in self._view.table(row):
-                self._known[row] = self._view.table(row).index(event.item)
+                self._matches[row] = self._view.table(row).index(event.item)
 
     def act(self, rows: list[int]) -> Sequence[Act]:
-        return [self._known[row] if row in self._known else self._drawn(row) for row in rows]
+        return [self._matches[row] if row in self._matches else self._drawn(row) for row in rows]
 
     def _drawn(self, row: int) -> int:
         left = self._left[row]
@@ -87,12 +84,12 @@ class _Selecting:
 
 
 def blind_selector() -> RandomSelector:
-    """One that sees nothing of the other side."""
+    """Make a selector that ignores the other side."""
     return RandomSelector()
 
 
 def selector() -> RandomSelector:
-    """One that looks whether it has what the other side selects."""
+    """Make a selector that answers the other side's selections."""
     return RandomSelector(answers=True)
 
 
@@ -106,8 +103,8 @@ class ChatKnowledge:
 
     Args:
         schema: which entities there are.
-        linker: what names them.
-        words: what is said beside entities, such as `spoken_words` of a corpus.
+        linker: finds their names.
+        words: plain words, such as `spoken_words` of a corpus.
 
     Raises:
         ConfigError: of the words too few are left to draw from.
@@ -124,28 +121,28 @@ class ChatKnowledge:
         }
         """The words of names by category and entity."""
         self.spare = np.array(spare_words(words, linker), dtype=object)
-        """What random words are drawn from (words,) of str objects."""
+        """The pool of random words (words,) of str objects."""
 
     def linked(self, scenario: FriendsScenario, event: ChatEvent) -> tuple[Token, ...]:
-        """An utterance with its entities: those that its speaker meant, and those that plain words name, both tables seen."""
-        known = scenario.all_mentionable
+        """Link an utterance to entities: those that its speaker marks, and those that its plain words name."""
+        entities = scenario.all_mentionable
         tokens: list[Token] = []
         plain: list[str] = []
         for token in event.tokens:
             if isinstance(token, str):
                 plain.append(token)
             else:
-                tokens += (*self.linker.link(plain, known), token)
+                tokens += (*self.linker.link(plain, entities), token)
                 plain = []
-        return (*tokens, *self.linker.link(plain, known))
+        return (*tokens, *self.linker.link(plain, entities))
 
 
 def spare_words(words: Iterable[str], linker: EntityLinker) -> list[str]:
-    """The words of which none stands in a name or another form of an entity, so that no draw of them makes one.
+    """Return the words that are no part of a name or another form of an entity.
 
     Args:
         words: any.
-        linker: what forms there are.
+        linker: knows the forms of names.
 
     Raises:
         ConfigError: too few are left to draw from.
@@ -158,17 +155,17 @@ def spare_words(words: Iterable[str], linker: EntityLinker) -> list[str]:
     return spare
 
 
-class _Laid(NamedTuple):
-    """Utterances end to end, with their entities: where these stand, and in which utterance."""
+class _Joined(NamedTuple):
+    """Utterances end to end, with the positions and the utterances of their entities."""
 
     flat: FlatContexts
-    places: Matches
+    matches: Matches
     entities: list[tuple[Entity, FriendsScenario, int]]
-    """Each with what the chat is about and who listens."""
+    """Each with the scenario of its chat and the side of its listener."""
 
 
 class NoisyChannel(ABC):
-    """The base of what changes words and entities of utterances.
+    """The base of channels that change words and entities of utterances.
 
     Args:
         knowledge: of names and words.
@@ -180,38 +177,38 @@ class NoisyChannel(ABC):
         self.knowledge = knowledge
 
     def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
-        """What is heard (`parley.envs.mutual_friends.game.Channel`); where nothing changes, the event itself."""
+        """Return the events as they are heard (`parley.envs.mutual_friends.game.Channel`); an unchanged event stays itself."""
         scenarios = [game.scenario(row) for row in rows]
-        said = [self.knowledge.linked(scenario, event) for scenario, event in zip(scenarios, events, strict=True)]
-        edits = self.edits(_laid(said, scenarios, events), [game.event_seed(row) for row in rows])
+        spoken = [self.knowledge.linked(scenario, event) for scenario, event in zip(scenarios, events, strict=True)]
+        edits = self.edits(_joined(spoken, scenarios, events), [game.event_seed(row) for row in rows])
         spans = zip(edits.ends.tolist(), edits.others, strict=True)
-        instead = dict(zip(edits.starts.tolist(), spans, strict=True))
-        heard, place = [], 0
-        for tokens, event in zip(said, events, strict=True):
-            others, place = self._heard(tokens, place, instead)
-            heard.append(event if plain_words(others) == event.words else ChatEvent(event.side, others))
+        replacements = dict(zip(edits.starts.tolist(), spans, strict=True))
+        heard, position = [], 0
+        for tokens, event in zip(spoken, events, strict=True):
+            changed, position = self._heard(tokens, position, replacements)
+            heard.append(event if plain_words(changed) == event.words else ChatEvent(event.side, changed))
         return heard
 
     @abstractmethod
-    def edits(self, laid: _Laid, seeds: Sequence[int]) -> Edits:
+    def edits(self, joined: _Joined, seeds: Sequence[int]) -> Edits:
         """Return the replacements of words and entities; `seeds` has one seed for each utterance."""
 
     def _heard(
-        self, tokens: Sequence[Token], place: int, instead: Mapping[int, tuple[int, Utterance]]
+        self, tokens: Sequence[Token], position: int, replacements: Mapping[int, tuple[int, Utterance]]
     ) -> tuple[tuple[Token, ...], int]:
-        """The tokens of an utterance that begins at a place, as edits leave them, and where it ends."""
+        """Apply edits to the tokens of an utterance at a position; return the new tokens and the end position."""
         heard: list[Token] = []
         for token in tokens:
-            end = place + (1 if isinstance(token, str) else len(token.words))
-            if place not in instead:
+            end = position + (1 if isinstance(token, str) else len(token.words))
+            if position not in replacements:
                 heard.append(token)
-            elif not isinstance(token, str) and (token.entity.type, instead[place][1]) in self.knowledge.entities:
-                words = instead[place][1]
+            elif not isinstance(token, str) and (token.entity.type, replacements[position][1]) in self.knowledge.entities:
+                words = replacements[position][1]
                 heard.append(Mention(self.knowledge.entities[token.entity.type, words], words))
             else:
-                heard += chain.from_iterable(instead[at][1] for at in range(place, end))
-            place = end
-        return tuple(heard), place
+                heard += chain.from_iterable(replacements[at][1] for at in range(position, end))
+            position = end
+        return tuple(heard), position
 
 
 class RandomChannel(NoisyChannel):
@@ -226,8 +223,8 @@ class RandomChannel(NoisyChannel):
         super().__init__(knowledge)
         self.name, self._keeps = KEPT if keeps else RANDOM, keeps
 
-    def edits(self, laid: _Laid, seeds: Sequence[int]) -> Edits:
-        return random_words(laid.flat, seeds, self.name, self.knowledge.spare, laid.places if self._keeps else None)
+    def edits(self, joined: _Joined, seeds: Sequence[int]) -> Edits:
+        return random_words(joined.flat, seeds, self.name, self.knowledge.spare, joined.matches if self._keeps else None)
 
 
 class ConfusedEntityChannel(NoisyChannel):
@@ -236,7 +233,7 @@ class ConfusedEntityChannel(NoisyChannel):
     name = CONFUSING
 
     def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
-        """What is heard; an utterance whose new words would name what the common friend has stays as it is."""
+        """Return the events as they are heard; keep an utterance whose new words would name the common friend."""
         heard = super().__call__(game, rows, events)
         scenarios = map(game.scenario, rows)
         return [
@@ -249,13 +246,13 @@ class ConfusedEntityChannel(NoisyChannel):
         listener = 1 - heard.side
         common = set(scenario.entities[listener][scenario.shared[listener]])
         put = {token.entity for token in heard.tokens if not isinstance(token, str)}
-        found = self.knowledge.linker.find(heard.words, scenario.mentionable[listener])
-        return any(mention.entity in common and mention.entity not in put for _, mention in found)
+        mentions = self.knowledge.linker.find(heard.words, scenario.mentionable[listener])
+        return any(mention.entity in common and mention.entity not in put for _, mention in mentions)
 
-    def edits(self, laid: _Laid, seeds: Sequence[int]) -> Edits:
-        choices = [confusing(entity, scenario, listener) for entity, scenario, listener in laid.entities]
-        names = [[self.knowledge.names[each] for each in few] for few in choices]
-        return other_entities(laid.flat, seeds, self.name, laid.places, names)
+    def edits(self, joined: _Joined, seeds: Sequence[int]) -> Edits:
+        choices = [confusing(entity, scenario, listener) for entity, scenario, listener in joined.entities]
+        names = [[self.knowledge.names[other] for other in few] for few in choices]
+        return other_entities(joined.flat, seeds, self.name, joined.matches, names)
 
 
 class UnknownWordChannel(NoisyChannel):
@@ -269,43 +266,43 @@ class UnknownWordChannel(NoisyChannel):
 
     name = STRANGE
 
-    def edits(self, laid: _Laid, seeds: Sequence[int]) -> Edits:
-        names = [self._strange(entity.type, scenario) for entity, scenario, _ in laid.entities]
-        replaced = laid.places.where(np.fromiter(map(bool, names), dtype=bool, count=len(names)))
-        entities = other_entities(laid.flat, seeds, f"{self.name}: entities", laid.places, names)
-        words = random_words(laid.flat, seeds, self.name, self.knowledge.spare, replaced)
+    def edits(self, joined: _Joined, seeds: Sequence[int]) -> Edits:
+        names = [self._strange(entity.type, scenario) for entity, scenario, _ in joined.entities]
+        replaced = joined.matches.where(np.fromiter(map(bool, names), dtype=bool, count=len(names)))
+        entities = other_entities(joined.flat, seeds, f"{self.name}: entities", joined.matches, names)
+        words = random_words(joined.flat, seeds, self.name, self.knowledge.spare, replaced)
         order = np.argsort(np.concatenate([words.starts, entities.starts]), kind="stable")
         starts, ends = (np.concatenate(both)[order] for both in zip(words[:2], entities[:2], strict=True))
-        others = [*words.others, *entities.others]
-        return Edits(starts, ends, [others[i] for i in order.tolist()])
+        replacements = [*words.others, *entities.others]
+        return Edits(starts, ends, [replacements[i] for i in order.tolist()])
 
     def _strange(self, category: str, scenario: FriendsScenario) -> list[Utterance]:
-        known = scenario.all_mentionable
-        return [name for entity, name in self.knowledge.by_category[category].items() if entity not in known]
+        mentionable = scenario.all_mentionable
+        return [name for entity, name in self.knowledge.by_category[category].items() if entity not in mentionable]
 
 
 class MuteChannel:
-    """Selections alone are heard: of an utterance not a word."""
+    """A channel that removes every word and lets selections through."""
 
     name = UNHEARD
 
     def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
-        """Utterances without words."""
+        """Return the utterances without their words."""
         return [ChatEvent(event.side) for event in events]
 
 
 class PerturbedChannel:
-    """A strategy on recorded dialogues, on each utterance as it is said.
+    """Remove the words of all utterances.
 
     Args:
-        strategy: what it does to a context of one utterance.
+        strategy: applied to a context of one utterance.
     """
 
     def __init__(self, strategy: Strategy) -> None:
         self.name, self._strategy = strategy.name, strategy
 
     def __call__(self, game: FriendsGame, rows: list[int], events: list[ChatEvent]) -> list[ChatEvent]:
-        """What is heard, without the entities that were meant."""
+        """Return the events as they are heard, without the entities that speakers meant."""
         seeds = [game.event_seed(row) for row in rows]
         perturbed = self._strategy.perturb([((event.words,),) for event in events], seeds)
         return [
@@ -319,20 +316,20 @@ def confusing(entity: Entity, scenario: FriendsScenario, listener: int) -> list[
 
     Categories share names (dancing is studied, and is a hobby), and words do not say which of both is meant.
     """
-    names = {each.value for each in scenario.entities[listener][scenario.shared[listener]]}
-    others = scenario.alternatives[listener].get(entity.type, ())
-    return [each for each in others if each != entity and each.value not in names]
+    names = {other.value for other in scenario.entities[listener][scenario.shared[listener]]}
+    alternatives = scenario.alternatives[listener].get(entity.type, ())
+    return [other for other in alternatives if other != entity and other.value not in names]
 
 
-def _laid(said: Sequence[Sequence[Token]], scenarios: Sequence[FriendsScenario], events: Sequence[ChatEvent]) -> _Laid:
-    starts, ends, entities, place = [], [], [], 0
-    for tokens, scenario, event in zip(said, scenarios, events, strict=True):
+def _joined(spoken: Sequence[Sequence[Token]], scenarios: Sequence[FriendsScenario], events: Sequence[ChatEvent]) -> _Joined:
+    starts, ends, entities, position = [], [], [], 0
+    for tokens, scenario, event in zip(spoken, scenarios, events, strict=True):
         for token in tokens:
-            end = place + (1 if isinstance(token, str) else len(token.words))
+            end = position + (1 if isinstance(token, str) else len(token.words))
             if not isinstance(token, str):
-                starts.append(place)
+                starts.append(position)
                 ends.append(end)
                 entities.append((token.entity, scenario, 1 - event.side))
-            place = end
-    places = Matches(*(np.array(each, dtype=np.int64) for each in (starts, ends, range(len(starts)))))
-    return _Laid(FlatContexts([((event.words,),) for event in events]), places, entities)
+            position = end
+    matches = Matches(*(np.array(values, dtype=np.int64) for values in (starts, ends, range(len(starts)))))
+    return _Joined(FlatContexts([((event.words,),) for event in events]), matches, entities)

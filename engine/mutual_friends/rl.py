@@ -66,7 +66,7 @@ class MutualFriendsMultiAgentEnv(MultiAgentEnv):
         self._num_illegal = [0, 0]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begins the next chat.
+        """Begin the next chat.
 
         Args:
             seed: becomes part of the name of this chat and all later ones; the same seed given twice repeats none.
@@ -90,7 +90,7 @@ class MutualFriendsMultiAgentEnv(MultiAgentEnv):
     def step(
         self, action_dict: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Any]]:
-        """Carries out the action of the one agent to act.
+        """Carry out the action of the one agent to act.
 
         Args:
             action_dict: {agent: action} of the agent in the last observations; actions as in `MutualFriendsEnv`.
@@ -118,7 +118,7 @@ class MutualFriendsMultiAgentEnv(MultiAgentEnv):
         game.add(ROW, game.event(ROW, side, act))
         over = game.is_over(ROW)
         seen = (0, 1) if over else self._to_act()
-        observations = {SIDES[each]: spaces.observe(game, each) for each in seen}
+        observations = {SIDES[observer]: spaces.observe(game, observer) for observer in seen}
         infos = {agent: chat_outcome(game, self._num_illegal) if over else {} for agent in observations}
         ended = dict.fromkeys((*SIDES, "__all__"), over)
         return observations, dict.fromkeys(SIDES, self.task.reward(game)), ended, dict.fromkeys(ended, False), infos
@@ -152,7 +152,7 @@ class LyingChats:
         return spaces.Discrete(self.game.rules.num_actions)
 
     def chats(self, seed: int, what: str, indices: Sequence[int]) -> list[tuple[FriendsScenario, int]]:
-        """Scenarios and chat seeds; the key of a scenario is its place.
+        """Draw scenarios and chat seeds; the key of a scenario is its number.
 
         Args:
             seed: master seed.
@@ -162,8 +162,8 @@ class LyingChats:
         schema = self.game.linker.schema
         drawn = [random_friends(schema, stream(seed, what, index), self.tables) for index in indices]
         return [
-            (replace(scenario, key=str(place)), derive_seed(seed, what, index))
-            for place, (scenario, index) in enumerate(zip(drawn, indices, strict=True))
+            (replace(scenario, key=str(number)), derive_seed(seed, what, index))
+            for number, (scenario, index) in enumerate(zip(drawn, indices, strict=True))
         ]
 
     def play(
@@ -185,20 +185,20 @@ class LyingChats:
         while True:
             noted: list[Decisions] = []
             try:
-                played = self.game.play([chats[place] for place in left], choose, noted.append)
+                played = self.game.play([chats[index] for index in left], choose, noted.append)
                 return dict(zip(left, played, strict=True)), noted
             except NoReplyError as error:
-                going = [place for number, place in enumerate(left) if number not in error.rows]
+                going = [index for number, index in enumerate(left) if number not in error.rows]
                 if not going or len(going) == len(left):
                     raise
                 left = going
 
 
 class LiarModule(ChooserModule):
-    """Around a `Liar`."""
+    """The RLModule around a `Liar`."""
 
     def load(self, folder: Path) -> Liar:
-        """The liar of a checkpoint."""
+        """Load the liar of a checkpoint."""
         return load_liar(folder)[0]
 
 
@@ -211,20 +211,20 @@ class LiarRunner(ActionRunner):
         """See `ActionRunner`; `agreed`, `events` and `lies` (N,) are the figures."""
         game = self.env.game
         chats, noted = self.env.play(self.env.chats(self.config.master_seed, "lied to", indices), self.drawn)
-        ended = [chats.get(place) for place in range(len(indices))]
-        examples = np.array([int(key) for each in noted for key in each.keys], dtype=np.int64)
-        taken = np.concatenate([np.zeros(0, dtype=np.int64), *(each.taken for each in noted)])
+        ended = [chats.get(index) for index in range(len(indices))]
+        examples = np.array([int(key) for decisions in noted for key in decisions.keys], dtype=np.int64)
+        taken = np.concatenate([np.zeros(0, dtype=np.int64), *(decisions.taken for decisions in noted)])
         rewards = np.where(taken > 0, -game.rules.cost, 0.0).astype(np.float32)
-        steps, told = np.zeros(len(examples), dtype=np.int64), dict[int, int]()
+        steps, last_step = np.zeros(len(examples), dtype=np.int64), dict[int, int]()
         for at, example in enumerate(examples.tolist()):
-            steps[at] = 0 if example not in told else steps[told[example]] + 1
-            told[example] = at
-        for example, at in told.items():
+            steps[at] = 0 if example not in last_step else steps[last_step[example]] + 1
+            last_step[example] = at
+        for example, at in last_step.items():
             rewards[at] += game.harm(chats[example])
         num, width = game.rules.num_actions, len(FEATURES)
         return {
-            "actions": np.concatenate([np.zeros((0, num, width), dtype=np.float32), *(each.seen for each in noted)]),
-            "action_mask": np.concatenate([np.zeros((0, num), dtype=np.int8), *(each.masks for each in noted)]),
+            "actions": np.concatenate([np.zeros((0, num, width), dtype=np.float32), *(decisions.seen for decisions in noted)]),
+            "action_mask": np.concatenate([np.zeros((0, num), dtype=np.int8), *(decisions.masks for decisions in noted)]),
             "taken": taken,
             "rewards": rewards,
             "step": steps,

@@ -3,7 +3,7 @@
     from parley.engine.ranking import AttackSettings, compose_attack
 
 Start with `attacks/attack.py`: the parts of an attack, its goal, and the methods that order its edits. Then read
-`attacks/cases.py`: how a reply is edited, what is checked before a query, and what is read off at the end.
+`attacks/cases.py`: drafts, moves, constraints, and the results of attacks.
 """
 
 from parley.envs.core.errors import public
@@ -22,7 +22,7 @@ __all__, __getattr__ = public(
         "RandomSteps": "attacks.attack",
         "RandomWords": "attacks.attack",
         "RankAttack": "attacks.attack",
-        "RankGoal": "attacks.goals",
+        "RankGoal": "attacks.attack",
         "SlopeGreedy": "attacks.attack",
         "compose_attack": "attacks.catalogue",
         "success_curve": "attacks.cases",

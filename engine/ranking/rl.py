@@ -21,7 +21,7 @@ class EditorModule(ChooserModule):
     """An RLModule around an `Editor`."""
 
     def load(self, folder: Path) -> Editor:
-        """The editor of a checkpoint."""
+        """Load the editor of a checkpoint."""
         return load_editor(folder)
 
 
@@ -31,7 +31,7 @@ class EditorRunner(ActionRunner):
     env: ResponseRankingEnv
 
     def make_env(self) -> None:
-        """The environment; its game is played by `play`, many examples at once."""
+        """Make the environment; `play` plays its game on many examples at once."""
         super().make_env()
         self._orders: dict[int, np.ndarray] = {}
 
@@ -45,7 +45,7 @@ class EditorRunner(ActionRunner):
         groups = [env.groups[self._row(index)] for index in indices]
         seeds = [derive_seed(seed, "edited example", index) for index in indices]
         game = EditGame(groups, seeds, env.scorer, env.proposer, env.rules, env.goal)
-        draws = [stream(each, "edits") for each in seeds]
+        draws = [stream(example_seed, "edits") for example_seed in seeds]
         steps: dict[str, list[np.ndarray]] = {name: [] for name in STEP}
         tried = np.array([not reply.is_over for reply in game.replies])
         for number in range(env.rules.edits):
@@ -66,8 +66,8 @@ class EditorRunner(ActionRunner):
         }
 
     def _row(self, index: int) -> int:
-        """The group of an example: endless passes over all of them, each in an order of its own."""
-        turn, place = divmod(index, len(self.env.groups))
+        """Return the group of an example: endless passes over all groups, each in a new order."""
+        turn, position = divmod(index, len(self.env.groups))
         if turn not in self._orders:
             self._orders = {turn: stream(self.config.master_seed, "order of groups", turn).permutation(len(self.env.groups))}
-        return int(self._orders[turn][place])
+        return int(self._orders[turn][position])

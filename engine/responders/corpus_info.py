@@ -359,7 +359,7 @@ def describe_candidates(source: CandidateSource, root: Path) -> CandidateInfo:
 
 
 def _contexts(split: CandidateSplit) -> Iterator[Context]:
-    return (tuple(map(split.said, split.contexts[row])) for row in range(len(split)))
+    return (tuple(map(split.utterance_of, split.contexts[row])) for row in range(len(split)))
 
 
 def _split_info_candidates(split: CandidateSplit, known: Collection[Context]) -> CandidateSplitInfo:

@@ -418,7 +418,9 @@ class ChatSplit(Sequence[FriendsChat]):
 
     def _chat(self, row: dict[str, Any]) -> FriendsChat:
         attributes = tuple(Attribute(**column) for column in row["attributes"])
-        tables = _tables(row["values"], row["sizes"], len(attributes))
+        values, width, size = row["values"], len(attributes), row["sizes"][0]
+        items = [tuple(values[start : start + width]) for start in range(0, len(values), width)]
+        tables = tuple(items[:size]), tuple(items[size:])
         scenario = FriendsScenario(row["scenario"], attributes, tables, tuple(row["alphas"]))
         events: list[ChatEvent] = []
         begin = 0
@@ -496,7 +498,10 @@ def open_friends(source: ChatSource, data_root: Path | None = None, *, cache: Pa
     if not is_whole(folder, _FILES):
         _compile(source.read_text(root).require_whole(), folder)
     stored = json.loads((folder / _KNOWN).read_text(encoding="utf-8"))
-    schema = FriendsSchema(tuple(Attribute(**column) for column in stored["attributes"]), _tupled(stored["values"]))
+    schema = FriendsSchema(
+        tuple(Attribute(**column) for column in stored["attributes"]),
+        {kind: tuple(values) for kind, values in stored["values"].items()},
+    )
     entities = schema.entities()
     forms = tuple((entities[i], tuple(words)) for i, words, count in stored["forms"] for _ in range(count))
     batches = {split: map_batch(folder / f"{split}.arrow") for split in SPLITS}
@@ -570,12 +575,3 @@ def _codes(token: Token, entities: dict[Entity, int]) -> Iterator[int]:
     else:
         for i in range(len(token.words)):
             yield 2 * entities[token.entity] + (i == 0)
-
-
-def _tables(values: list[str], sizes: list[int], width: int) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    items = [tuple(values[start : start + width]) for start in range(0, len(values), width)]
-    return tuple(items[: sizes[0]]), tuple(items[sizes[0] :])
-
-
-def _tupled(values: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
-    return {kind: tuple(listed) for kind, listed in values.items()}

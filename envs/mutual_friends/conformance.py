@@ -25,13 +25,13 @@ def _played(agent: FriendsAgent, side: int, num_rows: int = _CHATS) -> list[Frie
 
 
 def _has_a_name(agent: FriendsAgent) -> None:
-    """Says its name."""
+    """Have a name."""
     name = getattr(agent, "name", None)
     expect(isinstance(name, str) and bool(name), "name is a text", repr(name))
 
 
 def _plays_both_sides(agent: FriendsAgent) -> None:
-    """Says words or selects friends of its own table on both sides, until chats end."""
+    """Say words or select friends of its own table on both sides, until chats end."""
     for side in (0, 1):
         try:
             chats = _played(agent, side)
@@ -42,19 +42,19 @@ def _plays_both_sides(agent: FriendsAgent) -> None:
 
 
 def _repeats_itself(agent: FriendsAgent) -> None:
-    """Repeats a chat from the same seed (all draws come from the view)."""
+    """Repeat a chat from the same seed (all draws come from the view)."""
     first, second = (_played(agent, 0) for _ in range(2))
     expect(first == second, "the same words and selections twice", "others the second time")
 
 
 def _is_the_same_alone(agent: FriendsAgent) -> None:
-    """Does the same in a chat whether others are played beside it or not."""
+    """Do the same in a chat whether others are played beside it or not."""
     together, alone = (_played(agent, 1, num_rows) for num_rows in (_CHATS, 1))
     same_alone([chat.events for chat in together], [chat.events for chat in alone], "what is done in a chat")
 
 
 def _hears_silence(agent: FriendsAgent) -> None:
-    """Goes on when it hears no words, as a listener does whose line is cut."""
+    """Go on when no words are heard."""
     game = FriendsGame(1, _RULES)
     ((scenario, seed),) = draw_scenarios(FRIENDS_SCHEMA, range(1))
     game.enter([0], [scenario], [seed])
@@ -93,7 +93,7 @@ FRIEND = Kind(
 
 
 def _has_chats_to_learn_from(source: Any) -> None:
-    """Reads its files without a broken chat, and finds chats to train on and to validate on."""
+    """Read its files without a broken chat, and find chats to train on and to validate on."""
     source.require_files(data_root())
     text = source.read_text(data_root())
     expect(not text.broken, "no broken chat", text.broken[:1])

@@ -98,14 +98,14 @@ class ChatSpaces:
         for i, item in enumerate(scenario.entities[side]):
             seen["table"][i, : len(item)] = [self.entity_ids[entity] for entity in item]
         for i, event in enumerate(game.heard[ROW]):
-            own = event.side == side
+            is_own = event.side == side
             if event.selected is None:
                 ids = self.vocabulary.encode(event.words)
-                seen["kinds"][i] = OWN_WORDS if own else THEIR_WORDS
+                seen["kinds"][i] = OWN_WORDS if is_own else THEIR_WORDS
                 seen["words"][i, : len(ids)] = ids
             else:
                 chosen = scenario.entities[event.side][event.selected]
-                seen["kinds"][i] = OWN_SELECTION if own else THEIR_SELECTION
+                seen["kinds"][i] = OWN_SELECTION if is_own else THEIR_SELECTION
                 seen["selected"][i, : len(chosen)] = [self.entity_ids[entity] for entity in chosen]
         return {**seen, "num_events": np.int64(len(game.heard[ROW]))}
 

@@ -102,7 +102,7 @@ class Slips(NamedTuple):
     """Counts of malformed moves of a side that acts by free text."""
 
     repairs: int = 0
-    """Moves that were asked for once more."""
+    """Moves that were requested again."""
     unread: int = 0
     """Moves that could not be read then either."""
     cut: int = 0
@@ -127,21 +127,21 @@ class Lying(NamedTuple):
     chances: int = 0
     """Utterances that it could have replaced."""
     told: int = 0
-    """Those that it replaced."""
+    """Utterances that it replaced."""
     scored: int = 0
     """Choices by the likelihoods of a chat model."""
     asked: int = 0
-    """Choices that a chat model was asked for."""
+    """Choices requested of a chat model."""
     repairs: int = 0
-    """Those that it was asked for once more."""
+    """Choices requested again."""
     unread: int = 0
-    """Those that could not be read then either, which are no lie."""
+    """Choices that could not be read then either, which are no lie."""
     cut: int = 0
     """Answers that were cut at the most tokens."""
     answers: int = 0
     """Answers that were given, to repairs too."""
     cut_in_thinking: int = 0
-    """Answers that are no reply, by their kind; where none other comes, nobody lies."""
+    """Answers that are no reply, by their kind; without another answer there is no lie."""
     only_thinking: int = 0
     refused: int = 0
     filtered: int = 0
@@ -501,14 +501,14 @@ def _events(game: FriendsGame, side: int, rows: list[int], acts: Sequence[Act], 
     return [game.event(row, side, act) for row, act in zip(rows, acts, strict=True)]
 
 
-def passed_on(game: FriendsGame, rows: list[int], said: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
+def passed_on(game: FriendsGame, rows: list[int], events: list[ChatEvent], channel: Channel | None) -> list[ChatEvent]:
     """Return the events as partners hear them, one per row; selections stay unchanged."""
-    received = list(said)
+    received = list(events)
     if channel is None:
         return received
-    spoken = [i for i, event in enumerate(said) if event.selected is None]
+    spoken = [i for i, event in enumerate(events) if event.selected is None]
     if spoken:
-        changed = channel(game, [rows[i] for i in spoken], [said[i] for i in spoken])
+        changed = channel(game, [rows[i] for i in spoken], [events[i] for i in spoken])
         for i, event in zip(spoken, changed, strict=True):
             received[i] = event
     return received

@@ -34,7 +34,7 @@ from parley.envs.mutual_friends.game import (
     play_friends,
 )
 from parley.envs.mutual_friends.linker import EntityLinker, Words
-from parley.envs.mutual_friends.scenario import Entity, FriendsScenario, one
+from parley.envs.mutual_friends.scenario import Entity, FriendsScenario, pick
 from parley.envs.mutual_friends.scripted import bots as phrases
 from parley.envs.mutual_friends.scripted.bots import worded
 
@@ -105,9 +105,9 @@ class LiesHeard(ABC):
     """A `Channel` that turns a side's utterances into lies; subclasses choose which.
 
     Args:
-        name: what reports call it.
+        name: in reports.
         linker: finds entities, and knows how they are said.
-        rules: what is allowed.
+        rules: limits of lies.
     """
 
     def __init__(self, name: str, linker: EntityLinker, rules: LieRules) -> None:
@@ -135,49 +135,49 @@ class LiesHeard(ABC):
 
     def _claims(self, game: FriendsGame, row: int, event: ChatEvent) -> list[Entity]:
         """Return the possible claims: the partner's entities, newest first, then random ones by attribute."""
-        scenario, own = game.scenario(row), game.scenario(row).mentionable[event.side]
+        scenario, own_entities = game.scenario(row), game.scenario(row).mentionable[event.side]
         kinds = dict.fromkeys(attribute.type for attribute in scenario.attributes)
         named = [entity for entities in reversed(self._of_partner(game, row, event.side)) for entity in entities]
         rng = stream(game.event_seed(row), "claims")
         drawn = []
         for kind in kinds:
             values = self._values[kind]
-            order = rng.permutation(len(values))[: self.rules.claims + len(own)].tolist()
+            order = rng.permutation(len(values))[: self.rules.claims + len(own_entities)].tolist()
             drawn.append([values[i] for i in order])
         candidates = dict.fromkeys([*named, *(entity for turn in zip_longest(*drawn) for entity in turn if entity is not None)])
-        return [entity for entity in candidates if entity.type in kinds and entity not in own][: self.rules.claims]
+        return [entity for entity in candidates if entity.type in kinds and entity not in own_entities][: self.rules.claims]
 
     def _claim(self, game: FriendsGame, row: int, side: int, entity: Entity) -> ChatEvent:
         """Return a claim that some friends have the entity; a yes if the partner has just asked for it."""
         draw = iter(stream(game.event_seed(row), "claim").random(_NUM_DRAWS).tolist()).__next__
         heard = [event for event in game.heard[row] if event.side != side]
         is_asked = heard and phrases.is_question(heard[-1].words) and entity in self._of_partner(game, row, side)[-1]
-        template = one(phrases.YES if is_asked else phrases.INFORMS, draw)
+        template = pick(phrases.YES if is_asked else phrases.INFORMS, draw)
         total = len(game.scenario(row).tables[side])
-        count = 1 + one(range(min(_MOST_CLAIMED, total)), draw)
+        count = 1 + pick(range(min(_MOST_CLAIMED, total)), draw)
         return ChatEvent(side, worded(template, (entity,), count, total, 0, self._linker, draw))
 
     def _of_partner(self, game: FriendsGame, row: int, side: int) -> list[Sequence[Entity]]:
         """Return the entities of each of the partner's events, with those of selected friends."""
         scenario = game.scenario(row)
-        own, theirs = scenario.mentionable[side], scenario.entities[1 - side]
+        own_entities, theirs = scenario.mentionable[side], scenario.entities[1 - side]
         return [
-            self._linked(event.words, own) if event.selected is None else theirs[event.selected]
+            self._linked(event.words, own_entities) if event.selected is None else theirs[event.selected]
             for event in game.heard[row]
             if event.side != side
         ]
 
-    def _entities(self, words: Words, own: Collection[Entity]) -> tuple[Entity, ...]:
-        return tuple(token.entity for token in self._linker.link(words, own) if isinstance(token, Mention))
+    def _entities(self, words: Words, own_entities: Collection[Entity]) -> tuple[Entity, ...]:
+        return tuple(token.entity for token in self._linker.link(words, own_entities) if isinstance(token, Mention))
 
 
 class LyingChannel(LiesHeard):
     """Lies chosen by the features of each claim.
 
     Args:
-        name: what reports call it.
+        name: in reports.
         linker: finds entities, and knows how they are said.
-        rules: what is allowed.
+        rules: limits of lies.
         choose: which lies are told.
         noted: is told of all decisions.
     """
@@ -207,7 +207,7 @@ class LyingChannel(LiesHeard):
     def _sight(self, game: FriendsGame, row: int, event: ChatEvent, claims: Sequence[Entity]) -> np.ndarray:
         """Return the features of each action (A, F) float32."""
         scenario, rules = game.scenario(row), self.rules
-        own = scenario.mentionable[event.side]
+        own_entities = scenario.mentionable[event.side]
         heard = [earlier_event for earlier_event in game.heard[row] if earlier_event.side != event.side]
         named = self._of_partner(game, row, event.side)
         newest = set(named[-1]) if heard and heard[-1].selected is None else set()
@@ -217,7 +217,7 @@ class LyingChannel(LiesHeard):
         earlier = {entity for entities in named for entity in entities} - newest - selected
         lies = lies_of(game, row, event.side)
         claimed = {token.entity for lie in lies for token in lie.tokens if isinstance(token, Mention)}
-        meant = {entity.type for entity in self._linked(event.words, own)}
+        meant = {entity.type for entity in self._linked(event.words, own_entities)}
         num_items = len(scenario.tables[event.side])
         features = np.zeros((rules.num_actions, len(FEATURES)), dtype=np.float32)
         features[0, 0] = 1
@@ -227,7 +227,7 @@ class LyingChannel(LiesHeard):
                 entity in earlier,
                 entity in selected,
                 entity in claimed,
-                sum(own_entity.type == entity.type for own_entity in own) / num_items,
+                sum(own_entity.type == entity.type for own_entity in own_entities) / num_items,
                 entity.type in meant,
             )
         features[:, 7:] = (

@@ -39,7 +39,7 @@ def uniforms(rng: np.random.Generator) -> Draw:
     return chain.from_iterable(more()).__next__
 
 
-def one(values: Sequence[T], draw: Draw) -> T:
+def pick(values: Sequence[T], draw: Draw) -> T:
     """Return one of some values, all equally likely."""
     return values[int(draw() * len(values))]
 
@@ -351,10 +351,10 @@ def random_friends(
         key: the scenario's name.
     """
     options, draw = options or ScenarioOptions(), uniforms(rng)
-    num_items = one(range(options.min_items, options.max_items + 1), draw)
-    width = one(range(options.min_attributes, options.max_attributes + 1), draw)
+    num_items = pick(range(options.min_items, options.max_items + 1), draw)
+    width = pick(range(options.min_attributes, options.max_attributes + 1), draw)
     attributes = tuple([schema.attributes[i] for i in sorted(some(range(len(schema.attributes)), width, draw))])
-    alphas = tuple([one(ALPHAS, draw) for _ in attributes])
+    alphas = tuple([pick(ALPHAS, draw) for _ in attributes])
     values = [some(schema.values[attribute.type], 2 * num_items, draw) for attribute in attributes]
     return FriendsScenario(key, attributes, _tables(values, alphas, num_items, draw), alphas)
 
@@ -367,22 +367,22 @@ def _tables(
         [(column_values, alpha, alpha * len(column_values), []) for column_values, alpha in zip(values, alphas, strict=True)]
         for _ in (0, 1)
     ]
-    shared = _drawn(one(urns, draw), draw)
+    shared = _drawn(pick(urns, draw), draw)
     taken, tables = {shared}, []
     for urn in urns:
-        own = [shared]
+        table = [shared]
         for _ in range(_MOST_DRAWS * num_items):
-            if len(own) == num_items:
+            if len(table) == num_items:
                 break
             item = _drawn(urn, draw)
             if item not in taken:
                 taken.add(item)
-                own.append(item)
-        if len(own) < num_items:
+                table.append(item)
+        if len(table) < num_items:
             remaining = [item for item in product(*values) if item not in taken]
-            own += some(remaining, num_items - len(own), draw)
-            taken.update(own)
-        tables.append(tuple(some(own, num_items, draw)))
+            table += some(remaining, num_items - len(table), draw)
+            taken.update(table)
+        tables.append(tuple(some(table, num_items, draw)))
     return tables[0], tables[1]
 
 

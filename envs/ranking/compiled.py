@@ -105,8 +105,10 @@ def open_candidates(
     """Open a corpus from its source, and compile it first if needed; arguments as of `load_candidates`."""
     options = options or CandidateOptions()
     root = resolve_data_root(data_root)
-    own = json.dumps(asdict(options), sort_keys=True)
-    folder = compiled_folder(cache, source.name, "candidates", COMPILER_VERSION, source.name, source.fingerprint(root), own)
+    options_key = json.dumps(asdict(options), sort_keys=True)
+    folder = compiled_folder(
+        cache, source.name, "candidates", COMPILER_VERSION, source.name, source.fingerprint(root), options_key
+    )
     if not is_whole(folder, _FILES):
         # One more turn shows which contexts are cut.
         text = source.read_groups(root, options.turns + 1).require_whole()

@@ -41,7 +41,7 @@ from parley.envs.ranking.sources import (
 
 
 def _has_groups_to_rank(source: Any) -> None:
-    """Reads its files without a broken line, and finds groups."""
+    """Read its files without a broken line, and find groups."""
     splits = source.read_groups(data_root(), CandidateOptions().turns).require_whole().splits
     groups = {name: len(split) for name, split in splits.items()}
     expect(any(groups.values()), "groups in train, val or test", groups)
@@ -68,7 +68,7 @@ def _made(named: Any) -> Any:
 
 
 def _proposes_words_for_every_place(proposer: Any) -> None:
-    """Proposes a list of other words for each word of a reply, empty ones and empty replies included."""
+    """Propose a list of other words for each word of a reply, empty ones and empty replies included."""
     for i, reply in enumerate(_REPLIES):
         proposals = proposer.propose(_GROUP, i)
         expect(len(proposals) == len(reply), f"{len(reply)} lists of words", len(proposals))
@@ -79,7 +79,7 @@ def _proposes_words_for_every_place(proposer: Any) -> None:
 
 
 def _proposes_the_same_again(proposer: Any) -> None:
-    """Proposes the same when it is asked again."""
+    """Propose the same when called again."""
     first, second = ([list(map(list, proposer.propose(_GROUP, i))) for i in range(len(_REPLIES))] for _ in range(2))
     same_alone(first, second, "what is proposed for a reply")
 
@@ -161,8 +161,8 @@ def find_candidates(name: str) -> CandidateSource:
         ConfigError: an unknown corpus (with the nearest name).
     """
     if is_path(name):
-        own = own_file(name)
-        return own_candidates(own) if holds_rows(own) else PairCandidates(pairs=find_pairs(name))
+        user_file = own_file(name)
+        return own_candidates(user_file) if holds_rows(user_file) else PairCandidates(pairs=find_pairs(name))
     if name in pair_corpora:
         return PairCandidates(pairs=find_pairs(name))
     if name in candidate_corpora or ".py:" in name:
@@ -170,21 +170,21 @@ def find_candidates(name: str) -> CandidateSource:
         if isinstance(source, CandidateSource):
             return source
         return PairCandidates(pairs=named_source(candidate_corpora, name, "read", "vocabulary"))
-    known = sorted((*candidate_corpora, *pair_corpora))
+    names = sorted((*candidate_corpora, *pair_corpora))
     raise ConfigError(
-        f"no corpus of candidates or pairs is called {name!r}{nearest(name, known)}",
-        fix=f"known: {', '.join(known)}; or name a file of rows label<TAB>turn<TAB>...<TAB>response, or path/file.py:NAME, "
+        f"no corpus of candidates or pairs is called {name!r}{nearest(name, names)}",
+        fix=f"known: {', '.join(names)}; or name a file of rows label<TAB>turn<TAB>...<TAB>response, or path/file.py:NAME, "
         f"{of_your_own(name)}",
     )
 
 
-def holds_rows(own: OwnFile) -> bool:
+def holds_rows(user_file: OwnFile) -> bool:
     """Return whether a file, or the files of a folder, hold rows and not pairs.
 
     Records are rows if they have labels. A line with a tab counts as a row if a label, 0 or 1, is before the tab, else as a
     pair. A tie means rows, so that a broken line of a short file is reported. Lines without a tab do not count.
     """
-    files = [own] if own.path.is_file() else [own.of(path) for path in split_files(own.path).values()]
+    files = [user_file] if user_file.path.is_file() else [user_file.of(path) for path in split_files(user_file.path).values()]
     if any(file.kind for file in files):
         return any(file.kind is not None and LABEL in file.roles for file in files)
     firsts = [line.split("\t")[0] for file in files for line in read_lines(file.path)[:_LOOKED_AT] if "\t" in line]
@@ -203,21 +203,23 @@ def own_candidates(file: Path | OwnFile) -> FileCandidates:
     Raises:
         ConfigError: two files of the folder are for one split.
     """
-    own = file if isinstance(file, OwnFile) else OwnFile(file)
-    path = own.path
+    user_file = file if isinstance(file, OwnFile) else OwnFile(file)
+    path = user_file.path
     files: dict[str | None, str] = {split: file.name for split, file in split_files(path).items()}
     if path.is_file():
         files = {split_named(path): path.name}
-    format_text = next((f", {file.columns_text}" for name in files.values() if (file := own.of(_folder(path) / name)).kind), "")
+    format_text = next(
+        (f", {file.columns_text}" for name in files.values() if (file := user_file.of(_folder(path) / name)).kind), ""
+    )
     return FileCandidates(
         name=path.stem if path.is_file() else path.resolve().name,
         summary=f"candidates of your own{format_text}",
         licence="your own",
         obtain="",
         wanted=tuple((escape(name),) for name in files.values()),
-        reader=partial(_read_rows, files=files, own=own),
+        reader=partial(_read_rows, files=files, user_file=user_file),
         place=_folder(path),
-        tools=(cutter_version(), *own.key),
+        tools=(cutter_version(), *user_file.key),
     )
 
 
@@ -225,8 +227,8 @@ def _folder(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def _read_rows(folder: Path, files: dict[str | None, str], own: OwnFile | None = None) -> CandidateText:
-    return read_rows({split: (own or OwnFile(folder)).of(folder / name) for split, name in files.items()})
+def _read_rows(folder: Path, files: dict[str | None, str], user_file: OwnFile | None = None) -> CandidateText:
+    return read_rows({split: (user_file or OwnFile(folder)).of(folder / name) for split, name in files.items()})
 
 
 candidate_corpora.register("dailydialog_pp", "replies that people wrote to mislead, Sai et al. 2020")(

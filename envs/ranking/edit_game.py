@@ -58,12 +58,12 @@ class RankGoal:
             rng: for a random target.
         """
         wanted = self.kind == "demote"
-        places = [i for i, label in enumerate(group.labels) if label is wanted and group.attackable[i]]
-        if not places:
+        indices = [i for i, label in enumerate(group.labels) if label is wanted and group.attackable[i]]
+        if not indices:
             return None
-        return places[int(rng.integers(len(places)))] if self.target == "random" else max(places, key=lambda i: scores[i])
+        return indices[int(rng.integers(len(indices)))] if self.target == "random" else max(indices, key=lambda i: scores[i])
 
-    def bar(self, group: CandidateGroup, scores: np.ndarray, place: int) -> float | None:
+    def bar(self, group: CandidateGroup, scores: np.ndarray, index: int) -> float | None:
         """Return the score that the edited reply has to pass; None if the top has room for all others.
 
         The others are all candidates for a promoted reply, and the wrong ones for a demoted reply: another right reply in
@@ -72,12 +72,12 @@ class RankGoal:
         Args:
             group: with its labels.
             scores: of the unedited candidates (C,).
-            place: index of the edited candidate.
+            index: index of the edited candidate.
         """
         counts = np.array([self.kind == "promote" or not label for label in group.labels])
-        counts[place] = False
-        others = np.sort(scores[counts])[::-1]
-        return float(others[self.rank - 1]) if self.rank <= len(others) else None
+        counts[index] = False
+        other_scores = np.sort(scores[counts])[::-1]
+        return float(other_scores[self.rank - 1]) if self.rank <= len(other_scores) else None
 
     def margin(self, score: float, bar: float) -> float:
         """Return the distance of a score beyond the bar; above the tolerance is success, so a tie is none."""
@@ -96,12 +96,12 @@ Scorer = Callable[[Sequence[tuple[Context, Sequence[Utterance]]]], Sequence[np.n
 class Proposer(Protocol):
     """Proposes words that may replace those of a reply."""
 
-    def propose(self, group: CandidateGroup, place: int) -> Sequence[Sequence[str]]:
+    def propose(self, group: CandidateGroup, index: int) -> Sequence[Sequence[str]]:
         """Return the possible replacements of each word of a candidate, best first; they depend only on the arguments.
 
         Args:
             group: context and candidates.
-            place: index of the edited candidate.
+            index: index of the edited candidate.
         """
 
 
@@ -132,7 +132,7 @@ class EditedReply:
 
     Args:
         group: context and candidates.
-        place: index of the edited candidate; None if there is none, or the goal is reached or out of reach before any edit.
+        index: index of the edited candidate; None if there is none, or the goal is reached or out of reach before any edit.
         words: of the current reply.
         proposals: the possible words of each place.
         distance: distance of the margin from the goal before any edit, above 0; the unit of margins.
@@ -142,11 +142,11 @@ class EditedReply:
         reason: the reason if there was nothing to edit.
         edited: places of the replaced words, in order of the edits.
         num_illegal: number of forbidden actions; each costs an edit and changes nothing.
-        known: scores of drafts, by their words.
+        scores_by_words: scores of drafts by their words.
     """
 
     group: CandidateGroup
-    place: int | None = None
+    index: int | None = None
     words: Utterance = ()
     proposals: Sequence[Sequence[str]] = ()
     distance: float = 1.0
@@ -156,12 +156,12 @@ class EditedReply:
     reason: str = ""
     edited: list[int] = field(default_factory=list)
     num_illegal: int = 0
-    known: dict[Utterance, float] = field(default_factory=dict)
+    scores_by_words: dict[Utterance, float] = field(default_factory=dict)
 
     @property
     def succeeded(self) -> bool:
-        """Whether edits reached the goal."""
-        return self.place is not None and self.margin > self.tolerance
+        """True if edits reached the goal."""
+        return self.index is not None and self.margin > self.tolerance
 
     @property
     def progress(self) -> float:
@@ -171,12 +171,12 @@ class EditedReply:
     @property
     def num_queries(self) -> int:
         """Number of distinct scored drafts, without the unedited reply."""
-        return max(len(self.known) - 1, 0)
+        return max(len(self.scores_by_words) - 1, 0)
 
     @property
     def original(self) -> Utterance:
         """The reply before any edit."""
-        return () if self.place is None else self.group.candidates[self.place]
+        return () if self.index is None else self.group.candidates[self.index]
 
     @property
     def num_steps(self) -> int:
@@ -187,18 +187,18 @@ class EditedReply:
         """Return which actions are allowed (A,) int8: unedited places, and words that the reply lacks."""
         allowed = np.zeros(rules.stop + 1, dtype=np.int8)
         allowed[rules.stop] = 1
-        for place, words in enumerate(() if self.is_over else self.proposals):
-            if place not in self.edited:
+        for position, words in enumerate(() if self.is_over else self.proposals):
+            if position not in self.edited:
                 for number, word in enumerate(words):
-                    if word not in self.words and replaced(self.words, place, word) not in self.group.candidates:
-                        allowed[place * rules.num_proposals + number] = 1
+                    if word not in self.words and replaced(self.words, position, word) not in self.group.candidates:
+                        allowed[position * rules.num_proposals + number] = 1
         return allowed
 
     def replace(self, action: int, rules: EditRules) -> None:
         """Make an allowed edit, without an update of the margin."""
-        place, number = divmod(action, rules.num_proposals)
-        self.words = replaced(self.words, place, self.proposals[place][number])
-        self.edited.append(place)
+        position, number = divmod(action, rules.num_proposals)
+        self.words = replaced(self.words, position, self.proposals[position][number])
+        self.edited.append(position)
 
 
 class EditGame:
@@ -210,7 +210,7 @@ class EditGame:
         scorer: calls the ranker.
         proposer: of words.
         rules: limits.
-        goal: what is wanted.
+        goal: the wanted rank.
     """
 
     def __init__(
@@ -235,20 +235,20 @@ class EditGame:
     def __len__(self) -> int:
         return len(self.replies)
 
-    def _begin(self, row: int, place: int | None, proposer: Proposer) -> None:
+    def _begin(self, row: int, index: int | None, proposer: Proposer) -> None:
         reply, scores = self.replies[row], self.scores[row]
-        bar = None if place is None else self.goal.bar(reply.group, scores, place)
-        if place is None or bar is None:
+        bar = None if index is None else self.goal.bar(reply.group, scores, index)
+        if index is None or bar is None:
             reply.reason = "no reply that may be edited and could be where it is wanted"
             return
         self._bars[row], reply.tolerance = bar, tolerance(scores)
-        reply.margin, reply.words = self.goal.margin(float(scores[place]), bar), reply.group.candidates[place]
+        reply.margin, reply.words = self.goal.margin(float(scores[index]), bar), reply.group.candidates[index]
         if reply.margin > reply.tolerance:
             reply.reason = "the goal is reached before any edit"
             return
-        reply.place, reply.is_over, reply.known = place, False, {reply.words: float(scores[place])}
+        reply.index, reply.is_over, reply.scores_by_words = index, False, {reply.words: float(scores[index])}
         reply.distance = max(-reply.margin, reply.tolerance) or 1.0
-        reply.proposals = self.rules.cut(proposer.propose(reply.group, place))
+        reply.proposals = self.rules.cut(proposer.propose(reply.group, index))
         if not reply.mask(self.rules)[: self.rules.stop].any():
             reply.is_over, reply.reason = True, "no word may be replaced"
 
@@ -297,22 +297,22 @@ class EditGame:
             drafts: any number per row.
         """
         unscored = [
-            [words for words in dict.fromkeys(of) if words not in self.replies[row].known]
+            [words for words in dict.fromkeys(of) if words not in self.replies[row].scores_by_words]
             for row, of in zip(rows, drafts, strict=True)
         ]
         requests = [(self.replies[row], new) for row, new in zip(rows, unscored, strict=True) if new]
         scores_by_request = self._scorer([(reply.group.context, new) for reply, new in requests]) if requests else []
         for (reply, new), scores in zip(requests, scores_by_request, strict=True):
-            reply.known.update(zip(new, np.asarray(scores).tolist(), strict=True))
+            reply.scores_by_words.update(zip(new, np.asarray(scores).tolist(), strict=True))
         return [
-            np.array([self.goal.margin(self.replies[row].known[words], self._bars[row]) for words in of])
+            np.array([self.goal.margin(self.replies[row].scores_by_words[words], self._bars[row]) for words in of])
             for row, of in zip(rows, drafts, strict=True)
         ]
 
 
-def replaced(words: Utterance, place: int, word: str) -> Utterance:
-    """Return a reply with another word at one place."""
-    return (*words[:place], word, *words[place + 1 :])
+def replaced(words: Utterance, position: int, word: str) -> Utterance:
+    """Return a reply with another word at one position."""
+    return (*words[:position], word, *words[position + 1 :])
 
 
 _ENDINGS = ("ing", "ed", "ly", "s")
@@ -321,7 +321,7 @@ _SHORT = 3
 
 
 class TermOverlap:
-    """Scores a reply by the cosine of its words and the context's, weighted by inverse context frequency.
+    """A scorer by the cosine of a reply's words and the context's, weighted by inverse context frequency.
 
     Args:
         contexts: for the frequencies.
@@ -350,13 +350,13 @@ class TermOverlap:
 class AlikeWords:
     """Proposes words of the context with the same ending, newest turn first; a minimal tagger."""
 
-    def propose(self, group: CandidateGroup, place: int) -> list[tuple[str, ...]]:
+    def propose(self, group: CandidateGroup, index: int) -> list[tuple[str, ...]]:
         """See `parley.envs.ranking.edit_game.Proposer`."""
         context_words = [word for turn in reversed(group.context) for word in turn]
         tags = {word: ending(word) for word in context_words}
         return [
             tuple(candidate for candidate, tag in tags.items() if tag is not None and tag == ending(word) and candidate != word)
-            for word in group.candidates[place]
+            for word in group.candidates[index]
         ]
 
 
@@ -380,8 +380,8 @@ class PlainSight:
             reply = game.replies[row]
             counts = Counter(chain.from_iterable(reply.group.context))
             seen[number, :, 2:] = reply.margin / reply.distance, 1 - reply.num_steps / rules.edits
-            for place, words in enumerate(reply.proposals):
+            for position, words in enumerate(reply.proposals):
                 for proposal, word in enumerate(words):
-                    action = place * rules.num_proposals + proposal
-                    seen[number, action, :2] = place / rules.num_places, counts[word] / counts.total()
+                    action = position * rules.num_proposals + proposal
+                    seen[number, action, :2] = position / rules.num_places, counts[word] / counts.total()
         return seen.clip(-1.0, 1.0)

@@ -242,8 +242,8 @@ class CandidateSplit(Sequence[CandidateGroup]):
         its = slice(int(self.candidates.offsets[row]), int(self.candidates.offsets[row + 1]))
         return CandidateGroup(
             self.key(row),
-            tuple(self.said(turn) for turn in self.contexts[row]),
-            tuple(self.said(reply) for reply in self.candidates[row]),
+            tuple(self.utterance_of(turn) for turn in self.contexts[row]),
+            tuple(self.utterance_of(reply) for reply in self.candidates[row]),
             tuple(self.labels[its].tolist()),
             tuple(KINDS[kind] for kind in self.kinds[its]),
             tuple(self.attackable[its].tolist()),
@@ -253,9 +253,9 @@ class CandidateSplit(Sequence[CandidateGroup]):
         """Return the key of a group, `row` from 0 to G - 1."""
         return f"{self.name}-{self.numbers[row]:07d}"
 
-    def said(self, utterance: int) -> Utterance:
-        """Return the words of an utterance, from 0 to N - 1."""
-        return tuple(self.vocabulary.decode(self.utterances[utterance].tolist()))
+    def utterance_of(self, index: int) -> Utterance:
+        """Return the words of an utterance, `index` from 0 to N - 1."""
+        return tuple(self.vocabulary.decode(self.utterances[index].tolist()))
 
     def first(self, limit: int) -> CandidateSplit:
         """Return the first `limit` groups; all for 0."""
@@ -418,20 +418,20 @@ def with_negatives(split: CandidateSplit, options: CandidateOptions, statistics:
     values, labels, kinds, attackable, lengths = [], [], [], [], []
     for row in range(len(split)):
         draws = stream(options.seed, "wrong replies", split.key(row))
-        own = split.candidates[row].tolist()
+        right_replies = split.candidates[row].tolist()
         its = slice(split.candidates.offsets[row], split.candidates.offsets[row + 1])
-        num = max(size - len(own), 1)
+        num = max(size - len(right_replies), 1)
         near: list[int] = []
         if index is not None:
             wanted = num if options.negatives == "hard" else (num + int(draws.integers(2))) // 2
             context_words = np.concatenate([split.utterances[turn] for turn in split.contexts[row]])
             near = replies.distinct[index.nearest(context_words, replies.eligible(row), wanted)].tolist()
         random_replies = replies.random(row, num - len(near), draws, near)
-        values += [*own, *near, *random_replies]
+        values += [*right_replies, *near, *random_replies]
         labels += [*split.labels[its].tolist(), *[False] * num]
         kinds += [*split.kinds[its].tolist(), *[_HARD] * len(near), *[_RANDOM] * len(random_replies)]
         attackable += [*split.attackable[its].tolist(), *[True] * num]
-        lengths.append(len(own) + num)
+        lengths.append(len(right_replies) + num)
     return replace(
         split,
         candidates=Ragged(np.array(values, dtype=np.int32), np.cumsum([0, *lengths])),

@@ -37,47 +37,46 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
     """Replace words of a candidate reply until a ranker puts it where you want it.
 
     ## Description
-    A ranker scores the candidate replies of a dialogue's context. You edit one of them: the wrong reply that the ranker likes
-    best shall come first, or the right one shall not. You may replace a few words, each once, by words that are proposed for
-    their places, and see after each edit how the ranker's score moved.
+    A ranker scores the candidate replies of a dialogue's context. You edit one reply: to bring the best-ranked wrong one to the
+    top, or the right one below it. You may replace a few words, each once, by words proposed for their positions. After each
+    edit you see how the ranker's score moved.
 
     ## Action Space
-    `Discrete(num_places * num_proposals + 1)`: action `p * num_proposals + w` puts proposal `w` at place `p` of the reply, the
-    last one stops. Actions that the mask forbids change nothing, cost an edit and are counted.
+    `Discrete(num_places * num_proposals + 1)`: action `p * num_proposals + w` puts proposal `w` at position `p` of the reply;
+    the last action stops. Actions that the mask forbids change nothing, cost an edit and are counted.
 
     ## Observation Space
     A `Dict`, the same for every ranker:
 
     | key | space | meaning |
     |---|---|---|
-    | action_mask | `Box` int8 (actions,) in 0..1 | 1 for what is allowed; stopping always is |
-    | actions | `Box` float32 (actions, size) in -1..1 | what `sight` shows of each action |
+    | action_mask | `Box` int8 (actions,) in 0..1 | 1 for allowed actions; stopping is always allowed |
+    | actions | `Box` float32 (actions, size) in -1..1 | the features of each action, by `sight` |
 
     ## Starting State
-    One of the groups at random, as the corpus has it; groups in which there is nothing to edit, or the goal is reached already,
-    are passed over. `reset(options={"group": CandidateGroup(...)})` sets it. One seed gives one example.
+    A random group of the corpus; groups without a reply to edit, and groups whose goal is reached already, are skipped.
+    `reset(options={"group": CandidateGroup(...)})` sets the group. One seed gives one example.
 
     ## Reward
-    Half of what the edit gained on the way to the goal: the change of the margin between the reply and the score that it has to
-    pass, as a share of what it was before any edit. A half more when the goal is reached, so that every way there earns 1 in
-    all. Cut to -1..1.
+    Half of the gain in progress: the change of the margin between the reply's score and the score to pass, as a share of the
+    margin before any edit. Reaching the goal earns a half more, so every path to the goal earns 1 in all. Clipped to -1..1.
 
     ## Episode End
-    Termination: the goal is reached, all edits are made, or you stopped. Truncation: never, since the number of edits belongs
-    to the game, and observations tell how many are left.
+    Termination: the goal is reached, all edits are made, or you stopped. Truncation: never; the number of edits is a rule of
+    the game, and observations show the edits left.
 
     ## Information
-    At every step: `action_mask`, `key` of the group, `place` of the candidate, `reply` as it is now, `margin`, `success`,
-    `queries` (distinct drafts that the ranker scored, those for `sight` included) and `num_illegal`.
+    At every step: `action_mask`, `key` of the group, `place`: the index of the candidate, the current `reply`, `margin`,
+    `success`, `queries` (distinct drafts that the ranker scored, those for `sight` included) and `num_illegal`.
 
     ## Arguments
     * `groups`: contexts and candidates; the validation split of the built-in help desk when not given.
-    * `scorer`: asks the ranker; a cosine of words, fitted on the contexts of the groups, when not given. A ranker of
-      `policies` comes in as `partial(scores_of, ranker)`.
-    * `proposer`: which words may enter; words of the context with the same ending when not given.
-    * `sight`: what is shown of each action.
-    * `goal`: what is wanted.
-    * `rules`: how many edits, places and proposals.
+    * `scorer`: calls the ranker; by default a cosine of words, fitted on the contexts of the groups. Pass a ranker of
+      `policies` as `partial(scores_of, ranker)`.
+    * `proposer`: proposes new words; by default words of the context with the same ending.
+    * `sight`: makes the features of actions.
+    * `goal`: the wanted rank.
+    * `rules`: the numbers of edits, positions and proposals.
     * `render_mode`: `"ansi"` returns text from `render()`; `"human"` writes it to standard error after every move.
 
     ## References
@@ -132,8 +131,8 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
             raise ConfigError("wrong option of reset", got=repr(options), fix='the only one is {"group": CandidateGroup(...)}')
         for _ in range(1 if group else _DRAWS):
             drawn = group or self.groups[int(self.np_random.integers(len(self.groups)))]
-            own = int(self.np_random.integers(2**63))
-            game = EditGame([drawn], [own], self.scorer, self.proposer, self.rules, self.goal)
+            seed_of_example = int(self.np_random.integers(2**63))
+            game = EditGame([drawn], [seed_of_example], self.scorer, self.proposer, self.rules, self.goal)
             if not game.replies[0].is_over:
                 self._game = game
                 self._show()
@@ -166,7 +165,7 @@ class ResponseRankingEnv(TextRenderedEnv[dict[str, Any], np.int64]):
         info = {
             "action_mask": mask.copy(),
             "key": reply.group.key,
-            "place": reply.place,
+            "place": reply.index,
             "reply": " ".join(reply.words),
             "margin": reply.margin,
             "success": reply.succeeded,
@@ -185,7 +184,7 @@ def render_example(game: EditGame, row: int) -> str:
     reply = game.replies[row]
     lines = [f"- {' '.join(turn)}" for turn in reply.group.context]
     for i, (words, label) in enumerate(zip(reply.group.candidates, reply.group.labels, strict=True)):
-        mark = ">" if i == reply.place else " "
+        mark = ">" if i == reply.index else " "
         lines.append(f"{mark} {game.scores[row][i]:8.4f}  {'right' if label else 'wrong'}  {' '.join(words)}")
     reply_text = " ".join(f"[{word}]" if i in reply.edited else word for i, word in enumerate(reply.words))
     lines.append(f"= {reply_text}")

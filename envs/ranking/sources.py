@@ -413,8 +413,8 @@ _APART = "\N{IDEOGRAPHIC FULL STOP}"
 class _Reader:
     """The reader of one file of rows."""
 
-    def __init__(self, own: OwnFile, text: CandidateText, only: str | None) -> None:
-        self._own, self._path, self._text, self._only = own, own.path, text, only
+    def __init__(self, file: OwnFile, text: CandidateText, only: str | None) -> None:
+        self._file, self._path, self._text, self._only = file, file.path, text, only
         self._words: Callable[[str], list[str]] = tokenise
 
     def read(self) -> None:
@@ -431,8 +431,8 @@ class _Reader:
 
     def _rows(self) -> list[Row]:
         rows: list[Row] = []
-        if self._own.kind is not None:
-            for exchange in self._own.exchanges(self._text.broken):
+        if self._file.kind is not None:
+            for exchange in self._file.exchanges(self._text.broken):
                 if exchange is not None:
                     rows += [Row(exchange.line, bool(exchange.label), exchange.context, reply) for reply in exchange.replies]
             return rows
@@ -448,13 +448,13 @@ class _Reader:
 
     def _group(self, rows: list[Row]) -> None:
         first = rows[0]
-        context = [self._said(turn, first.line) for turn in first.context]
+        context = [self._words_of(turn, first.line) for turn in first.context]
         kinds = {True: CandidateKind.POSITIVE, False: CandidateKind.NEGATIVE}
-        replies = [ListedReply(row.line, self._said(row.response, row.line), row.label, kinds[row.label]) for row in rows]
-        name = self._only or split_of("\t".join(first.context), self._own.shares)
+        replies = [ListedReply(row.line, self._words_of(row.response, row.line), row.label, kinds[row.label]) for row in rows]
+        name = self._only or split_of("\t".join(first.context), self._file.shares)
         self._text.listed(name, self._path, first.line, context, replies)
 
-    def _said(self, text: str, line: int) -> list[str]:
+    def _words_of(self, text: str, line: int) -> list[str]:
         if self._words is tokenise and comes_in_words(text) is False:
             what = "Chinese without blanks, in a file that comes in words, is read as it stands"
             self._text.mended_line(what, self._path, line, text)

@@ -36,7 +36,7 @@ from parley.envs.mutual_friends.linker import EntityLinker
 from parley.policies.core.checkpoint import ActionScorer, ModelFormat, drawn_actions
 from parley.policies.core.decoding import drawn
 from parley.policies.core.settings import ChoiceSizes
-from parley.policies.dynonet.batches import TouchedNodes, heard_of, said_of, touched_of
+from parley.policies.dynonet.batches import TouchedNodes, heard_of, spoken_of, touched_of
 from parley.policies.dynonet.graphs import EOS_ID, GO_ID, ITEM_ID, SELECT_ID
 from parley.policies.dynonet.model import DynoNet, DynoNetInference, GraphEdges, NodeAttention, NodeContexts, load_dynonet
 from parley.policies.dynonet.reading import NO_NODE, ChatReader, EventReading
@@ -332,7 +332,7 @@ class DynoNetSession:
         # Words without a marked entity may still name one.
         if event.selected == act or (event.tokens is act and max(nodes, default=NO_NODE) != NO_NODE):
             return reader.read(words, nodes), True
-        reading = reader.own(event)
+        reading = reader.read_own(event)
         return reading, (reading.words, reading.nodes) == (words, nodes)
 
     def _listen(self, rows: list[int], events: Sequence[ChatEvent]) -> None:
@@ -354,7 +354,7 @@ class DynoNetSession:
             touched = touched_of([readings[i] for i in chosen_events]).to(at.device)
             self._keep(at, touched, (self._chosen_hidden_SH[at], self._chosen_cell_SH[at]), of_own=True)
         if other_events:
-            events_batch = said_of(
+            events_batch = spoken_of(
                 [readings[i] for i in other_events], [rows[i] for i in other_events], len(self._network.vocabulary)
             )
             events_batch = events_batch.to(self.hidden_SH.device)
@@ -365,7 +365,7 @@ class DynoNetSession:
             self._keep(at, events_batch.heard.touched, (written.hidden_RH, written.cell_RH), of_own=True)
 
     def _keep(self, at: Tensor, touched: TouchedNodes, state: tuple[Tensor, Tensor], *, of_own: bool) -> None:
-        """Set the states (k, H) after an event and change the nodes that it touches; contexts wait until they are read."""
+        """Set the states (k, H) after an event, and change the nodes that it touches."""
         self.hidden_SH[at], self.cell_SH[at] = state
         if not self._network.sizes.dynamic or not len(touched.rows_J):
             return
@@ -408,7 +408,8 @@ class DynoNetSession:
             return
         if (more := max(map(len, graphs.values())) - self._nodes_SNC.shape[1]) > 0:
             kept = (self._nodes_SNC, self._firsts_SNK, self._keys_SNH, self._words_SN)
-            parts = (_wider(part, more + SPARE_NODES) for part in kept)
+            room = more + SPARE_NODES
+            parts = (torch.cat([part, part.new_zeros(len(part), room, *part.shape[2:])], dim=1) for part in kept)
             self._nodes_SNC, self._firsts_SNK, self._keys_SNH, self._words_SN = parts
             self._edges = None
         numbers, features, words = list[int](), [], list[int]()
@@ -426,10 +427,6 @@ class DynoNetSession:
 
     def _ids(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.hidden_SH.device)
-
-
-def _wider(part_SN: Tensor, more: int) -> Tensor:
-    return torch.cat([part_SN, part_SN.new_zeros(len(part_SN), more, *part_SN.shape[2:])], dim=1)
 
 
 def load_friends_agent(

@@ -359,7 +359,7 @@ class Heard(Moved):
 
 
 @dataclass(frozen=True)
-class Said(Moved):
+class SpokenEvent(Moved):
     """An event that k rows write."""
 
     heard: Heard
@@ -379,7 +379,7 @@ def heard_of(readings: Sequence[EventReading], rows: Sequence[int]) -> Heard:
     return _heard([reading.words for reading in readings], [reading.nodes for reading in readings], readings, rows)
 
 
-def said_of(readings: Sequence[EventReading], rows: Sequence[int], num_words: int) -> Said:
+def spoken_of(readings: Sequence[EventReading], rows: Sequence[int], num_words: int) -> SpokenEvent:
     """Return an event as rows write it; `num_words` is V."""
     order = _longest_first(readings)
     readings, rows = [readings[i] for i in order], [rows[i] for i in order]
@@ -399,7 +399,7 @@ def said_of(readings: Sequence[EventReading], rows: Sequence[int], num_words: in
         ]
         fresh = [(row, node) for row, node in named if node not in nodes[row][:step]]
         checks.append((_ids([row for row, _ in fresh]), _ids([node for _, node in fresh])))
-    return Said(heard, checks, _ids(_flat(targets)), _ids([reading.known for reading in readings]))
+    return SpokenEvent(heard, checks, _ids(_flat(targets)), _ids([reading.num_nodes for reading in readings]))
 
 
 def _longest_first(readings: Sequence[EventReading]) -> list[int]:
@@ -444,7 +444,7 @@ class SideTurn(Moved):
     """The events that the first rows of a batch heard since they last acted, and their acts."""
 
     heard: list[Heard]
-    said: Said
+    spoken: SpokenEvent
     spots_M: Tensor
     """Position of each target in (R, T), flat."""
     rows: int
@@ -493,7 +493,7 @@ def side_of(chat: FriendsChat, side: int, vocabulary: FriendsVocabulary, sizes: 
         if event.side != side:
             waiting.append(reader.hear(heard))
             continue
-        turns.append((waiting, reader.own(event)))
+        turns.append((waiting, reader.read_own(event)))
         waiting = []
     return Side(reader.graph.features().astype(bool), reader.graph.edges_E3.astype(np.int16), turns)
 
@@ -526,7 +526,7 @@ class SideExamples:
         for number in range(len(ranked[0].turns)):
             rows = sum(len(side.turns) > number for side in ranked)
             heard, acts = zip(*(side.turns[number] for side in ranked[:rows]), strict=True)
-            written = said_of(acts, range(rows), self._num_words)
+            written = spoken_of(acts, range(rows), self._num_words)
             deepest = max(map(len, heard))
             heard_by = [[row for row in range(rows) if len(heard[row]) > depth] for depth in range(deepest)]
             events = [heard_of([heard[row][depth] for row in hearers], hearers) for depth, hearers in enumerate(heard_by)]

@@ -61,10 +61,10 @@ from parley.policies.dynonet.batches import (
     Edges,
     Heard,
     NodeScorer,
-    Said,
     SideBatch,
     SideExamples,
     SideTurn,
+    SpokenEvent,
     Written,
     read,
     write,
@@ -136,7 +136,7 @@ class DynoNet(Predictor[SideBatch]):
         return ChatMemory(zeros(rows, size), zeros(rows, size), zeros(rows, num_nodes, size), zeros(rows, num_nodes, size))
 
     def roots(self, own_nV: Tensor) -> Tensor:
-        """Return products (n, K + H) of the nodes' own parts v0 (n, V) with the weights of first messages and keys.
+        """Return products (n, K + H) of the nodes' parts v0 (n, V) and the weights of first messages and keys.
 
         They change only with v0, so play keeps them.
         """
@@ -189,18 +189,18 @@ class DynoNet(Predictor[SideBatch]):
         gates = self._gates(heard, nodes_kNC, self.encoder_words, self.encoder_nodes)
         return read(gates, *state, self.encoder_state.weight, heard.places)
 
-    def decode(self, state: tuple[Tensor, Tensor], said: Said, contexts: NodeContexts) -> Written:
+    def decode(self, state: tuple[Tensor, Tensor], event: SpokenEvent, contexts: NodeContexts) -> Written:
         """Return the states of writing an event word by word.
 
         Args:
             state: state and cell before, of the event's rows.
-            said: the words that are read.
+            event: the event whose words are read.
             contexts: of their nodes.
         """
-        gates = self._gates(said.heard, contexts.nodes_RNC, self.decoder_words, self.decoder_nodes)
-        real_kN = torch.arange(contexts.keys_RNH.shape[1], device=gates.device) < said.known_k.unsqueeze(1)
+        gates = self._gates(event.heard, contexts.nodes_RNC, self.decoder_words, self.decoder_nodes)
+        real_kN = torch.arange(contexts.keys_RNH.shape[1], device=gates.device) < event.known_k.unsqueeze(1)
         weights = self.decoder_state.weight, self.decoder_attended.weight
-        return write(gates, state, contexts, real_kN, weights, self.scorer, said.heard.places, said.checks)
+        return write(gates, state, contexts, real_kN, weights, self.scorer, event.heard.places, event.checks)
 
     @property
     def scorer(self) -> NodeScorer:
@@ -227,7 +227,7 @@ class DynoNet(Predictor[SideBatch]):
         memory = ChatMemory(*(part[: turn.rows] for part in memory))
         for heard in turn.heard:
             memory = self.listen(memory, heard, batch)
-        contexts, event = self.contexts(memory, batch), turn.said
+        contexts, event = self.contexts(memory, batch), turn.spoken
         rows = event.heard.rows_k
         own_contexts = NodeContexts(*(part[rows] for part in contexts))
         written = self.decode((memory.hidden_RH[rows], memory.cell_RH[rows]), event, own_contexts)
@@ -247,9 +247,9 @@ class DynoNet(Predictor[SideBatch]):
         state = memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH)
         return ChatMemory(*state, kept, memory.said_RNH)
 
-    def remember(self, memory: ChatMemory, said: Said, hidden_kH: Tensor, cell_kH: Tensor) -> ChatMemory:
+    def remember(self, memory: ChatMemory, event: SpokenEvent, hidden_kH: Tensor, cell_kH: Tensor) -> ChatMemory:
         """Return the memory of rows after an event of their own."""
-        rows, kept = said.heard.rows_k, self._kept(memory.said_RNH, said.heard, hidden_kH)
+        rows, kept = event.heard.rows_k, self._kept(memory.said_RNH, event.heard, hidden_kH)
         state = memory.hidden_RH.index_copy(0, rows, hidden_kH), memory.cell_RH.index_copy(0, rows, cell_kH)
         return ChatMemory(*state, memory.heard_RNH, kept)
 
@@ -353,7 +353,7 @@ def turn_loss(
         The loss, the negative log-likelihoods (M,) of the turn's targets, and the memory after it.
     """
     nll_M, memory = model.turn(memory, batch, turn)
-    rows_M = turn.said.heard.places.rows()
+    rows_M = turn.spoken.heard.places.rows()
     sums = torch.stack([nll_M.new_zeros(turn.rows).index_add(0, rows_M, values) for values in (nll_M, torch.ones_like(nll_M))])
     return (sums[0] / sums[1]).sum() / num_sides, nll_M.detach(), memory
 
@@ -366,7 +366,7 @@ class SideFitness(NamedTuple):
 
     tokens: Fitness
     """All tokens."""
-    known: Fitness
+    known_tokens: Fitness
     """All tokens but `<unk>`."""
     entities: Fitness
     """Copied entities of utterances."""
@@ -529,7 +529,7 @@ class DynoNetInference:
         return self._output_V.new_zeros(shape)
 
     def roots(self, own_jV: Tensor) -> tuple[Tensor, Tensor]:
-        """Return products of nodes' own parts with the weights of the first messages (j, K or 0) and of the keys (j, H).
+        """Return products of nodes' parts and the weights of first messages (j, K or 0) and keys (j, H).
 
         They change only with the own part, so they are kept.
         """
@@ -606,7 +606,7 @@ class DynoNetInference:
         return _product(self._said_nodes, nodes_jC)
 
     def after(self, hidden_kH: Tensor, seen_kC: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits (k, V) of words, and the share of state and attended nodes in the next word's gates (k, 4H)."""
+        """Return word logits (k, V), and the share of state and attended nodes in the next word's gates (k, 4H)."""
         sums_kJ = _product(self._after, torch.cat([hidden_kH, seen_kC], dim=1))
         combined_kH = _squashed(sums_kJ[:, : self.hidden])
         return _product(self._output, combined_kH).add_(self._output_V), sums_kJ[:, self.hidden :]
@@ -618,7 +618,7 @@ class DynoNetInference:
         return _squashed(2 * cell_kH).mul_(leave), cell_kH
 
     def read(self, state: tuple[Tensor, Tensor], heard: Heard, nodes_nC: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-        """Return state and cell (k, H) after an event that was heard; `num_nodes` is the room for nodes in the game."""
+        """Return state and cell (k, H) after a heard event; `num_nodes` is the room for nodes in the game."""
         gates_M4H, named = self.heard_words_V4H.index_select(0, heard.words_M), heard.named
         if len(named.places_J):
             numbers_J = heard.rows_k[named.rows_J] * num_nodes + named.nodes_J

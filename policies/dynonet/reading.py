@@ -29,13 +29,13 @@ class EventReading:
         words: ids, `</s>` at the end.
         nodes: the node that each names, or `NO_NODE`.
         touched: different nodes that it changes.
-        known: nodes of the graph when it is read, its own included.
+        num_nodes: nodes of the graph when it is read, its own included.
     """
 
     words: list[int]
     nodes: list[int]
     touched: list[int]
-    known: int
+    num_nodes: int
 
 
 class ChatReader:
@@ -73,7 +73,7 @@ class ChatReader:
         ]
         return self._reading([SELECT_ID], [Mention(entity, ()) for entity in entities], new=True)
 
-    def own(self, event: ChatEvent) -> EventReading:
+    def read_own(self, event: ChatEvent) -> EventReading:
         """Return the reading of this side's own event; mentions are linked if none are marked."""
         if event.selected is None:
             marked = any(isinstance(token, Mention) for token in event.tokens)

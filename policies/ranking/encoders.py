@@ -258,7 +258,7 @@ class CrossEncoder(LimitedRanker):
         return _Cut(context[start:], reply, start + (context_size + size > self._room))
 
     def _first_read(self, context: Context, room: int) -> tuple[int, int]:
-        """Return the index of the oldest turn read beside a reply of so much room, and the number of tokens from there on."""
+        """Return the index of the oldest turn read beside a reply, and the number of tokens from there on."""
         start = first_read(context, lambda turns: self._count(context_text(turns)) + room <= self._room)
         return start, self._count(context_text(context[start:]))
 
@@ -309,14 +309,14 @@ class BiEncoder(LimitedRanker):
         self._default_prompt, self._truncate = default_prompt, truncate
         self._longest = _most_tokens(tokenizer, model, longest)
         self._num_marks = tokenizer.num_special_tokens_to_add()
-        self._said = lru_cache(maxsize=_NUM_KEPT)(self._newest)
+        self._read_context = lru_cache(maxsize=_NUM_KEPT)(self._newest)
         self._kept: dict[str, Tensor] = {}
         self._ids: dict[str, int] = {}
         self._words: tuple[str, ...] = ()
 
     def score_all(self, pairs: Sequence[Pair]) -> list[np.ndarray]:
         """Return products of the context's and the candidates' vectors, or cosines; a text that comes twice is read once."""
-        context_texts = [self._said(context).text for context, _ in pairs]
+        context_texts = [self._read_context(context).text for context, _ in pairs]
         self._keep(context_texts)
         replied = [[self._prompts[1] + detokenise(reply) for reply in candidates] for _, candidates in pairs]
         of_replies = self._vectors(list(dict.fromkeys(chain.from_iterable(replied))), "right", self._prompts[1])
@@ -328,21 +328,21 @@ class BiEncoder(LimitedRanker):
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Return how many turns are left out or cut, and how many replies lose their end."""
         shortened = sum(self._size(self._prompts[1] + detokenise(reply)) > self._longest for reply in candidates)
-        return Unread(self._said(context).num_unread, shortened)
+        return Unread(self._read_context(context).num_unread, shortened)
 
-    def cosines(self, text: str, others: Sequence[str]) -> list[float]:
+    def cosines(self, text: str, texts: Sequence[str]) -> list[float]:
         """Return the cosines of a text and each of some others, whatever the model compares by."""
-        first, *rest = (f"{self._default_prompt}{string}" for string in (text, *others))
+        first, *rest = (f"{self._default_prompt}{string}" for string in (text, *texts))
         vectors = self._vectors(list(dict.fromkeys([first, *rest])), "right", self._default_prompt)
         return [float(F.cosine_similarity(vectors[first], vectors[other], dim=0)) for other in rest]
 
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
-        """Return the first-order rise of the score if words of a reply become others (T, W); 0 where a reply is cut.
+        """Return the first-order rise of the score per replaced word (T, W); 0 where a reply is cut.
 
         The gradient in the token embeddings, as in GASLITE (Ben-Tov & Sharif 2024, arXiv 2412.20953). A word may have several
         tokens: the one that enters is the mean of its tokens' embeddings, at every position of the word that leaves.
         """
-        read_context, pieces = self._said(context).text, list(written(reply))
+        read_context, pieces = self._read_context(context).text, list(written(reply))
         self._keep([read_context])
         layer, embedded = self._model.get_input_embeddings(), dict[str, Tensor]()
 

@@ -50,7 +50,7 @@ class ReplyLikelihood(LimitedRanker):
             block = order[start : start + _ROWS]
             nats_B, words_B = example_nll(model, examples.batch(block).to(device))
             scores[block] = -(nats_B / words_B).cpu().numpy()
-        return _split(scores, pairs)
+        return np.split(scores, np.cumsum([len(candidates) for _, candidates in pairs])[:-1])
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
         """Return how many turns and replies exceed the model's number of turns, and of units of its vocabulary."""
@@ -99,7 +99,3 @@ def load_reply_likelihood(name: str, device: str = "cpu") -> ReplyLikelihood:
 def load_utterance_likelihood(name: str, device: str = "cpu") -> UtteranceLikelihood:
     """Return the ranker of a language model's run or checkpoint, by folder or URI; raises as `load_language_model`."""
     return UtteranceLikelihood(WordScores(load_language_model(fetched_model(name)).to(device)))
-
-
-def _split(scores: np.ndarray, pairs: Sequence[Pair]) -> list[np.ndarray]:
-    return np.split(scores, np.cumsum([len(candidates) for _, candidates in pairs])[:-1])

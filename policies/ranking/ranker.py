@@ -104,7 +104,7 @@ class LimitedRanker(BatchRanker):
 
     @abstractmethod
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return what it left out of a context and of candidates that it has scored."""
+        """Count the turns and replies that it left out of a scored context and its candidates."""
 
 
 @runtime_checkable
@@ -137,7 +137,7 @@ class VocabularyRanker(SlopedRanker, Protocol):
 
 
 def unread_of(ranker: Ranker, context: Context, candidates: Sequence[Utterance]) -> Unread:
-    """Return what a ranker left out of its scored texts; nothing if it does not say."""
+    """Count the turns and replies that a ranker left out of scored texts; zero if it does not count them."""
     return ranker.unread(context, candidates) if isinstance(ranker, LimitedRanker) else Unread()
 
 
@@ -178,8 +178,9 @@ def outcomes_of(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | Rank
         return []
     if isinstance(ranker, BatchRanker):
         outcomes = _batched(ranker, pairs)
-        # A failed batch does not tell which pair is to blame.
-        return [_batched(ranker, [pair])[0] for pair in pairs] if len(pairs) > 1 and _all_failed(outcomes) else outcomes
+        # A failed batch does not tell which pair is the cause.
+        failed = all(isinstance(outcome, RankerError) for outcome in outcomes)
+        return [_batched(ranker, [pair])[0] for pair in pairs] if len(pairs) > 1 and failed else outcomes
     return [_single(ranker, pair) for pair in pairs]
 
 
@@ -242,10 +243,6 @@ def _single(ranker: Ranker, pair: Pair) -> np.ndarray | RankerError:
     return _checked(ranker, raw_scores, candidates)
 
 
-def _all_failed(outcomes: Sequence[np.ndarray | RankerError]) -> bool:
-    return all(isinstance(outcome, RankerError) for outcome in outcomes)
-
-
 def _checked(ranker: Ranker, scores: object, candidates: Sequence[Utterance]) -> np.ndarray | RankerError:
     """Return the scores as an array, or the error in them."""
     # A tuple is how a function returns several things: scores and something else.
@@ -285,7 +282,7 @@ NO_CONTEXT: Context = ((),)
 
 
 def overlap(context: Context, reply: Utterance) -> float:
-    """Return the distinct words that both hold, as a share of the fewer distinct words of the two; 0 if one has none."""
+    """Return the shared distinct words as a share of the fewer distinct words; 0 if a text has none."""
     context_words, replied = set().union(*context), set(reply)
     return len(context_words & replied) / max(min(len(context_words), len(replied)), 1)
 
@@ -338,7 +335,7 @@ class ResponseOnly(LimitedRanker):
         return outcomes_of(self.ranker, [(NO_CONTEXT, candidates) for _, candidates in pairs])
 
     def unread(self, context: Context, candidates: Sequence[Utterance]) -> Unread:
-        """Return what is left out of the candidates alone."""
+        """Count the replies left out of the candidates alone."""
         return Unread(replies=unread_of(self.ranker, NO_CONTEXT, candidates).replies)
 
 

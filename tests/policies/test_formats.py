@@ -19,7 +19,7 @@ from parley.policies.dynonet.model import DYNONET
 from parley.policies.generation.discriminator.batches import DISCRIMINATOR
 from parley.policies.negotiator.speaker import NEGOTIATOR
 from parley.policies.paraphraser.model import FORMAT as POINTER_GENERATOR
-from parley.policies.ranking.matching.checkpoints import FORMATS
+from parley.policies.ranking.matching.fit import FORMATS
 from parley.policies.seq2seq.scoring import LANGUAGE_MODEL, SEQ2SEQ
 from parley.policies.vhred.decoding import FORMAT as VHRED
 from tests.policies.dynonet.chats import tiny

@@ -70,8 +70,8 @@ CHAPTERS = (
     "parley.engine.ranking.page.searches:RankerAttacks",
     "parley.engine.generation.page.chapter:TrainedGenerators",
     "parley.engine.generation.page.chapter:JudgedSystems",
-    "parley.engine.mutual_friends.page.hardened:HardenedFriends",
-    "parley.engine.mutual_friends.page.chapter:Collaborations",
+    "parley.engine.mutual_friends.page.chapter:HardenedFriends",
+    "parley.engine.mutual_friends.page.chapter:MutualFriendsChapter",
     "parley.engine.core.page.sweeps:Sweeps",
     "parley.engine.core.page.trainings:Trainings",
     # Last: runs that no other chapter knows.

@@ -300,7 +300,7 @@ ENTRIES = (
     Entry.of(
         "evaluate collaboration",
         "how often two bots that mishear each other find the friend both have",
-        "parley.engine.mutual_friends.verbs.evaluate:EVALUATE_COLLABORATION",
+        "parley.engine.mutual_friends.verbs.evaluate:EVALUATE_MUTUAL_FRIENDS",
         "parley evaluate collaboration quick           # scripted bots, 100 scenarios",
         "parley evaluate collaboration --model runs/dynonet --strategies all --scenarios 1000 --workers 2",
         "parley evaluate collaboration --model mine.py:Bot --strategies confusing-entity,random-swap",

@@ -2,20 +2,20 @@
 
 Sources: He et al. 2017 (success, selections) and Niu & Bansal 2018, table 8 (completion rate, number of turns).
 
-Completion alone says little: selections are heard by both sides and tell an item each, so that two bots that hear nothing else
-may agree in the end. Beside it stand the selections of a chat, how often the first one is right, and completion where each
-side may select only so often: that of chats which agree before a side selects more often. Of Confusing Entity it is told
-which lies are believed: the listener's next move names the entity that was never said, or selects an item that has it. And how
-often a lie is noticed, as far as behaviour tells: the listener asks, or speaks of that attribute again; how often it does so
-where nothing is changed stands beside, for who asks a lot notices nothing by it.
+Completion alone says little: both sides hear selections, and each selection shows an item, so two bots that hear nothing else
+may agree in the end. So three more metrics count the selections of a chat, how often the first one is right, and completion
+under a limit of selections: the share of chats that agree before a side selects more often. For Confusing Entity, a lie is
+believed if the listener's next move names the entity that was never said, or selects an item that has it. A lie may be noticed
+if the listener asks, or speaks of that attribute again; the same rate on normal inputs stands beside it, because a bot that
+asks a lot need not notice anything.
 
-Beside chats that are played, models may be measured on recorded ones: how likely they find what was said there. Words that a
-model does not know are one token, which it was never taught to say, so perplexity without them and their share are told.
+Models can also be measured on recorded chats, by the likelihood of the recorded moves. Unknown words are one token that the
+model never learned to say, so there is also the perplexity without them, and their share.
 
 Estimates are named KIND.PAIR.STRATEGY, those by attribute KIND.PAIR.STRATEGY.ATTRIBUTE, those of recorded chats
 KIND.PAIR.CORPUS.
 
-What trainings of bots that look for a common friend report: names, directions and definitions of their figures.
+The metrics of trainings of such bots are here as well.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ FRIENDS_TRAINING = {
 MODEL, TRAINED = "model", "trained-"
 """The pair that was asked for; before the number of a pair that was trained against strategies and is compared with it."""
 NORMAL = "normal"
-"""The condition in which everybody hears what is said."""
+"""The condition without changes: both sides hear the words as said."""
 ONE_SIDED = "one-sided-"
-"""Before the name of a strategy: what side 0 says is changed, and what side 1 says is not."""
+"""Prefix of a strategy that changes the utterances of side 0 alone."""
 COMPLETION, TURNS, CHANGE, P_VALUE = "completion", "turns", "completion_change", "completion_p"
 GAIN, GAIN_P = "completion_gain", "completion_gain_p"
 SELECTIONS, FIRST, MENTIONING, TOUCHED = "selections", "first_selection", "mentioning", "touched"
@@ -85,7 +85,7 @@ AGAIN, AGAIN_NORMAL = "asks_again", "asks_again_otherwise"
 RECORDED_PERPLEXITY, KNOWN_PERPLEXITY, UNKNOWN = "recorded_ppl", "recorded_known_ppl", "recorded_unknown"
 ENTITY_PERPLEXITY, ITEM_PERPLEXITY, LINKED = "recorded_entity_ppl", "recorded_item_ppl", "recorded_linked"
 RECORDED = (RECORDED_PERPLEXITY, KNOWN_PERPLEXITY, ENTITY_PERPLEXITY, ITEM_PERPLEXITY, UNKNOWN, LINKED)
-"""What is measured on recorded chats."""
+"""The metrics of recorded chats."""
 ALLOWED = (1, 2, 3)
 """Selections of a side that may be allowed."""
 WITHIN = {num: f"completion_{num}" for num in ALLOWED}
@@ -185,12 +185,12 @@ _METRICS: dict[str, Metric] = {
 def describe(name: str) -> Metric:
     """Return the meaning of a metric by its name."""
     kind, _, condition = name.partition(".")
-    found = _METRICS[kind]
-    return found._replace(title=f"{found.title}, {condition.replace('.', ', ')}")
+    metric = _METRICS[kind]
+    return metric._replace(title=f"{metric.title}, {condition.replace('.', ', ')}")
 
 
 def of(kind: str, pair: str, strategy: str, *more: str) -> str:
-    """The name of a metric."""
+    """Join the name of a metric."""
     return ".".join((kind, pair, strategy, *more))
 
 
@@ -204,20 +204,20 @@ def by_condition(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     A condition of which every chat was lost has none.
     """
     # Lost chats of older versions do not say their condition.
-    found: dict[tuple[str, str], list[Row]] = {
+    conditions: dict[tuple[str, str], list[Row]] = {
         (row["pair"], row["strategy"]): [] for row in rows if row.get("pair") is not None
     }
     for row in finished(rows):
-        found[row["pair"], row["strategy"]].append(row)
-    return {condition: sorted(chats, key=_scenario) for condition, chats in found.items()}
+        conditions[row["pair"], row["strategy"]].append(row)
+    return {condition: sorted(chats, key=_scenario) for condition, chats in conditions.items()}
 
 
 def condition_names(conditions: Sequence[tuple[str, str]], judged: bool = False) -> list[str]:
-    """The names of the metrics that every run of those conditions has; others depend on what is said and who lies.
+    """Return the names of the metrics that every run of some conditions has.
 
     Args:
         conditions: pair and strategy of each.
-        judged: whether somebody says how perplexing what is heard is.
+        judged: True if a judge measures the perplexity of heard utterances.
     """
     names = []
     for pair, strategy in conditions:
@@ -232,12 +232,12 @@ def condition_names(conditions: Sequence[tuple[str, str]], judged: bool = False)
 
 
 def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
-    """All estimates of a run.
+    """Compute all estimates of a run.
 
     Args:
         rows: chats, by `parley.engine.mutual_friends.verbs.evaluate.CHATS`.
     """
-    conditions, found = by_condition(rows), dict[str, Estimate]()
+    conditions, metrics = by_condition(rows), dict[str, Estimate]()
     for (pair, strategy), chats in conditions.items():
         of_pair = _of_condition(chats)
         if strategy != NORMAL:
@@ -245,11 +245,11 @@ def chat_metrics(rows: Sequence[Row]) -> dict[str, Estimate]:
         if pair.startswith(TRAINED):
             of_pair |= _compared(chats, conditions.get((MODEL, strategy), ()), GAIN, GAIN_P)
         of_pair |= _no_replies([row for row in rows if (row.get("pair"), row.get("strategy")) == (pair, strategy)])
-        found |= {of(kind, pair, strategy): estimate for kind, estimate in of_pair.items()}
-        told = _lies(chats, conditions.get((pair, NORMAL), ())) if chats else {}
-        for kind, by_attribute in told.items():
-            found |= {of(kind, pair, strategy, attribute): estimate for attribute, estimate in by_attribute.items()}
-    return found
+        metrics |= {of(kind, pair, strategy): estimate for kind, estimate in of_pair.items()}
+        lies = _lies(chats, conditions.get((pair, NORMAL), ())) if chats else {}
+        for kind, by_attribute in lies.items():
+            metrics |= {of(kind, pair, strategy, attribute): estimate for attribute, estimate in by_attribute.items()}
+    return metrics
 
 
 def _scenario(row: Row) -> str:
@@ -340,8 +340,10 @@ def _no_replies(rows: Sequence[Row]) -> dict[str, Estimate]:
         counted[NO_REPLY] += [
             (answers, sum(num or 0 for num in lost.values())) for answers, lost in players if lost is not None
         ]
-        liars = [each for each in row.get("lying") or () if each is not None]
-        counted[LIES_NO_REPLY] += [(each["answers"], sum(each.get(kind.column) or 0 for kind in NO_REPLIES)) for each in liars]
+        liars = [lying for lying in row.get("lying") or () if lying is not None]
+        counted[LIES_NO_REPLY] += [
+            (lying["answers"], sum(lying.get(kind.column) or 0 for kind in NO_REPLIES)) for lying in liars
+        ]
     return {
         name: clustered_rate([lost for _, lost in pairs], trials=[answers for answers, _ in pairs])
         for name, pairs in counted.items()
@@ -359,32 +361,34 @@ def _perplexity(chats: Sequence[Row]) -> dict[str, Estimate]:
 
 
 def _lying(chats: Sequence[Row]) -> dict[str, Estimate]:
-    """Return the rates of lies and of a chat model's choices by how they were read; nothing if nobody could lie."""
-    noted = [(each, row) for row in chats for each in row.get("lying") or () if each is not None]
+    """Return the rates of lies, and of a chat model's choices by their reading; empty without liars."""
+    noted = [(lying, row) for row in chats for lying in row.get("lying") or () if lying is not None]
     if not noted:
         return {}
 
     def a_chat(name: str) -> list[float]:
-        return [float(sum(each[name] for each in row["lying"] or () if each is not None)) for row in chats]
+        return [float(sum(lying[name] for lying in row["lying"] or () if lying is not None)) for row in chats]
 
-    chances = [(float(each["chances"]), float(each["told"]), _scenario(row)) for each, row in noted]
-    told = clustered_rate([each[1] for each in chances], [each[2] for each in chances], [each[0] for each in chances])
-    found = {LIES: mean_count(a_chat("told")), LIE_RATE: told}
-    if not any(each["asked"] or each["scored"] for each, _ in noted):
-        return found
+    chances = [(float(lying["chances"]), float(lying["told"]), _scenario(row)) for lying, row in noted]
+    lie_rate = clustered_rate(
+        [chance[1] for chance in chances], [chance[2] for chance in chances], [chance[0] for chance in chances]
+    )
+    metrics = {LIES: mean_count(a_chat("told")), LIE_RATE: lie_rate}
+    if not any(lying["asked"] or lying["scored"] for lying, _ in noted):
+        return metrics
     kinds = {"asked": LIES_ASKED, "scored": LIES_SCORED, "repairs": LIE_REPAIRS, "unread": LIES_UNREAD, "cut": LIES_CUT}
-    return found | {kind: mean_count(a_chat(name)) for name, kind in kinds.items()}
+    return metrics | {kind: mean_count(a_chat(name)) for name, kind in kinds.items()}
 
 
 def _slips(chats: Sequence[Row], name: str) -> list[float]:
-    """Slips of each chat, both sides together; nothing where no side moves by free text, or a run is older than the count."""
+    """Count the slips of each chat on both sides; empty if no side moves by free text."""
     counted = [[float(num) for num in row.get(name) or () if num is not None] for row in chats]
     return list(map(sum, counted)) if any(counted) else []
 
 
-def _compared(chats: Sequence[Row], others: Sequence[Row], change: str, p_value: str) -> dict[str, Estimate]:
-    """Completion less that of other chats on the same scenarios, and whether that is chance; nothing where there are none."""
-    before = {_scenario(row): float(row["agreed"]) for row in others}
+def _compared(chats: Sequence[Row], baseline: Sequence[Row], change: str, p_value: str) -> dict[str, Estimate]:
+    """Compare completion with other chats on the same scenarios, with a p-value; empty if there are none."""
+    before = {_scenario(row): float(row["agreed"]) for row in baseline}
     both = [row for row in chats if _scenario(row) in before]
     if not both:
         return {}
@@ -414,29 +418,29 @@ def _lies(chats: Sequence[Row], normal: Sequence[Row]) -> dict[str, dict[str, Es
         return {}
     otherwise = {_scenario(row): row for row in normal}
     kinds = (REPLACED, LEFT, BELIEVED, AGAIN, AGAIN_NORMAL, IF_REPLACED, IF_NORMAL)
-    found: dict[str, dict[str, Estimate]] = {kind: {} for kind in kinds}
+    metrics: dict[str, dict[str, Estimate]] = {kind: {} for kind in kinds}
     for attribute in (ANY, *sorted({mention["type"] for mention, _ in replaced})):
         chosen = [(mention, row) for mention, row in replaced if attribute in (ANY, mention["type"])]
         met = {_scenario(row): row for _, row in chosen}
-        found[REPLACED][attribute] = count(len(chosen), len(met))
+        metrics[REPLACED][attribute] = count(len(chosen), len(met))
         of_attribute = sum(attribute in (ANY, mention["type"]) for mention, _ in heard)
-        found[LEFT][attribute] = count(of_attribute - len(chosen), len(chats))
-        found[BELIEVED][attribute] = _answered(chosen, "believed")
-        found[AGAIN][attribute] = _answered(chosen, "again")
-        found[AGAIN_NORMAL][attribute] = _answered([each for each in truly if attribute in (ANY, each[0]["type"])], "again")
-        found[IF_REPLACED][attribute] = _share(list(met.values()), _agreed)
-        found[IF_NORMAL][attribute] = _share([otherwise[key] for key in met if key in otherwise], _agreed)
-    return found
+        metrics[LEFT][attribute] = count(of_attribute - len(chosen), len(chats))
+        metrics[BELIEVED][attribute] = _answered(chosen, "believed")
+        metrics[AGAIN][attribute] = _answered(chosen, "again")
+        metrics[AGAIN_NORMAL][attribute] = _answered([pair for pair in truly if attribute in (ANY, pair[0]["type"])], "again")
+        metrics[IF_REPLACED][attribute] = _share(list(met.values()), _agreed)
+        metrics[IF_NORMAL][attribute] = _share([otherwise[key] for key in met if key in otherwise], _agreed)
+    return metrics
 
 
 def _answered(mentions: Sequence[tuple[Row, Row]], how: str) -> Estimate:
-    """A share of mentions; what is said in the last event is answered by nobody, nor does an older run say how it was."""
+    """Return a share of the mentions that have an answer."""
     answered = [(mention[how], _scenario(row)) for mention, row in mentions if mention.get(how) is not None]
-    return clustered_rate([found for found, _ in answered], [key for _, key in answered])
+    return clustered_rate([value for value, _ in answered], [key for _, key in answered])
 
 
 def completed_by(chats: Sequence[Row], budgets: Iterable[int]) -> Points:
-    """The share of chats that agree within so many events, for each of some numbers."""
+    """Return the share of chats that agree within each number of events."""
     ends = [len(row["events"]) for row in chats if row["agreed"]]
     return [(num, rate(sum(end <= num for end in ends), len(chats))) for num in budgets]
 

@@ -1,146 +1,130 @@
-"""Bots that look for the friend both have, from run folders to what their report shows.
+"""Chapters of bots that look for their common friend: evaluations, and campaigns that harden bots against liars.
 
-Chats for people to read: both tables, and every utterance as it is said beside what is heard, changed words marked.
-
-What bots say is hostile text: it is made visible before it is shown, and the page escapes it.
+The viewer shows chats: both tables, and every utterance as said beside the utterance as heard, changed words marked. The words
+of bots are hostile text: they are made visible before they are shown, and the page escapes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from markupsafe import Markup
 
-from parley.engine.core.page.content import Chapter, Figure, Item, Piece, Run, Section, ShownRun, Verdict, fill, line
+from parley.engine.core.page.content import (
+    Chapter,
+    Figure,
+    Item,
+    Piece,
+    Run,
+    Section,
+    ShownRun,
+    Stages,
+    Verdict,
+    fill,
+    line,
+)
 from parley.engine.core.page.page import SHARE, caveat, certain_sign, number, others_below
+from parley.engine.core.page.trainings import CurveSource, Hardenings, certainly
+from parley.engine.core.stats.known import EXPLOITABILITY
 from parley.engine.core.stats.statistics import NOTHING, Estimate, Row
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.mutual_friends.metrics.chats import (
     BELIEVED,
     CHANGE,
-    COMPLETION,
     MODEL,
     NORMAL,
     by_condition,
     completed_by,
     of,
 )
+from parley.engine.mutual_friends.metrics.chats import COMPLETION as CHAT_COMPLETION
+from parley.engine.mutual_friends.metrics.lying import (
+    COMPLETION,
+    ENDINGS,
+    GAINS,
+    HARM,
+    HONEST,
+    LIARS,
+    LYING,
+    ON_RANDOM_LIES,
+    RANDOM,
+    WITHOUT_LIES,
+)
 from parley.engine.mutual_friends.metrics.table import overview
 from parley.engine.mutual_friends.verbs.config import BLIND, SELECTORS, Condition, tells_lies
-from parley.engine.mutual_friends.verbs.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_COLLABORATION, PAIRS
+from parley.engine.mutual_friends.verbs.evaluate import ATTRIBUTES, CONDITIONS, EVALUATE_MUTUAL_FRIENDS, PAIRS
+from parley.engine.mutual_friends.verbs.minmax import MINMAX_FRIENDS
 from parley.engine.perturb.strategies.texts import ChangeKind, aligned
 from parley.envs.core.seeds import stable_hash
 from parley.envs.core.visible import visible
 
 NUM_SHOWN = 12
-"""Chats of a condition that the viewer holds."""
+"""Chats of a condition in the viewer."""
 _STYLES = ("adversary", "target")
 """Colours of side 0 and of side 1."""
 
 
-@dataclass(frozen=True)
-class ShownFriend:
-    """A friend of a table; `shared` is whether both sides have it."""
-
-    values: tuple[str, ...]
-    shared: bool
-
-
-@dataclass(frozen=True)
-class ShownTable:
-    """The friends of one side."""
-
-    title: str
-    style: str
-    friends: tuple[ShownFriend, ...]
-
-
-@dataclass(frozen=True)
-class ShownEvent:
-    """An utterance as said and as heard, or the selection of a friend."""
-
-    speaker: str
-    style: str
-    said: Sequence[Piece] = ()
-    heard: Sequence[Piece] = ()
-    changed: bool = False
-    selects: str = ""
-    right: bool = False
-
-
-@dataclass(frozen=True)
-class ShownChat:
-    """One chat as the page has it."""
-
-    seed: int
-    agreed: bool
-    outcome: str
-    remarks: tuple[str, ...]
-    attributes: tuple[str, ...]
-    tables: tuple[ShownTable, ...]
-    events: tuple[ShownEvent, ...]
-
-
 def chat_items(rows: Sequence[Row], group: str, limit: int = NUM_SHOWN) -> list[Item]:
-    """Some chats of a condition: those that do not end in agreement first, then in a fixed shuffle.
+    """Choose chats of a condition: those without agreement first, then in a fixed shuffle.
 
     Args:
         rows: finished chats.
-        group: what the condition is called.
-        limit: how many at most.
+        group: name of the condition.
+        limit: the most chats.
     """
     order = sorted(rows, key=lambda row: (bool(row["agreed"]), stable_hash("report", row["scenario"])))
     return [_item(row, group) for row in order[:limit]]
 
 
-def read_chat(row: Row) -> ShownChat:
-    """A chat, ready to be shown."""
+def read_chat(row: Row) -> dict[str, Any]:
+    """Return a chat as the fields of `chats.html`: outcome, remarks, the tables of both sides, and events."""
     speakers = [f"side {side}, {visible(name)}" for side, name in enumerate(row["agents"])]
-    num = len(row["events"])
-    lies = _lies(row)
-    believed = sum(bool(lie["believed"]) for lie in lies)
+    lies, num = _lies(row), len(row["events"])
     remarks = [f"selections: {sum(row['num_selections'])}"]
     if lies:
-        remarks.append(f"entities replaced: {len(lies)}, believed: {believed}")
-    tables = [
-        ShownTable(
-            speakers[side],
-            _STYLES[side],
-            tuple(ShownFriend(tuple(map(visible, item)), place == row["shared"][side]) for place, item in enumerate(table)),
-        )
-        for side, table in enumerate(row["tables"])
-    ]
-    return ShownChat(
-        seed=int(row["seed"]),
-        agreed=bool(row["agreed"]),
-        outcome=f"agreed after {num} events" if row["agreed"] else f"no agreement in {num} events",
-        remarks=tuple(remarks),
-        attributes=tuple(map(visible, row["attributes"])),
-        tables=tuple(tables),
-        events=tuple(_event(row, event, speakers) for event in row["events"]),
-    )
+        remarks.append(f"entities replaced: {len(lies)}, believed: {sum(bool(lie['believed']) for lie in lies)}")
+    return {
+        "seed": int(row["seed"]),
+        "agreed": bool(row["agreed"]),
+        "outcome": f"agreed after {num} events" if row["agreed"] else f"no agreement in {num} events",
+        "remarks": remarks,
+        "attributes": list(map(visible, row["attributes"])),
+        "tables": [
+            {
+                "title": speakers[side],
+                "style": _STYLES[side],
+                "friends": [
+                    {"cells": list(map(visible, friend)), "shared": index == row["shared"][side]}
+                    for index, friend in enumerate(table)
+                ],
+            }
+            for side, table in enumerate(row["tables"])
+        ],
+        "events": [_event(row, event, speakers) for event in row["events"]],
+    }
 
 
-def _event(row: Row, event: Row, speakers: Sequence[str]) -> ShownEvent:
+def _event(row: Row, event: Row, speakers: Sequence[str]) -> dict[str, Any]:
     side = int(event["side"])
+    fields: dict[str, Any] = {"speaker": speakers[side], "style": _STYLES[side]}
     if event["selected"] is not None:
         friend = ", ".join(map(visible, row["tables"][side][event["selected"]]))
-        return ShownEvent(speakers[side], _STYLES[side], selects=friend, right=event["selected"] == row["shared"][side])
-    said, heard = _marked(str(event["said"]), str(event["heard"]))
-    return ShownEvent(speakers[side], _STYLES[side], said, heard, event["said"] != event["heard"])
+        return fields | {"selects": friend, "right": event["selected"] == row["shared"][side]}
+    as_said, as_heard = _marked(str(event["said"]), str(event["heard"]))
+    return fields | {"selects": "", "said": as_said, "heard": as_heard, "changed": event["said"] != event["heard"]}
 
 
-def _marked(said: str, heard: str) -> tuple[list[Piece], list[Piece]]:
-    """Both texts in stretches, with what the other one does not have marked."""
-    old, new = tuple(said.split()), tuple(heard.split())
+def _marked(as_said: str, as_heard: str) -> tuple[list[Piece], list[Piece]]:
+    """Split both texts into pieces, with marks on the words that the other text lacks."""
+    old, new = tuple(as_said.split()), tuple(as_heard.split())
     before, after = [], []
-    for kind, old_place, new_place in aligned(old, new):
+    for kind, old_span, new_span in aligned(old, new):
         same = kind is ChangeKind.SAME
-        if words := old[old_place]:
+        if words := old[old_span]:
             before.append(Piece(visible(" ".join(words)), "" if same else "before"))
-        if words := new[new_place]:
+        if words := new[new_span]:
             after.append(Piece(visible(" ".join(words)), "" if same else "after"))
     return before, after
 
@@ -151,39 +135,39 @@ def _lies(row: Row) -> list[Row]:
 
 
 def _item(row: Row, group: str) -> Item:
-    shown, lies = read_chat(row), _lies(row)
-    said = next((event["said"] for event in row["events"] if event["said"]), "")
-    tags = ["agreed" if shown.agreed else "no agreement"]
+    chat, lies = read_chat(row), _lies(row)
+    first = next((event["said"] for event in row["events"] if event["said"]), "")
+    tags = ["agreed" if chat["agreed"] else "no agreement"]
     tags += ["a lie is believed"] if any(lie["believed"] for lie in lies) else []
     return Item(
         kind="chat",
         key=visible(str(row["item_key"])),
         group=group,
-        summary=line("{}: <q>{}</q>", shown.outcome, visible(said)),
+        summary=line("{}: <q>{}</q>", chat["outcome"], visible(first)),
         tags=tags,
-        values={"events": len(shown.events), "selections": sum(row["num_selections"]), "entities replaced": len(lies)},
-        body=fill("mutual_friends/page/chats.html", item=shown),
+        values={"events": len(chat["events"]), "selections": sum(row["num_selections"]), "entities replaced": len(lies)},
+        body=fill("mutual_friends/page/chats.html", item=chat),
     )
 
 
-_FOUND = SHARE._replace(title="Common friend found", definition="share of chats in which both sides select it")
+_COMMON_FRIEND = SHARE._replace(title="Common friend found", definition="share of chats in which both sides select it")
 OVERVIEW = "At a glance"
-"""Heading of the table that shows what the strategies come to."""
+"""Heading of the table of the strategies' effects."""
 _FEW_SHOWN = 3
-"""Chats of a condition that is there for comparison."""
+"""Chats of a control condition in the viewer."""
 _MOST_POINTS = 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShownCollaboration(ShownRun):
-    """One evaluation.
+class MutualFriendsRun(ShownRun):
+    """A run of an evaluation.
 
     Args:
-        tables: what was measured, by heading.
-        estimates: all of them, those that are not shown one by one too.
+        tables: by heading.
+        estimates: all metrics; the tables show them.
         conditions: pair and strategy, in the order of the table.
-        pairs: what pairs are called.
-        attributes: what categories of entities are called.
+        pairs: names of pairs.
+        attributes: names of categories of entities.
     """
 
     unit = "chats"
@@ -195,22 +179,27 @@ class ShownCollaboration(ShownRun):
 
     def completion(self, condition: tuple[str, str]) -> Estimate:
         """Return the share of chats of a condition that find the common friend."""
-        return self.estimates[of(COMPLETION, *condition)]
+        return self.estimates[of(CHAT_COMPLETION, *condition)]
 
     def title(self, condition: Condition) -> str:
         """Return the title of a condition."""
         strategy = visible(condition.strategy)
         return strategy if condition.pair == MODEL else f"{visible(self.pairs[condition.pair])}, {strategy}"
 
+    @property
+    def chats(self) -> dict[Condition, list[Row]]:
+        """The finished chats by condition."""
+        return {Condition(*condition): rows for condition, rows in by_condition(self.rows).items()}
 
-Shown = Sequence[ShownCollaboration]
+
+Runs = Sequence[MutualFriendsRun]
 
 
-class Collaborations(Chapter[Shown]):
-    """The chapter of collaborating bots."""
+class MutualFriendsChapter(Chapter[Runs]):
+    """The chapter of evaluations."""
 
     name, title = "collaboration", "Looking for the common friend"
-    jobs = (EVALUATE_COLLABORATION.name,)
+    jobs = (EVALUATE_MUTUAL_FRIENDS.name,)
     terms: ClassVar = {
         r"\bcompletion\b": ("Completion", "both sides have selected the friend that stands in both tables."),
         r"\bturns\b": ("Turns", "events of a chat: utterances and selections."),
@@ -226,108 +215,146 @@ class Collaborations(Chapter[Shown]):
         r"selectors": ("Selectors", "bots that never speak and select at random; blind ones do not look at the other's."),
     }
 
-    def collect(self, runs: Sequence[Run]) -> Shown | None:
+    def collect(self, runs: Sequence[Run]) -> Runs | None:
         return [_evaluation(run) for run in runs if run.rows] or None
 
-    def verdict(self, found: Shown) -> Verdict | None:
-        """On the first evaluation: normal inputs, the strategy that costs most, and what bots reach that only select."""
-        measured = [each for each in found if (MODEL, NORMAL) in each.conditions]
+    def verdict(self, runs: Runs) -> Verdict | None:
+        """Answer for the first evaluation: normal inputs, the costliest strategy, and bots that only select."""
+        measured = [run for run in runs if (MODEL, NORMAL) in run.conditions]
         if not measured:
             return None
         first = measured[0]
         normal = first.completion((MODEL, NORMAL))
-        told = [f"{visible(first.pairs[MODEL])} finds the common friend in {number(SHARE, normal.value)} of the chats"]
-        own = [each for each in first.conditions if each.at_a_glance and each.strategy != NORMAL]
-        lost = [each for each in own if certain_sign(first.estimates[of(CHANGE, *each)]) < 0]
+        sentences = [f"{visible(first.pairs[MODEL])} finds the common friend in {number(SHARE, normal.value)} of the chats"]
+        strategies = [condition for condition in first.conditions if condition.at_a_glance and condition.strategy != NORMAL]
+        changes = {condition: first.estimates[of(CHANGE, *condition)] for condition in strategies}
+        lowered = [condition for condition, change in changes.items() if certain_sign(change) < 0]
         leaned = [normal]
-        if lost:
-            worst = min(lost, key=lambda each: first.estimates[of(CHANGE, *each)].value)
+        if lowered:
+            worst = min(lowered, key=lambda condition: changes[condition].value)
             leaned.append(first.completion(worst))
-            told.append(f"under {first.title(worst)} in {number(SHARE, leaned[-1].value)}")
-        elif own:
-            told.append("no strategy lowers that for certain")
-        selecting = [each for each in first.conditions if each.pair in (SELECTORS, BLIND)]
-        told += [
-            f"{visible(first.pairs[each.pair])}, who never speak, in {number(SHARE, first.completion(each).value)}"
-            for each in selecting
+            sentences.append(f"under {first.title(worst)} in {number(SHARE, leaned[-1].value)}")
+        elif strategies:
+            sentences.append("no strategy lowers that for certain")
+        sentences += [
+            f"{visible(first.pairs[condition.pair])}, who never speak, in {number(SHARE, first.completion(condition).value)}"
+            for condition in first.conditions
+            if condition.pair in (SELECTORS, BLIND)
         ]
-        shown = [each for each in first.conditions if each.pair == MODEL or each.strategy == NORMAL]
+        marked = [condition for condition in first.conditions if condition.pair == MODEL or condition.strategy == NORMAL]
         return Verdict(
-            sentence=f"{'; '.join(told)}.{caveat(*leaned, unit='chats')}{others_below(measured)}",
-            metric=_FOUND,
-            marks={first.title(each): first.completion(each) for each in shown},
+            sentence=f"{'; '.join(sentences)}.{caveat(*leaned, unit='chats')}{others_below(measured)}",
+            metric=_COMMON_FRIEND,
+            marks={first.title(condition): first.completion(condition) for condition in marked},
         )
 
-    def render(self, found: Shown) -> Section:
-        done = [each for each in found if each.done and each.conditions]
-        names = {id(each): f"{each.name}: " if len(done) > 1 else "" for each in done}
+    def render(self, runs: Runs) -> Section:
+        done = [run for run in runs if run.done and run.conditions]
+        prefixes = [f"{run.name}: " if len(done) > 1 else "" for run in done]
         items = {
-            (condition, f"{names[id(each)]}{each.title(condition)}"): rows
-            for each in done
-            for condition, rows in _chats(each).items()
-        }
-        shown = {
             (condition, name): chat_items(rows, name, NUM_SHOWN if condition.pair == MODEL else _FEW_SHOWN)
-            for (condition, name), rows in items.items()
+            for run, prefix in zip(done, prefixes, strict=True)
+            for condition, rows in run.chats.items()
+            for name in (f"{prefix}{run.title(condition)}",)
         }
         return Section(
-            notes=[f"{each.name}: {each.description}" for each in done if each.description],
-            measured=found,
-            tables=[(f"{names[id(each)]}{title}", table) for each in done for title, table in each.tables.items()],
-            figures=[figure for each in done for figure in figures_of(each)],
-            items=[item for chats in shown.values() for item in chats],
-            chosen={f"{name}: an example": chats[0] for (condition, name), chats in shown.items() if condition.at_a_glance},
+            notes=[f"{run.name}: {run.description}" for run in done if run.description],
+            measured=runs,
+            tables=[
+                (f"{prefix}{title}", table)
+                for run, prefix in zip(done, prefixes, strict=True)
+                for title, table in run.tables.items()
+            ],
+            figures=[figure for run in done for figure in figures_of(run)],
+            items=[item for chats in items.values() for item in chats],
+            chosen={f"{name}: an example": chats[0] for (condition, name), chats in items.items() if condition.at_a_glance},
         )
 
 
-def figures_of(evaluation: ShownCollaboration) -> list[Figure]:
-    """Completion over the events of a chat, by strategy and by who plays, and which attribute confuses most."""
+def figures_of(run: MutualFriendsRun) -> list[Figure]:
+    """Draw completion over the events of a chat, by strategy and by pair, and the lies believed by attribute."""
     # matplotlib costs a second, which readers of verdicts need not pay.
     from parley.engine.core.page import plots
 
-    chats = _chats(evaluation)
-    own = {visible(each.strategy): each for each in chats if each.pair == MODEL and not each.one_sided}
-    pairs = {visible(evaluation.pairs[each.pair]): each for each in chats if each.strategy == NORMAL}
+    chats = run.chats
+    by_strategy = {visible(at.strategy): at for at in chats if at.pair == MODEL and not at.one_sided}
+    by_pair = {visible(run.pairs[at.pair]): at for at in chats if at.strategy == NORMAL}
     most = max(len(row["events"]) for rows in chats.values() for row in rows)
     budgets = range(0, most + 1, -(-most // _MOST_POINTS))
     figures = []
-    for title, chosen in (("Completion by strategy", own), ("Completion by who plays", pairs)):
+    for title, chosen in (("Completion by strategy", by_strategy), ("Completion by who plays", by_pair)):
         if len(chosen) > 1:
-            series = {name: completed_by(chats[each], budgets) for name, each in chosen.items()}
-            drawn = plots.budget_svg(f"{evaluation.name}: {title}", "events so far", series, "share of chats in agreement")
-            caption = f"{evaluation.name}; share of chats in agreement within so many events; bands are 95 % intervals"
+            series = {name: completed_by(chats[condition], budgets) for name, condition in chosen.items()}
+            drawn = plots.budget_svg(f"{run.name}: {title}", "events so far", series, "share of chats in agreement")
+            caption = f"{run.name}; share of chats in agreement within so many events; bands are 95 % intervals"
             figures.append(Figure(title, caption, Markup(drawn)))
     believed = {
-        strategy: {
+        visible(condition.strategy): {
             visible(name): share
-            for kind, name in evaluation.attributes.items()
-            if (share := evaluation.estimates.get(of(BELIEVED, *each, kind), NOTHING)).n
+            for kind, name in run.attributes.items()
+            if (share := run.estimates.get(of(BELIEVED, *condition, kind), NOTHING)).n
         }
-        for strategy, each in {visible(each.strategy): each for each in chats if each.pair == MODEL}.items()
-        if tells_lies(each.hearing)
+        for condition in chats
+        if condition.pair == MODEL and tells_lies(condition.hearing)
     }
     if names := sorted({name for by_name in believed.values() for name in by_name}):
         title, unit = "Lies believed by attribute", "% of replaced entities"
-        drawn = plots.dots_svg(f"{evaluation.name}: {title}", unit, names, {k: v for k, v in believed.items() if v}, 100.0)
-        caption = f"{evaluation.name}; the listener next names the new entity or selects an item that has it; 95 % intervals"
+        drawn = plots.dots_svg(f"{run.name}: {title}", unit, names, {k: v for k, v in believed.items() if v}, 100.0)
+        caption = f"{run.name}; the listener next names the new entity or selects an item that has it; 95 % intervals"
         figures.append(Figure(title, caption, Markup(drawn)))
     return figures
 
 
-def _chats(evaluation: ShownCollaboration) -> dict[Condition, list[Row]]:
-    return {Condition(*condition): rows for condition, rows in by_condition(evaluation.rows).items()}
-
-
-def _evaluation(run: Run) -> ShownCollaboration:
-    conditions = [Condition(*each) for each in run.summary.get(CONDITIONS, [])]
-    glance = [each for each in conditions if each.at_a_glance]
-    return ShownCollaboration.of(
+def _evaluation(run: Run) -> MutualFriendsRun:
+    conditions = [Condition(*names) for names in run.summary.get(CONDITIONS, [])]
+    at_a_glance = [condition for condition in conditions if condition.at_a_glance]
+    tables = {OVERVIEW: overview(run.metrics, at_a_glance), **EVALUATE_MUTUAL_FRIENDS.tables(run.folder)} if run.metrics else {}
+    return MutualFriendsRun.of(
         run,
-        # They stand in the tables.
+        # The tables show them.
         metrics={},
         estimates=run.metrics,
-        tables={OVERVIEW: overview(run.metrics, glance), **EVALUATE_COLLABORATION.tables(run.folder)} if run.metrics else {},
+        tables=tables,
         conditions=conditions,
         pairs=run.summary.get(PAIRS, {}),
         attributes=run.summary.get(ATTRIBUTES, {}),
     )
+
+
+class HardenedFriends(Hardenings):
+    """The chapter of campaigns."""
+
+    name, title = "hardened-friends", "Hardened against liars"
+    job, unhelped = MINMAX_FRIENDS, MINMAX_FRIENDS.unhelped
+    words = LIARS
+    sources: ClassVar = (
+        CurveSource(
+            "round",
+            "harm",
+            "mean over chats",
+            {"fresh liar": HARM, "random lies": f"{HARM}{RANDOM}", "no lies": f"{HARM}{HONEST}"},
+        ),
+        CurveSource(
+            "round", "common friend found", "share of chats", {"fresh liar": COMPLETION, "no lies": f"{COMPLETION}{HONEST}"}
+        ),
+    )
+    stages: ClassVar = {MINMAX_FRIENDS.name: Stages({}, others="hidden")}
+    terms: ClassVar = {
+        r"\bliars?\b": ("Liar", "a network that chooses when a side claims a friend that nobody of its table is, and which."),
+        r"\bharm\b": ("Harm", "1 for a chat without agreement, else less, the sooner it agrees."),
+    }
+
+    def verdict_of(self, metrics: Mapping[str, Estimate]) -> Verdict:
+        """Return the harm of the best known liar to start, controls and result."""
+        # A campaign of an older version was measured by fresh liars alone.
+        figure, liar = (EXPLOITABILITY, "best known") if EXPLOITABILITY in metrics else (HARM, "fresh")
+        marks = {column: metrics[name] for column, ending in ENDINGS.items() if (name := f"{figure}{ending}") in metrics}
+        harms = [f"{number(LYING[HARM], marks['after'].value)} after the hardening"]
+        names = {"before": "before it", WITHOUT_LIES: "after as much training without lies", ON_RANDOM_LIES: "on random lies"}
+        harms += [
+            f"{number(LYING[HARM], marks[column].value)} {names[column]}{certainly(metrics[gain], 'more', 'less')}"
+            for column, gain in GAINS.items()
+            if gain in metrics
+        ]
+        sentence = f"The {liar} liar's harm is {', '.join(harms)}.{caveat(*marks.values(), unit='chats')}"
+        return Verdict(sentence=sentence, metric=LYING[HARM]._replace(title=f"Harm of the {liar} liar"), marks=marks)

@@ -1,12 +1,10 @@
-"""Bots that look for common friends, by name: scripted ones, those that only select, trained models and chat models.
+"""Bots that look for common friends by name, `parley play friends`, and the training of liars (`parley train liar`, RLlib).
 
-`parley play friends`: a person and a bot look for the friend both have, at the terminal.
+Bots are scripted, only select, or are trained models, chat models or a user's own.
 
-Training of liars against a frozen player of MutualFriends: `parley train liar` (RLlib).
-
-The policy stands between a body, which plays side 0, and the player, which hears claims now and then instead of what the body
-means (`envs/mutual_friends/lies.py`). It is rewarded for chats that end late or without agreement, less a small cost of each
-lie. It is measured on scenarios that it did not learn from, beside no lies and beside random ones at the same rate.
+A liar is a policy between a body, which plays side 0, and a frozen player, which sometimes hears a claim instead of the body's
+utterance (`envs/mutual_friends/lies.py`). The reward is high for chats that end late or without agreement, minus a small cost
+per lie. The liar is measured on new scenarios, beside no lies and beside random lies at the same rate.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from parley.engine.core.verbs.job import Reporter, Summary, command_line
 from parley.engine.core.verbs.sharded import session
 from parley.engine.core.verbs.supervised import ChoiceJob
 from parley.engine.mutual_friends.metrics.lying import HARM, HONEST, LYING, POLICY, RANDOM, LiedTo, lying_metrics
-from parley.engine.mutual_friends.verbs.config import LIAR, LIAR_MAKER, NONE, CollaborationConfig
+from parley.engine.mutual_friends.verbs.config import LIAR, LIAR_MAKER, NONE, MutualFriendsConfig
 from parley.envs.core.config import Configuration, NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt
 from parley.envs.core.errors import ConfigError
 from parley.envs.core.play import agent_errors
@@ -84,7 +82,7 @@ def make_friends_agent(
     seat: ChatSeat | None = None,
     answers: Path | None = None,
 ) -> FriendsAgent:
-    """The bot that a name stands for.
+    """Make the bot of a name.
 
     Args:
         spec: a run or checkpoint folder, a registered name, the address of a chat model, or `path/file.py:Name` of a class or
@@ -97,17 +95,17 @@ def make_friends_agent(
 
     Raises:
         ConfigError: nothing is called that, or the file of a user's own makes no bot.
-        CheckpointError: the checkpoint is damaged or of another kind, or what is called that holds none.
+        CheckpointError: the checkpoint is missing, damaged or of another kind.
     """
     temperature, seat = (decoding or FriendsDecoding()).temperature, seat or ChatSeat()
     if is_chat_address(spec):
         require_address(spec)
         return ChatFriend(spec, partial(chat_model, spec, seat.on(device), answers=answers), temperature, seat.max_tokens)
     if ".py:" in spec:
-        own = OwnFriendsAgent(spec, corpus, seat)
-        if own.chat_model is None:
-            return own
-        return ChatFriend(spec, partial(kept_answers, own.chat_model, answers), temperature, seat.max_tokens)
+        user_agent = OwnFriendsAgent(spec, corpus, seat)
+        if user_agent.chat_model is None:
+            return user_agent
+        return ChatFriend(spec, partial(kept_answers, user_agent.chat_model, answers), temperature, seat.max_tokens)
     if spec in friends_agents:
         agent: FriendsAgent = made_by(friends_agents.get(spec), corpus)
         return agent
@@ -118,7 +116,7 @@ def make_friends_agent(
 
 
 def corpus_of(specs: Sequence[str]) -> str:
-    """The corpus that the first model among some bots was fitted to; empty where there is no model."""
+    """Return the training corpus of the first model among some bots; empty without a model."""
     for spec in specs:
         is_run = not (".py:" in spec or spec in friends_agents or is_chat_address(spec))
         folder = checkpoint_folder(spec) if is_run else None
@@ -130,20 +128,20 @@ def corpus_of(specs: Sequence[str]) -> str:
 
 
 def scripted_bot(corpus: FriendsCorpus) -> FriendsBot:
-    """The bot that made the scripted corpora."""
+    """Make the bot of the scripted corpora."""
     return FriendsBot(corpus.linker)
 
 
 class OwnFriendsAgent:
-    """What a user's class or function made, as a `FriendsAgent` whose mistakes are told as the user's.
+    """A user's bot as a `FriendsAgent`; its mistakes are reported as the user's.
 
     Args:
-        spec: `path/file.py:Name`; also what reports call it.
+        spec: `path/file.py:Name`; also its name in reports.
         corpus: whose names friends have.
         settings: how it is asked, where it is a chat model.
 
     Attributes:
-        chat_model: what was made, where it is a chat model, which does not join by itself.
+        chat_model: the user's object, if it is a chat model, which does not join by itself.
 
     Raises:
         ConfigError: the user's code raised, or made something that cannot play.
@@ -166,7 +164,7 @@ class OwnFriendsAgent:
             self._require(self._agent, ("join",))
 
     def join(self, view: FriendsView) -> FriendsSession:
-        """Takes a side."""
+        """Take a side."""
         with own_code(self.name):
             session = self._agent.join(view)
         self._require(session, ("enter", "hear", "act"))
@@ -210,7 +208,7 @@ HELP = """Type what you say. Commands:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayFriendsArguments(Configuration):
-    """With whom, and about whose friends."""
+    """The partner and the corpus of a chat."""
 
     partner: str = SCRIPTED
     """Bot: a run or checkpoint folder (parley train dynonet), registered name (parley list), chat model (hf:FOLDER, gguf:FILE,
@@ -224,23 +222,25 @@ class PlayFriendsArguments(Configuration):
 
 
 def run_play_friends(verb: Verb, arguments: Sequence[str]) -> int:
-    """Plays one chat; returns the exit status."""
-    asked = parse(PlayFriendsArguments, verb, arguments)
+    """Play one chat; return the exit status."""
+    parsed = parse(PlayFriendsArguments, verb, arguments)
     with watching():
-        corpus = load_friends(asked.corpus or corpus_of((asked.partner,)) or EMBEDDED_FRIENDS)
-        partner = make_friends_agent(asked.partner, corpus, FriendsDecoding(temperature=asked.temperature))
-    scenario = random_friends(corpus.schema, stream(asked.seed, "scenario", "played"))
+        corpus = load_friends(parsed.corpus or corpus_of((parsed.partner,)) or EMBEDDED_FRIENDS)
+        partner = make_friends_agent(parsed.partner, corpus, FriendsDecoding(temperature=parsed.temperature))
+    scenario = random_friends(corpus.schema, stream(parsed.seed, "scenario", "played"))
     terminal = StandardTerminal()
-    terminal.show(f"You and {asked.partner} have one friend in common. Find out who, then both select that friend.\n\n{HELP}\n")
+    terminal.show(
+        f"You and {parsed.partner} have one friend in common. Find out who, then both select that friend.\n\n{HELP}\n"
+    )
     try:
-        (chat,) = play_friends([(scenario, derive_seed(asked.seed, "played"))], (FriendsPerson(terminal), partner))
+        (chat,) = play_friends([(scenario, derive_seed(parsed.seed, "played"))], (FriendsPerson(terminal), partner))
     except KeyboardInterrupt:
         terminal.show("\nyou left, no friend was found")
         return 0
     terminal.show(f"\n{_outcome(chat)}")
-    again = ["parley", "play", "friends", "--partner", asked.partner, "--seed", str(asked.seed + 1)]
-    again += ["--corpus", asked.corpus] if asked.corpus else []
-    again += ["--temperature", str(asked.temperature)] if asked.temperature != PlayFriendsArguments.temperature else []
+    again = ["parley", "play", "friends", "--partner", parsed.partner, "--seed", str(parsed.seed + 1)]
+    again += ["--corpus", parsed.corpus] if parsed.corpus else []
+    again += ["--temperature", str(parsed.temperature)] if parsed.temperature != PlayFriendsArguments.temperature else []
     show_lines(make_console(), "next", [shlex.join(again)])
     return 0
 
@@ -258,7 +258,7 @@ class FriendsPerson:
         self._terminal = terminal
 
     def join(self, view: FriendsView) -> _PersonChats:
-        """Takes a side."""
+        """Take a side."""
         return _PersonChats(view, self._terminal)
 
 
@@ -274,7 +274,7 @@ class _PersonChats:
 
     def hear(self, rows: list[int], events: list[ChatEvent]) -> None:
         for event in events:
-            # What was typed stands on the screen already.
+            # The typed line is on the screen already.
             if event.side != self._view.side:
                 self._terminal.show(f"partner: {_shown(event)}")
 
@@ -302,7 +302,7 @@ class _PersonChats:
                 return words
 
     def _table(self, row: int) -> str:
-        lines = [("", *(each.name for each in self._view.attributes(row)))]
+        lines = [("", *(attribute.name for attribute in self._view.attributes(row)))]
         lines += [(str(number), *item) for number, item in enumerate(self._view.table(row), 1)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         rows = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
@@ -315,33 +315,33 @@ def _shown(event: ChatEvent) -> str:
 
 def _outcome(chat: FriendsChat) -> str:
     common = ", ".join(chat.scenario.tables[0][chat.scenario.shared[0]])
-    found = f"both selected after {len(chat.events)} events" if chat.agreed else f"no agreement in {len(chat.events)} events"
-    # Nobody hears the last event.
+    outcome = f"both selected after {len(chat.events)} events" if chat.agreed else f"no agreement in {len(chat.events)} events"
+    # Sessions do not hear the last event.
     last = f"partner: {_shown(chat.events[-1])}\n" if chat.events[-1].side else ""
-    return f"{last}{found}; the common friend: {common}"
+    return f"{last}{outcome}; the common friend: {common}"
 
 
 RATE = "rate"
-"""Entry of the summary: how often the liar lies while it may."""
+"""Entry of the summary: the rate of lies while the liar may lie."""
 MEASURED = "measured"
-"""Kind of the event that holds the harm of every chat that measures, by who lied."""
+"""Kind of the event with the harm of every measured chat, by liar."""
 _TRIED = 8
 
 
 def liar_learning() -> ChoiceLearning:
-    """Enough to tell better lies than chance to a small DynoNet."""
+    """Return a recipe that learns better lies than chance against a small DynoNet."""
     return ChoiceLearning(updates=80, learning_rate=0.02)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainLiarConfig(Configuration):
-    """Which player a liar learns to mislead, and on what."""
+    """The player that a liar learns to mislead, and the scenarios."""
 
     model: str = SCRIPTED
     """The frozen player: a run or checkpoint (parley train dynonet), a registered name (parley list), a chat model (hf:FOLDER,
     gguf:FILE, openai:URL#MODEL), or path/file.py:Name."""
     body: str = SCRIPTED
-    """Who plays the liar's side, named in the same way."""
+    """The player of the liar's side, named in the same way."""
     start: str = ""
     """Run or checkpoint of a liar to go on from; a new one when empty."""
     corpus: str = ""
@@ -359,13 +359,13 @@ class TrainLiarConfig(Configuration):
     save_every: PositiveInt = 10
     """Updates between saved training states."""
     game: LieRules = field(default_factory=LieRules)
-    """What lies are allowed, and what they earn; those of --start stay as they were."""
+    """Limits and rewards of lies; a liar of --start keeps its own."""
     tables: ScenarioOptions = field(default_factory=ScenarioOptions)
-    """How scenarios are drawn."""
+    """The draws of scenarios."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How models choose words; of chat models the temperature."""
+    """The decoding of models; chat models use its temperature."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How chat models take part."""
+    """Settings of chat models that take part."""
     liar: ChoiceSizes = field(default_factory=ChoiceSizes)
     """Widths of a new policy."""
     learning: ChoiceLearning = field(default_factory=liar_learning)
@@ -374,10 +374,10 @@ class TrainLiarConfig(Configuration):
 
 @dataclass(frozen=True)
 class LiarWorld:
-    """What a liar learns on, found and checked.
+    """The checked parts of a training of a liar.
 
     Args:
-        config: what was asked for.
+        config: of the training.
         chats: the game with its players.
         liar: the policy as it begins.
     """
@@ -390,28 +390,28 @@ class LiarWorld:
         """Return the chats that measure, by scenario, and how often it lied while it might."""
         chats = self.chats.chats(self.config.seed, "measured lies", range(self.config.scenarios))
         played, noted = self.chats.play(chats, choose)
-        return played, sum(num_lies(played.values())) / max(sum(len(each.taken) for each in noted), 1)
+        return played, sum(num_lies(played.values())) / max(sum(len(decisions.taken) for decisions in noted), 1)
 
     def compared(self, played: Mapping[str, Mapping[int, FriendsChat]]) -> dict[str, LiedTo]:
-        """Return what chats came to, on the scenarios on which none of them was lost.
+        """Return the results of chats on the scenarios on which none of them was lost.
 
         Args:
             played: chats by scenario, by who lies.
         """
-        game, found = self.chats.game, {}
+        game, results = self.chats.game, {}
         scenarios = sorted(set.intersection(*map(set, played.values())))
         for who, chats in played.items():
             kept = [chats[scenario] for scenario in scenarios]
             agreed, events = [chat.agreed for chat in kept], [len(chat.events) for chat in kept]
-            found[who] = LiedTo([game.harm(chat) for chat in kept], agreed, events, num_lies(kept))
-        return found
+            results[who] = LiedTo([game.harm(chat) for chat in kept], agreed, events, num_lies(kept))
+        return results
 
 
 def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWorld:
-    """Reads what a training needs; chat models are loaded when they first play.
+    """Load the corpus, players and policy of a training; chat models load at their first request.
 
     Args:
-        config: what is asked for.
+        config: of the training.
         answers: folder in which answers of chat models are kept; None keeps none.
 
     Raises:
@@ -434,7 +434,7 @@ def opened_world(config: TrainLiarConfig, answers: Path | None = None) -> LiarWo
 
 
 def training_chats(config: TrainLiarConfig, answers: Path | None = None) -> LyingChats:
-    """What a configuration is played on; runners make it by themselves, because players are not sent."""
+    """Make the chats of a configuration; each runner makes its own, because players are not sent."""
     return opened_world(config, answers).chats
 
 
@@ -460,11 +460,11 @@ def harms_of_lies(
         else:
             choose, rules = by_chance(liar), config.game
         played, _ = replace(world, game=replace(world.game, rules=rules)).play(chats, choose)
-        yield name, [world.game.harm(played[place]) if place in played else None for place in range(len(chats))]
+        yield name, [world.game.harm(played[number]) if number in played else None for number in range(len(chats))]
 
 
 def _lies_tried(world: LiarWorld) -> float:
-    """How often a few chats give occasion to lie; chat models are asked nothing before there is a run, and always speak."""
+    """Return the rate of chances to lie in a few chats; 1 if a chat model speaks."""
     game = world.chats.game
     if isinstance(game.body, ChatFriend):
         return 1.0
@@ -474,12 +474,12 @@ def _lies_tried(world: LiarWorld) -> float:
 
 
 def small() -> TrainLiarConfig:
-    """Three lies a chat, 80 updates: minutes against a small DynoNet."""
+    """Train a liar with three lies a chat and 80 updates: minutes against a small DynoNet."""
     return TrainLiarConfig()
 
 
 def quick() -> TrainLiarConfig:
-    """Half as many updates, fewer chats to measure: a minute against the scripted player."""
+    """Train a liar with half as many updates and fewer chats: a minute against the scripted player."""
     return TrainLiarConfig(scenarios=200, learning=replace(liar_learning(), updates=40))
 
 
@@ -495,10 +495,10 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
     told = "{agreed:.0%} agree after {events:.1f} events and {lies:.1f} lies"
 
     def prepare(self, config: TrainLiarConfig, path: Path, reporter: Reporter) -> LiarWorld:
-        """Players, corpus and policy; some chats are played.
+        """Load players, corpus and policy, and play some chats.
 
         Raises:
-            ConfigError: besides what `opened_world` raises, the body says nothing in them that could be a lie.
+            ConfigError: as `opened_world`, or the body says nothing that a lie could replace.
         """
         world = opened_world(config, (path / ANSWERS_FOLDER).absolute())
         if not _lies_tried(world):
@@ -507,7 +507,7 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         return world
 
     def work(self, run: RunFolder, prepared: LiarWorld, reporter: Reporter) -> Summary:
-        """Learns, saving and resuming exactly, measures, and stores the policy as `checkpoint`.
+        """Train and measure the policy, resuming exactly; store it as `checkpoint`.
 
         Raises:
             DivergenceError: a gradient is not finite.
@@ -522,8 +522,8 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
             self.learn(run, config, liar, save, chats, LiarRunner, LiarModule, reporter)
             reporter.say(f"measuring on {config.scenarios:,} scenarios, with its lies, random ones and none")
             by_policy, rate = prepared.play(liar_choice(liar))
-            others = {RANDOM: prepared.play(by_chance(rate))[0], HONEST: prepared.play(by_chance(0.0))[0]}
-            played = prepared.compared({POLICY: by_policy, **others})
+            controls = {RANDOM: prepared.play(by_chance(rate))[0], HONEST: prepared.play(by_chance(0.0))[0]}
+            played = prepared.compared({POLICY: by_policy, **controls})
         run.event(MEASURED, **{f"{HARM}{who}": list(chats.harm) for who, chats in played.items()})
         metrics = lying_metrics(played)
         about = {"model": config.model, "body": config.body, "seed": config.seed, HARM: metrics[HARM].value}
@@ -541,12 +541,12 @@ class TrainLiar(ChoiceJob[TrainLiarConfig, LiarWorld]):
         return {option: spec for option, spec in named.items() if spec not in friends_agents}
 
     def next_commands(self, config: TrainLiarConfig, path: Path) -> tuple[str, ...]:
-        """Who believes its lies, in both directions of play, and the model trained further against them."""
+        """Suggest an evaluation under its lies, and further training of the model against them."""
         run = display_path(path)
         names = ("model", "corpus", "data_root", "max_events", "tables", "decoding", "chat")
         same = {name: getattr(config, name) for name in names}
-        asked = CollaborationConfig(strategies=f"{LIAR}{run}", controls=False, **same)
-        heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, asked, run=None)
+        evaluation = MutualFriendsConfig(strategies=f"{LIAR}{run}", controls=False, **same)
+        heard = command_line(("evaluate", "collaboration"), {"": MutualFriendsConfig}, evaluation, run=None)
         commands = (*super().next_commands(config, path), heard)
         if config.model in friends_agents or ".py:" in config.model or is_chat_address(config.model):
             return commands

@@ -1,6 +1,6 @@
-"""What an evaluation of collaborating bots is asked for: who plays with whom, and what becomes of what they say.
+"""The configuration of an evaluation of bots that look for a common friend, and the channels of strategies by name.
 
-What becomes of utterances on their way, by name: strategies of `engine/mutual_friends`, liars, those of parley perturb.
+Strategies change utterances on their way to the listener: those of `engine/mutual_friends`, liars, and those of parley perturb.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ LIARS = {
     f"{LIAR}RUN": "what a trained liar chooses (parley train liar)",
     f"{LIAR}ADDRESS": "what a chat model chooses",
 }
-"""What tells lies, beside the strategies of parley perturb."""
+"""Strategies that tell lies, beside those of parley perturb."""
 LIAR_MAKER = "parley train liar"
 
 
-def strategy_list(chosen: str, *others: str) -> tuple[str, ...]:
-    """The strategies that a list names, each once.
+def strategy_list(chosen: str, *more: str) -> tuple[str, ...]:
+    """Return the distinct strategies of a comma-separated list.
 
     Args:
         chosen: names separated by commas; all stands for the paper's.
-        others: further names that may stand there.
+        more: further names that may be chosen.
 
     Raises:
         ConfigError: no strategy is called so, with the nearest name.
     """
     named = [part.strip() for part in chosen.split(",")]
-    found = tuple(dict.fromkeys(name for part in named for name in (ALL if part == "all" else (part,))))
-    if asked := ",".join(name for name in found if not name.startswith(LIAR)):
-        catalogue.require_names(asked, RANDOM_LIES, *others)
-    return found
+    names = tuple(dict.fromkeys(name for part in named for name in (ALL if part == "all" else (part,))))
+    if perturbing := ",".join(name for name in names if not name.startswith(LIAR)):
+        catalogue.require_names(perturbing, RANDOM_LIES, *more)
+    return names
 
 
 def tells_lies(strategy: str) -> bool:
@@ -86,7 +86,7 @@ def is_chat_liar(strategy: str) -> bool:
 
 
 def label_of(strategy: str) -> str:
-    """Return a strategy's label: of a liar's run the end of its path, of a chat model that of its address."""
+    """Return a strategy's label: the end of a liar's path, or the short address of a chat model."""
     if not strategy.startswith(LIAR):
         return strategy
     if is_chat_liar(strategy):
@@ -96,12 +96,12 @@ def label_of(strategy: str) -> str:
 
 
 def liars_of(strategies: Iterable[str]) -> dict[str, str]:
-    """The runs, and the addresses of chat models, of the liars among some strategies, by what these are called."""
+    """Return the runs and addresses of the liars among some strategies, by label."""
     return {label_of(name): name.removeprefix(LIAR) for name in strategies if name.startswith(LIAR)}
 
 
 def located_strategy(strategy: str) -> str:
-    """A strategy by a name that holds on other machines and in other folders.
+    """Return a strategy's name that holds on other machines and in other folders.
 
     Raises:
         CheckpointError: a liar's run is not there.
@@ -118,7 +118,7 @@ class Channels:
         corpus: whose names friends have, and whose words are said.
         perturb: how the strategies of parley perturb change utterances.
         data_root: where their lexicons lie.
-        lies: what lies by chance and of chat models are allowed.
+        lies: limits of random lies and of chat models.
         device: that networks of strategies compute on.
         seat: how chat models that lie are loaded or asked; as by default when not given.
         temperature: of theirs.
@@ -155,7 +155,7 @@ class Channels:
         }
 
     def named(self, name: str) -> Channel | None:
-        """The channel of a strategy; None where nothing is changed.
+        """Return the channel of a strategy; None for normal inputs.
 
         Raises:
             ConfigError: nothing is called so.
@@ -189,19 +189,19 @@ class Channels:
 
 
 def misheard(chats: Sequence[FriendsChat], channel: Channel | None, seeds: Sequence[int]) -> list[FriendsChat]:
-    """Recorded chats as listeners would hear them through a channel; what both sides say and select stays.
+    """Pass recorded chats through a channel; what both sides say and select stays.
 
     Args:
         chats: whole.
-        channel: what becomes of utterances.
+        channel: changes utterances.
         seeds: of each chat.
     """
     game = FriendsGame(len(chats))
     game.enter(range(len(chats)), [chat.scenario for chat in chats], seeds)
-    for place in range(max((len(chat.events) for chat in chats), default=0)):
-        rows = [row for row, chat in enumerate(chats) if len(chat.events) > place]
-        said = [chats[row].events[place] for row in rows]
-        for row, event, heard in zip(rows, said, passed_on(game, rows, said, channel), strict=True):
+    for turn in range(max((len(chat.events) for chat in chats), default=0)):
+        rows = [row for row, chat in enumerate(chats) if len(chat.events) > turn]
+        events = [chats[row].events[turn] for row in rows]
+        for row, event, heard in zip(rows, events, passed_on(game, rows, events, channel), strict=True):
             # Recorded chats may be longer than a game is, and go on after an agreement.
             game.events[row].append(event)
             game.heard[row].append(heard)
@@ -209,13 +209,13 @@ def misheard(chats: Sequence[FriendsChat], channel: Channel | None, seeds: Seque
 
 
 CONTROLS = (UNHEARD, STRANGE)
-"""Ours, which say what those come to."""
+"""Control strategies, which put the others into proportion."""
 SCRIPTED, MIXED, SELECTORS, BLIND = "scripted", "mixed", "selectors", "blind"
-"""Pairs beside the one that was asked for: two scripted bots, one of each, and two that only select."""
+"""Control pairs: two scripted bots, the bot with a scripted one, and two kinds of bots that only select."""
 
 
 class Condition(NamedTuple):
-    """Who plays, and what becomes of what they say."""
+    """A pair of players, and the strategy that changes their utterances."""
 
     pair: str
     strategy: str
@@ -227,7 +227,7 @@ class Condition(NamedTuple):
 
     @property
     def at_a_glance(self) -> bool:
-        """Whether the paper has it, or it was asked for."""
+        """True for the paper's conditions, and for the chosen ones."""
         return self.pair == MODEL and not self.one_sided and self.strategy not in CONTROLS
 
     @property
@@ -237,14 +237,14 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollaborationConfig(ShardedConfig):
-    """Which bots look for the friend they share, and what they hear of each other."""
+class MutualFriendsConfig(ShardedConfig):
+    """The bots that look for their common friend, and the strategies on their utterances."""
 
     model: str = SCRIPTED
     """Bot on both sides: a run or checkpoint (parley train dynonet), a registered name (parley list), a chat model (hf:FOLDER,
     gguf:FILE, openai:URL#MODEL), or path/file.py:Name."""
     partner: str = ""
-    """Bot on side 1 where it is another one."""
+    """Bot on side 1, if it is another one."""
     strategies: str = "all"
     """Strategies separated by commas: all (random-inputs, random-inputs-kept-entities, confusing-entity), none, any of parley
     perturb, path/file.py:Name, liar:RUN (parley train liar), liar:ADDRESS of a chat model that lies, or random-lies; normal
@@ -253,7 +253,7 @@ class CollaborationConfig(ShardedConfig):
     """Runs of parley train dynonet --start (the model) --against, separated by commas: each plays beside it, with itself or
     with the partner."""
     judge: str = ""
-    """A chat model that gives likelihoods (hf:FOLDER, gguf:FILE, path/file.py:Name) says how perplexing what is heard is."""
+    """A chat model with likelihoods (hf:FOLDER, gguf:FILE, path/file.py:Name) that measures the perplexity of heard words."""
     controls: bool = True
     """Beside the bot: scripted bots, bots that only select, one that hears no words, strategies on one side alone; beside chat
     models that lie, random lies."""
@@ -265,7 +265,7 @@ class CollaborationConfig(ShardedConfig):
     """Corpus of recorded chats (parley data list) that models of parley train dynonet read, too: how likely they find what is
     said there. Of the corpus that a model was fitted to its test split, of another one all chats."""
     remembers: Remembers = "said"
-    """Whether a bot remembers its own words as it said them or as its partner heard them."""
+    """A bot remembers its own words as said, or as its partner heard them."""
     max_events: PositiveInt = 46
     """Utterances and selections after which a chat ends."""
     side_by_side: PositiveInt = 128
@@ -273,15 +273,15 @@ class CollaborationConfig(ShardedConfig):
     published: Literal["none", "niu2018"] = "niu2018"
     """Figures to show beside the measured ones."""
     tables: ScenarioOptions = field(default_factory=ScenarioOptions)
-    """How scenarios are drawn."""
+    """The draws of scenarios."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How models choose words; of chat models the temperature."""
+    """The decoding of models; chat models use its temperature."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How chat models take part."""
+    """Settings of chat models that take part."""
     lies: LieRules = field(default_factory=LieRules)
-    """What random-lies and chat models that lie may do; a trained liar keeps to the rules of its training."""
+    """Limits of random-lies and of chat models that lie; a trained liar keeps the limits of its training."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
-    """How the strategies of parley perturb change utterances."""
+    """Settings of the strategies of parley perturb."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -312,14 +312,14 @@ class CollaborationConfig(ShardedConfig):
     def pairs(self) -> Mapping[str, tuple[str, str]]:
         """Return the bots on side 0 and side 1, by pair."""
         other = self.partner if self.partner != self.model else ""
-        asked = {MODEL: (self.model, other or self.model)}
-        asked |= {f"{TRAINED}{i}": (run, other or run) for i, run in enumerate(self.trained_runs, 1)}
+        pairs = {MODEL: (self.model, other or self.model)}
+        pairs |= {f"{TRAINED}{i}": (run, other or run) for i, run in enumerate(self.trained_runs, 1)}
         if not self.controls:
-            return asked
+            return pairs
         beside = {SCRIPTED: (SCRIPTED, SCRIPTED), MIXED: (self.model, SCRIPTED)}
         selecting = {SELECTORS: ("selector", "selector"), BLIND: ("blind-selector", "blind-selector")}
-        known = {pair: who for pair, who in beside.items() if who not in (asked[MODEL], asked[MODEL][::-1])}
-        return asked | known | selecting
+        distinct = {pair: who for pair, who in beside.items() if who not in (pairs[MODEL], pairs[MODEL][::-1])}
+        return pairs | distinct | selecting
 
     @property
     def chats(self) -> bool:
@@ -334,11 +334,11 @@ class CollaborationConfig(ShardedConfig):
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """All of them, in the order of the table."""
-        found = []
+        conditions = []
         for pair in self.pairs:
             names = [NORMAL, *(self.strategy_names if pair not in (SELECTORS, BLIND) else ())]
             if self.controls and pair == MODEL:
                 beside = [RANDOM_LIES] if self.chat_liars and RANDOM_LIES not in names else []
                 names += [*beside, *CONTROLS, *(f"{ONE_SIDED}{name}" for name in self.strategy_names)]
-            found += [Condition(pair, name) for name in names]
-        return tuple(found)
+            conditions += [Condition(pair, name) for name in names]
+        return tuple(conditions)

@@ -3,22 +3,18 @@
 Source: He et al. 2017 (arXiv 1704.07130); the model is `policies/dynonet/model.py`. Beside perplexities a run reports how
 often the model finds the common friend with itself, on scenarios of the test split.
 
-A model may go on from a checkpoint (`--start`), with what it hears changed by strategies (`--against`): each chat of the
-training and of the validation split meets one of them, drawn by its key, on the way to both listeners. What sides said and
-did in it is learned as it was recorded; so the model learns to go on as if it had not been misled. Test chats stay as they are.
+A training may go on from a checkpoint (`--start`) on chats whose utterances strategies change (`--against`): each chat of the
+training and validation splits meets one strategy, drawn by its key, on the way to both listeners. The targets stay the recorded
+moves, so the model learns to go on as if it had not been misled. Test chats stay unchanged.
 
   * # Paper (Niu & Bansal 2018): the collaborative task is attacked, and nobody trains against it. Ours: as its dialogue models
     are trained against Should-Not-Change strategies, perturbed inputs with recorded replies; `--against none` trains as long.
 
-Who says how perplexing what bots hear is: a chat model that gives likelihoods, as the judge of a negotiation (`selfplay`).
+The judge of heard utterances is a chat model that gives likelihoods, as in `selfplay` of negotiations. It scores an utterance
+as the speaker's answer, given the rules, that side's table, and the events that both sides have heard and seen so far.
 
-It judges every utterance as it is heard, as an answer in the seat of who is taken to have said it: it is told the rules, that
-side's table, and what both sides have heard and seen so far.
-
-Recorded chats as DynoNets read them: how likely a fitted model finds what people said and selected.
-
-Chats that a model plays show what it does with its own words; those of people show whether it would have said what they do. A
-model reads a chat as in training: it hears the one side and foretells what the other says and selects.
+On recorded chats, a fitted model is measured by the likelihood of the recorded words and selections: as in training, it hears
+one side and predicts the moves of the other.
 """
 
 from __future__ import annotations
@@ -52,7 +48,7 @@ from parley.engine.mutual_friends.verbs.agents import MAKER, friends_agents
 from parley.engine.mutual_friends.verbs.config import (
     NONE,
     Channels,
-    CollaborationConfig,
+    MutualFriendsConfig,
     is_chat_liar,
     label_of,
     liars_of,
@@ -85,7 +81,7 @@ if TYPE_CHECKING:
 
 
 class HeardJudge:
-    """A chat model that judges what is heard.
+    """A chat model that judges heard utterances.
 
     Args:
         model: that gives likelihoods.
@@ -102,23 +98,23 @@ class HeardJudge:
         """
         game = FriendsGame(len(chats))
         game.enter(range(len(chats)), [chat.scenario for chat in chats], [0] * len(chats))
-        found = [[0.0, 0.0] for _ in chats]
+        nats_by_side = [[0.0, 0.0] for _ in chats]
         for side in (0, 1):
-            said = [
+            utterances = [
                 PlacedUtterance(row, turn, " ".join(event.words))
                 for row, chat in enumerate(chats)
                 for turn, event in enumerate(chat.heard)
                 if event.side == side and event.selected is None
             ]
             with agent_errors():
-                nats = nats_of(self._model, partial(_before, game.view(side), chats), said)
-            for one, each in zip(said, nats.tolist(), strict=True):
-                found[one.row][side] += each
-        return found
+                nats = nats_of(self._model, partial(_before, game.view(side), chats), utterances)
+            for utterance, value in zip(utterances, nats.tolist(), strict=True):
+                nats_by_side[utterance.row][side] += value
+        return nats_by_side
 
 
 def load_heard_judge(spec: str, device: str, seat: ChatSeat) -> HeardJudge:
-    """The judge of a name.
+    """Load the judge of a name.
 
     Raises:
         CheckpointError: no such model is there, or it is damaged.
@@ -129,7 +125,7 @@ def load_heard_judge(spec: str, device: str, seat: ChatSeat) -> HeardJudge:
 
 
 def require_heard_judge(spec: str) -> None:
-    """Makes sure that a name stands for a chat model that gives likelihoods; raises as `load_heard_judge` does."""
+    """Require a chat model that gives likelihoods; raise as `load_heard_judge` does."""
     if not (is_chat_address(spec) or ".py:" in spec):
         fix = "hf:FOLDER, gguf:FILE, or path/file.py:Name of a model with score"
         raise ConfigError("a chat model judges what is heard", where="--judge", got=spec, fix=fix)
@@ -151,8 +147,8 @@ class RecordedReading(NamedTuple):
     corpus: FriendsCorpus
 
 
-def recorded_models(config: CollaborationConfig) -> Mapping[str, str]:
-    """The models that read recorded chats, by the pair that each plays in.
+def recorded_models(config: MutualFriendsConfig) -> Mapping[str, str]:
+    """Return the models that read recorded chats, by their pair.
 
     Raises:
         ConfigError: recorded chats are asked for, and the bot is no model that foretells them.
@@ -165,8 +161,8 @@ def recorded_models(config: CollaborationConfig) -> Mapping[str, str]:
     return {MODEL: config.model} | {f"{TRAINED}{i}": run for i, run in enumerate(config.trained_runs, 1)}
 
 
-def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
-    """Models with what each reads, one after the other.
+def readings(config: MutualFriendsConfig) -> Iterator[RecordedReading]:
+    """Yield each model with the recorded chats that it reads.
 
     Raises:
         ConfigError: as `recorded_models`, or no such corpus.
@@ -187,29 +183,31 @@ def readings(config: CollaborationConfig) -> Iterator[RecordedReading]:
         yield RecordedReading(pair, model, chats, SideExamples(chats, model.vocabulary, model.sizes, corpus.linker), corpus)
 
 
-def recorded_metrics(config: CollaborationConfig) -> dict[str, Estimate]:
-    """What is measured on recorded chats (`RECORDED`), by pair; errors as those of `readings`."""
+def recorded_metrics(config: MutualFriendsConfig) -> dict[str, Estimate]:
+    """Compute the metrics of recorded chats (`RECORDED`) by pair; raise as `readings` does."""
     if not config.recorded:
         return {}
     from parley.policies.dynonet.model import by_kind, linked, whose
 
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     with threads(1):
         for pair, model, chats, sides, corpus in readings(config):
-            told, of_chats = by_kind(model, sides), whose(sides)
+            fitness, of_chats = by_kind(model, sides), whose(sides)
             kinds = {
-                RECORDED_PERPLEXITY: told.tokens,
-                KNOWN_PERPLEXITY: told.known,
-                ENTITY_PERPLEXITY: told.entities,
-                ITEM_PERPLEXITY: told.items,
+                RECORDED_PERPLEXITY: fitness.tokens,
+                KNOWN_PERPLEXITY: fitness.known_tokens,
+                ENTITY_PERPLEXITY: fitness.entities,
+                ITEM_PERPLEXITY: fitness.items,
             }
-            own = {name: ratio_of_sums(each.nll_sums, each.num_targets, of_chats, np.exp) for name, each in kinds.items()}
-            num_unknown = told.tokens.num_targets - told.known.num_targets
-            own[UNKNOWN] = clustered_rate(num_unknown, of_chats, told.tokens.num_targets)
+            of_model = {
+                name: ratio_of_sums(tokens.nll_sums, tokens.num_targets, of_chats, np.exp) for name, tokens in kinds.items()
+            }
+            num_unknown = fitness.tokens.num_targets - fitness.known_tokens.num_targets
+            of_model[UNKNOWN] = clustered_rate(num_unknown, of_chats, fitness.tokens.num_targets)
             num_linked, num_meant = linked(chats, corpus.linker)
-            own[LINKED] = clustered_rate(num_linked, trials=num_meant)
-            found |= {of(name, pair, config.recorded): each for name, each in own.items()}
-    return found
+            of_model[LINKED] = clustered_rate(num_linked, trials=num_meant)
+            metrics |= {of(name, pair, config.recorded): estimate for name, estimate in of_model.items()}
+    return metrics
 
 
 PUBLISHED = "mutualfriends_scripted"
@@ -217,7 +215,7 @@ PUBLISHED = "mutualfriends_scripted"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainDynoNetConfig(SupervisedConfig):
-    """What a DynoNet is fitted to, and how."""
+    """The training data and the recipe of a DynoNet."""
 
     corpus: str = ""
     """Registered corpus of chats between friends (parley data list), or path/file.py:NAME; when empty that of --start, else the
@@ -225,20 +223,20 @@ class TrainDynoNetConfig(SupervisedConfig):
     start: str = ""
     """Run or checkpoint of a DynoNet to go on from, with its words and sizes."""
     against: str = ""
-    """With --start: what changes utterances on their way to listeners while it trains, separated by commas: names as in parley
-    evaluate collaboration --strategies; none leaves its share of the chats as they are, alone it is the control."""
+    """With --start: strategies that change utterances on their way to listeners during training, separated by commas, as in
+    parley evaluate collaboration --strategies; none keeps its share of the chats unchanged, alone it is the control."""
     least: PositiveInt = 1
     """Occurrences of a word in the training chats at least; rarer ones are unknown."""
     selfplay: NonNegativeInt = 200
     """Scenarios of the test split at most that the fitted model plays with itself."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How it speaks there; of chat models that lie the temperature."""
+    """Its decoding there; chat models that lie use the temperature."""
     lies: LieRules = field(default_factory=LieRules)
-    """What random-lies and chat models that lie may do."""
+    """Limits of random-lies and of chat models that lie."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How chat models that lie are loaded or asked."""
+    """Settings of chat models that lie."""
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
-    """How the strategies of parley perturb change utterances."""
+    """Settings of the strategies of parley perturb."""
     sizes: DynoNetSizes = field(default_factory=DynoNetSizes)
     """A new model."""
     fit: FitConfig = field(default_factory=dynonet_fit)
@@ -255,17 +253,17 @@ class TrainDynoNetConfig(SupervisedConfig):
 
 
 def small() -> TrainDynoNetConfig:
-    """A model for a laptop: a third of the published widths, the built-in chats."""
+    """Train on the built-in chats on a laptop: a third of the published widths."""
     return TrainDynoNetConfig(sizes=dynonet_small())
 
 
 def he2017() -> TrainDynoNetConfig:
-    """The published widths and rate, 15 epochs on scripted chats of the published schema."""
+    """Train at the published widths and rate, 15 epochs on scripted chats of the published schema."""
     return TrainDynoNetConfig(corpus=PUBLISHED, fit=_fifteen_epochs())
 
 
 def stanonet() -> TrainDynoNetConfig:
-    """The published ablation: nodes do not keep what is said about them."""
+    """Train the published ablation, whose nodes do not keep what is said about them."""
     return TrainDynoNetConfig(corpus=PUBLISHED, sizes=DynoNetSizes(dynamic=False), fit=_fifteen_epochs())
 
 
@@ -274,7 +272,7 @@ def _fifteen_epochs() -> FitConfig:
 
 
 def demo() -> TrainDynoNetConfig:
-    """A small model, fitted to 200 of the built-in chats in less than a minute of one core."""
+    """Train a small model on 200 built-in chats in less than a minute on one core."""
     return TrainDynoNetConfig(limit=200, selfplay=20, sizes=dynonet_small(), fit=dynonet_demo())
 
 
@@ -298,25 +296,27 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         folder = require_checkpoint(config.start, "--start", MAKER) if config.start else None
         config = replace(config, corpus=config.corpus or (checkpoints.corpus_of(folder) if folder else EMBEDDED_FRIENDS))
         corpus = load_friends(config.corpus, config.data_root)
-        chats = {split: each[: config.limit or None] for split, each in corpus.splits.items()}
+        chats = {split: split_chats[: config.limit or None] for split, split_chats in corpus.splits.items()}
         require_splits(corpus.name, chats)
         if folder is None:
             utterances = (event.tokens for chat in chats["train"] for event in chat.events)
-            said = ([token for token in tokens if isinstance(token, str)] for tokens in utterances)
-            model = DynoNet(FriendsVocabulary.build(corpus.schema, said, config.least), config.sizes).to(config.device)
+            words = ([token for token in tokens if isinstance(token, str)] for tokens in utterances)
+            model = DynoNet(FriendsVocabulary.build(corpus.schema, words, config.least), config.sizes).to(config.device)
         else:
             model = checkpoints.load_dynonet(folder).to(config.device)
         vocabulary, sizes = model.vocabulary, model.sizes
         reporter.say(f"reading {sum(map(len, chats.values())):,} chats of {corpus.name} as both sides see them")
-        # The other chats are not needed again, and take more memory than their sides.
+        # The other chats are not needed any more, and take more memory than their sides.
         tested, num_chats = chats["test"], len(chats["train"])
-        # A chat model that lies is asked once there is a run, which keeps its answers.
+        # A chat model that lies gets its first request after the run begins, which keeps its answers.
         asks = any(map(is_chat_liar, strategy_list(config.against or NONE, NONE)))
         splits: dict[str, SideExamples] = {}
 
         def read(answers: Path | None) -> None:
             learned = _as_heard(config, corpus, chats, reporter, answers)
-            splits.update({split: SideExamples(each, vocabulary, sizes, corpus.linker) for split, each in learned.items()})
+            splits.update(
+                {split: SideExamples(split_chats, vocabulary, sizes, corpus.linker) for split, split_chats in learned.items()}
+            )
             chats.clear()
 
         if asks:
@@ -330,11 +330,11 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
             return DynoNetFit(model, splits["train"], splits["val"], config.fit, config.seed, state, fresh=folder is None)
 
         def finish(test: Fitness) -> dict[str, Estimate]:
-            told = by_kind(model, splits["test"])
-            found = estimates("test_entity", told.entities) | estimates("test_item", told.items)
+            fitness = by_kind(model, splits["test"])
+            metrics = estimates("test_entity", fitness.entities) | estimates("test_item", fitness.items)
             num_linked, num_meant = linked(tested, corpus.linker)
-            found["test_linked"] = clustered_rate(num_linked, trials=num_meant)
-            return found | _selfplay(config, model, corpus, tested)
+            metrics["test_linked"] = clustered_rate(num_linked, trials=num_meant)
+            return metrics | _selfplay(config, model, corpus, tested)
 
         role = "supervised" if not config.start else "control" if config.against == NONE else "adversarial"
         begun = {"base": config.start, "against": list(strategy_list(config.against, NONE))} if config.start else {}
@@ -355,16 +355,16 @@ class TrainDynoNet(FitJob[TrainDynoNetConfig]):
         return {"start": config.start, **liars_of(strategy_list(config.against or NONE, NONE))}
 
     def next_commands(self, config: TrainDynoNetConfig, path: Path) -> tuple[str, ...]:
-        """The evaluation; of one that went on from a checkpoint beside it, under what it learned against."""
+        """Suggest an evaluation; after further training, beside its start under the strategies of the training."""
         evaluate, run = ("evaluate", "collaboration"), display_path(path)
         if not config.start:
             return (shlex.join(["parley", *evaluate, "--model", run, *root_words(config.data_root)]),)
         # An evaluation tells liars apart by their labels.
         heard = {label_of(name): name for name in strategy_list(config.against, NONE) if name != NONE}
         same = {name: getattr(config, name) for name in ("corpus", "data_root", "decoding", "lies", "chat", "perturb")}
-        met = ",".join(heard.values()) or CollaborationConfig.strategies
-        asked = CollaborationConfig(model=config.start, trained=run, strategies=met, **same)
-        return (command_line(evaluate, {"": CollaborationConfig}, asked, run=None),)
+        met = ",".join(heard.values()) or MutualFriendsConfig.strategies
+        evaluation = MutualFriendsConfig(model=config.start, trained=run, strategies=met, **same)
+        return (command_line(evaluate, {"": MutualFriendsConfig}, evaluation, run=None),)
 
 
 def _channels(config: TrainDynoNetConfig, corpus: FriendsCorpus, answers: Path | None) -> dict[str, Channel | None]:
@@ -381,27 +381,27 @@ def _as_heard(
     reporter: Reporter,
     answers: Path | None,
 ) -> Mapping[str, Sequence[FriendsChat]]:
-    """The splits, whose listeners hear what the strategies leave of what is said, but for those of the test split."""
+    """Pass the training and validation chats through the strategies; test chats stay as they are."""
     names = strategy_list(config.against or NONE, NONE)
     if names == (NONE,):
         return splits
     channels = _channels(config, corpus, answers)
-    found = dict(splits)
+    heard_splits = dict(splits)
     for split in ("train", "val"):
         chats = splits[split]
         drawn = [int(stream(config.seed, "strategy", chat.key).integers(len(names))) for chat in chats]
-        heard, told = list(chats), []
+        heard, counts = list(chats), []
         for number, name in enumerate(names):
-            own = [i for i, choice in enumerate(drawn) if choice == number]
-            seeds = [derive_seed(config.seed, "misheard", chats[i].key) for i in own]
-            for i, chat in zip(own, misheard([chats[i] for i in own], channels[name], seeds), strict=True):
+            rows = [i for i, choice in enumerate(drawn) if choice == number]
+            seeds = [derive_seed(config.seed, "misheard", chats[i].key) for i in rows]
+            for i, chat in zip(rows, misheard([chats[i] for i in rows], channels[name], seeds), strict=True):
                 heard[i] = chat
-            utterances = [pair for i in own for pair in zip(heard[i].events, heard[i].heard, strict=True)]
-            changed = sum(said.words != as_heard.words for said, as_heard in utterances)
-            told.append(f"{label_of(name)} {len(own):,} ({changed:,} utterances heard otherwise)")
-        reporter.say(f"{split} split, chats by what is heard: {', '.join(told)}")
-        found[split] = heard
-    return found
+            utterances = [pair for i in rows for pair in zip(heard[i].events, heard[i].heard, strict=True)]
+            changed = sum(event.words != as_heard.words for event, as_heard in utterances)
+            counts.append(f"{label_of(name)} {len(rows):,} ({changed:,} utterances heard otherwise)")
+        reporter.say(f"{split} split, chats by what is heard: {', '.join(counts)}")
+        heard_splits[split] = heard
+    return heard_splits
 
 
 def _selfplay(

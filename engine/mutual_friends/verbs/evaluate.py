@@ -1,14 +1,11 @@
-"""Collaborating bots that mishear each other: `parley evaluate collaboration` (Niu & Bansal 2018, table 8).
+"""Bots whose utterances change on their way: `parley evaluate collaboration` (Niu & Bansal 2018, table 8).
 
-Two bots look for the friend both have, on many scenarios and under several conditions: as they are, with their utterances
-changed on their way, and beside them bots that tell what the figures are worth. A chat's draws come from its scenario alone, so
-that conditions are compared on the same scenarios. A shard is some chats of one condition, played in lock-step.
+Two bots look for their common friend on many scenarios and under several conditions: on normal inputs, and with changed
+utterances; control bots put the figures into proportion. A chat's draws come from its scenario alone, so all conditions have
+the same scenarios.
 
-The rows of chats between two bots that look for the friend both have: one chat under one condition each.
-
-A worker plays shards of chats in lock-step: chats of one condition side by side, the next ones joining as some end.
-
-A chat in which a bot fails is a row with the reason, which a resumed run plays again; the others are kept.
+A row is one chat under one condition. A worker plays the chats of a shard, all of one condition, in lock-step; new chats join
+as others end. A chat in which a bot fails becomes a row with the reason; a resumed run plays it again and keeps the others.
 """
 
 from __future__ import annotations
@@ -64,8 +61,8 @@ from parley.engine.mutual_friends.verbs.config import (
     SCRIPTED,
     SELECTORS,
     Channels,
-    CollaborationConfig,
     Condition,
+    MutualFriendsConfig,
     liars_of,
     located_strategy,
     tells_lies,
@@ -101,8 +98,8 @@ from parley.policies.chat.model import NO_REPLIES, ChatTooLongError, NoReplyErro
 
 _MENTION = pa.struct(
     [
-        # Category of the entity; its value as it is said, null where nothing such was; and as it is heard: null where what is
-        # heard names none in its place.
+        # Category of the entity; its value as said, null if none was said; its value as heard, null if the heard words name
+        # none in its place.
         pa.field("type", pa.string()),
         pa.field("said", pa.string()),
         pa.field("heard", pa.string()),
@@ -129,12 +126,12 @@ _NO_REPLY = pa.struct([pa.field(kind.column, pa.int64()) for kind in NO_REPLIES]
 _TABLE = list_of(list_of(pa.string()))
 CHATS = with_base(
     [
-        # The condition: which pair plays, and what becomes of what it says; "normal" for nothing.
+        # The condition: the pair of players, and the strategy on their utterances; "normal" for none.
         pa.field("pair", pa.string()),
         pa.field("strategy", pa.string()),
         pa.field("agents", list_of(pa.string())),
-        # The scenario: its key, the same in every condition; columns and their categories; both tables; where the common friend
-        # stands in each.
+        # The scenario: its key, the same in every condition; columns and their categories; both tables; the index of the common
+        # friend in each.
         pa.field("scenario", pa.string()),
         pa.field("attributes", list_of(pa.string())),
         pa.field("types", list_of(pa.string())),
@@ -146,8 +143,8 @@ CHATS = with_base(
         pa.field("agreed", pa.bool_()),
         pa.field("num_selections", list_of(pa.int64())),
         pa.field("first_selection_right", pa.bool_()),
-        # Of each side, null of one that cannot: moves that were asked for once more because they could not be read as such,
-        # and those that could not be read then either.
+        # By side, null if it does not count them: moves that were requested again because they could not be read, and moves
+        # that could not be read then either.
         pa.field("repairs", list_of(pa.int64())),
         pa.field("unread", list_of(pa.int64())),
         # Answers that were cut at the most tokens, and selections that named no friend, where scores chose one then.
@@ -157,7 +154,7 @@ CHATS = with_base(
         # condition and `lying`, as far as it came.
         pa.field("answers", list_of(pa.int64())),
         pa.field("no_reply", list_of(_NO_REPLY)),
-        # Of each side, null where nobody could lie for it: `Lying`.
+        # By side, null without a liar: `Lying`.
         pa.field("lying", list_of(_LYING)),
         # Of each side: words of its utterances as they are heard; their summed negative log likelihood in nats, null when it
         # was not scored.
@@ -171,7 +168,7 @@ CHATS = with_base(
 def chat_row(
     key: str, seed: int, condition: tuple[str, str], agents: tuple[str, str], chat: FriendsChat, knowledge: ChatKnowledge
 ) -> dict[str, Any]:
-    """A chat as a row of `CHATS`.
+    """Return a chat as a row of `CHATS`.
 
     Args:
         key: of the item.
@@ -179,10 +176,15 @@ def chat_row(
         condition: pair and strategy.
         agents: names of both sides.
         chat: played to its end.
-        knowledge: of names, for words of which the speaker does not say what they mean.
+        knowledge: of names, to link words that the speaker does not mark.
     """
     scenario, pair_strategy = chat.scenario, dict(zip(("pair", "strategy"), condition, strict=True))
-    said = [_mentions(knowledge, chat, event) for event in chat.events]
+    entities = [
+        [token.entity for token in knowledge.linked(scenario, event) if isinstance(token, Mention)]
+        if event.selected is None
+        else []
+        for event in chat.events
+    ]
     selections = [(event.side, event.selected) for event in chat.events if event.selected is not None]
     return (
         ok_row(key, seed)
@@ -190,11 +192,11 @@ def chat_row(
         | {
             "agents": list(agents),
             "scenario": chat.key,
-            "attributes": [each.name for each in scenario.attributes],
-            "types": [each.type for each in scenario.attributes],
+            "attributes": [attribute.name for attribute in scenario.attributes],
+            "types": [attribute.type for attribute in scenario.attributes],
             "tables": [[list(item) for item in table] for table in scenario.tables],
             "shared": list(scenario.shared),
-            "events": [_event(chat, place, said) for place in range(len(chat.events))],
+            "events": [_event(chat, turn, entities) for turn in range(len(chat.events))],
             "agreed": chat.agreed,
             "num_selections": [chat.num_selections(side) for side in (0, 1)],
             "first_selection_right": selections[0][1] == scenario.shared[selections[0][0]] if selections else None,
@@ -209,19 +211,21 @@ def chat_row(
     )
 
 
-def _event(chat: FriendsChat, place: int, said: list[list[Entity]]) -> dict[str, Any]:
-    event, heard = chat.events[place], chat.heard[place]
-    found: dict[str, Any] = {"side": event.side, "said": None, "heard": None, "selected": event.selected, "mentions": []}
+def _event(chat: FriendsChat, turn: int, entities: list[list[Entity]]) -> dict[str, Any]:
+    event, heard = chat.events[turn], chat.heard[turn]
+    columns: dict[str, Any] = {"side": event.side, "said": None, "heard": None, "selected": event.selected, "mentions": []}
     if event.selected is not None:
-        return found
-    answer = next((at for at in range(place + 1, len(chat.events)) if chat.events[at].side != event.side), None)
-    reaction = None if answer is None else (chat.events[answer], said[answer])
-    found["mentions"] = [_mention(entity, other, chat, reaction) for entity, other in _passed_on(said[place], event, heard)]
-    return found | {"said": " ".join(event.words), "heard": " ".join(heard.words)}
+        return columns
+    answer = next((at for at in range(turn + 1, len(chat.events)) if chat.events[at].side != event.side), None)
+    reaction = None if answer is None else (chat.events[answer], entities[answer])
+    columns["mentions"] = [
+        _mention(entity, other, chat, reaction) for entity, other in _passed_on(entities[turn], event, heard)
+    ]
+    return columns | {"said": " ".join(event.words), "heard": " ".join(heard.words)}
 
 
 def _answers_of(chat: FriendsChat) -> dict[str, Any]:
-    """Return the columns of what chat models answered for each side."""
+    """Return the columns with the counts of chat models' answers for each side."""
     return {
         "answers": [slips and slips.answers for slips in chat.slips],
         "no_reply": [slips and {kind.column: getattr(slips, kind.column) for kind in NO_REPLIES} for slips in chat.slips],
@@ -230,7 +234,7 @@ def _answers_of(chat: FriendsChat) -> dict[str, Any]:
 
 
 def lost_chat(condition: tuple[str, str], chat: FriendsChat | None = None) -> dict[str, Any]:
-    """Return what the row of a chat that was lost has beside its error: its condition, and answers as far as it came."""
+    """Return the columns of a lost chat beside its error: its condition, and its answers so far."""
     columns = dict(zip(("pair", "strategy"), condition, strict=True))
     return columns if chat is None else columns | _answers_of(chat)
 
@@ -238,45 +242,36 @@ def lost_chat(condition: tuple[str, str], chat: FriendsChat | None = None) -> di
 def _mention(
     entity: Entity | None, other: Entity | None, chat: FriendsChat, reaction: tuple[ChatEvent, list[Entity]] | None
 ) -> dict[str, Any]:
-    """One entry of `_MENTION`.
+    """Return one entry of `_MENTION`.
 
     Args:
         entity: that was said; None where nothing such was.
-        other: what is heard in its place.
+        other: the entity heard in its place.
         chat: they stand in.
-        reaction: what the listener does next, and the entities that it names.
+        reaction: the listener's next event, and the entities that it names.
     """
-    (kind,) = {each.type for each in (entity, other) if each is not None}
-    found: dict[str, Any] = {"type": kind, "said": entity and entity.value, "heard": other and other.value}
-    found |= {"believed": None, "again": None}
+    (kind,) = {mentioned.type for mentioned in (entity, other) if mentioned is not None}
+    columns: dict[str, Any] = {"type": kind, "said": entity and entity.value, "heard": other and other.value}
+    columns |= {"believed": None, "again": None}
     if reaction is None:
-        return found
+        return columns
     event, named = reaction
     if other not in (None, entity):
-        found["believed"] = other in {*named, *_selected(chat, event)}
-    return found | {"again": is_question(event.words) or any(each.type == kind for each in named)}
+        selected = () if event.selected is None else chat.scenario.entities[event.side][event.selected]
+        columns["believed"] = other in {*named, *selected}
+    return columns | {"again": is_question(event.words) or any(mentioned.type == kind for mentioned in named)}
 
 
-def _passed_on(said: list[Entity], event: ChatEvent, heard: ChatEvent) -> Iterator[tuple[Entity | None, Entity | None]]:
-    """What was said and what is heard in its place, then what is heard in the place of nothing."""
+def _passed_on(entities: list[Entity], event: ChatEvent, heard: ChatEvent) -> Iterator[tuple[Entity | None, Entity | None]]:
+    """Yield each entity with the entity heard in its place, then the entities heard in the place of none."""
     names = [token.entity for token in heard.tokens if isinstance(token, Mention)]
     if heard.words == event.words:
-        names = said
-    if [each.type for each in names] == [each.type for each in said]:
-        yield from zip(said, names, strict=True)
+        names = entities
+    if [mentioned.type for mentioned in names] == [mentioned.type for mentioned in entities]:
+        yield from zip(entities, names, strict=True)
         return
-    yield from ((entity, entity if entity in names else None) for entity in said)
-    yield from ((None, entity) for entity in names if entity not in said)
-
-
-def _mentions(knowledge: ChatKnowledge, chat: FriendsChat, event: ChatEvent) -> list[Entity]:
-    if event.selected is not None:
-        return []
-    return [token.entity for token in knowledge.linked(chat.scenario, event) if isinstance(token, Mention)]
-
-
-def _selected(chat: FriendsChat, event: ChatEvent) -> tuple[Entity, ...]:
-    return () if event.selected is None else chat.scenario.entities[event.side][event.selected]
+    yield from ((entity, entity if entity in names else None) for entity in entities)
+    yield from ((None, entity) for entity in names if entity not in entities)
 
 
 _SIDE_BY_SIDE, _CHATS_SIDE_BY_SIDE = (64, 256), (8, 32)
@@ -298,11 +293,11 @@ def scenario_key(number: int) -> str:
     return f"{number:06d}"
 
 
-def asked_chats(config: CollaborationConfig) -> dict[str, ChatSpec]:
-    """All chats of a run by their keys, which sort by condition and scenario."""
+def planned_chats(config: MutualFriendsConfig) -> dict[str, ChatSpec]:
+    """Plan all chats of a run by their keys, which sort by condition and scenario."""
     return {
-        f"{place:02d}-{condition.pair}-{condition.strategy}-{scenario_key(number)}": ChatSpec(condition, number)
-        for place, condition in enumerate(config.conditions)
+        f"{line:02d}-{condition.pair}-{condition.strategy}-{scenario_key(number)}": ChatSpec(condition, number)
+        for line, condition in enumerate(config.conditions)
         for number in range(config.scenarios)
     }
 
@@ -312,15 +307,15 @@ class PlayedChats(Sharded[ChatSpec]):
     """Chats between bots, made afresh in each worker from the names of bots and corpus.
 
     Args:
-        config: what is asked for, its corpus named and its models by absolute names.
+        config: with a named corpus and absolute names of models.
         answers: folder in which answers of chat models are kept.
-        tried: what they answered before there was a run, as its file holds it.
+        tried: their answers before the run began, as their file holds them.
     """
 
     unit = "chats"
     event = "chatted"
 
-    config: CollaborationConfig
+    config: MutualFriendsConfig
     answers: str = ""
     tried: bytes = b""
 
@@ -330,14 +325,14 @@ class PlayedChats(Sharded[ChatSpec]):
         return not is_scripted(self.config)
 
     def seed(self, key: str) -> int:
-        """The same in every condition: by the scenario, which the key ends with."""
+        """Return the seed of a scenario, the same in every condition; the key ends with the scenario."""
         return chat_seed(self.config, int(key.rpartition("-")[2]))
 
     def worker(self) -> ChatWorker:
         return ChatWorker(self.config, Path(self.answers) if self.answers else None)
 
     def shard_size(self, num_items: int, num_workers: int) -> int:
-        """The same for any number of workers that find two shards each."""
+        """Return the chats of a shard, the same for any number of workers that get two shards each."""
         least, most = _CHATS_SIDE_BY_SIDE if self.config.chats else _SIDE_BY_SIDE
         alike = max(least, min(most, num_items // _SHARDS))
         return alike if num_workers <= max(1, num_items // (2 * alike)) else spread(num_items, num_workers, alike)
@@ -347,7 +342,7 @@ class PlayedChats(Sharded[ChatSpec]):
 
 
 class ChatWorker:
-    """Plays shards of chats and returns their rows.
+    """A worker that plays shards of chats and returns their rows.
 
     Args:
         config: as in `PlayedChats`.
@@ -359,7 +354,7 @@ class ChatWorker:
         DataError: the corpus cannot be read.
     """
 
-    def __init__(self, config: CollaborationConfig, answers: Path | None = None) -> None:
+    def __init__(self, config: MutualFriendsConfig, answers: Path | None = None) -> None:
         self.config = config
         self._lost: dict[str, FriendsChat] = {}
         self.corpus: FriendsCorpus = load_friends(config.corpus, config.data_root)
@@ -376,21 +371,21 @@ class ChatWorker:
         self.channels: dict[str, Channel | None] = {name: channels.named(called.get(name, name)) for name in names}
 
     def run(self, shard: Shard[ChatSpec]) -> list[dict[str, Any]]:
-        """One row per chat, by `parley.engine.mutual_friends.verbs.evaluate.CHATS`."""
+        """Play the chats of a shard; one row per chat, by `parley.engine.mutual_friends.verbs.evaluate.CHATS`."""
         rows = rows_apart(self._played, shard, PlayedChats(self.config).seed)
-        for row, asked in zip(rows, shard.items, strict=True):
+        for row, spec in zip(rows, shard.items, strict=True):
             if row["status"] != OK:
-                row |= lost_chat(asked.condition, self._lost.pop(row["item_key"], None))
+                row |= lost_chat(spec.condition, self._lost.pop(row["item_key"], None))
         return rows
 
     def check(self) -> None:
-        """Play one chat under each condition; what costs no more than that chat is told by its row.
+        """Play one chat under each condition; errors that cost that chat alone are left to its row.
 
         Raises:
             AgentError: a bot fails in it, and would in others.
             ScenarioError: a bot breaks a rule of the game.
         """
-        for group in _by_condition(list(asked_chats(replace(self.config, scenarios=1)).items())):
+        for group in _by_condition(list(planned_chats(replace(self.config, scenarios=1)).items())):
             try:
                 self.play(group)
             except AgentError as error:
@@ -399,7 +394,7 @@ class ChatWorker:
         self._lost.clear()
 
     def scenario(self, number: int) -> FriendsScenario:
-        """One of the run's scenarios."""
+        """Draw a scenario of the run."""
         key = scenario_key(number)
         return random_friends(self.corpus.schema, stream(self.config.seed, "scenario", key), self.config.tables, key)
 
@@ -414,17 +409,17 @@ class ChatWorker:
         return rows
 
     def play(self, items: Sequence[tuple[str, ChatSpec]]) -> list[dict[str, Any]]:
-        """The rows of chats of one condition, by key."""
+        """Play chats of one condition; return their rows by key."""
         condition = items[0][1].condition
         config, channel = self.config, self.channels[condition.hearing]
         first, second = (self.agents[spec] for spec in config.pairs[condition.pair])
-        seeds = [chat_seed(config, asked.number) for _, asked in items]
+        seeds = [chat_seed(config, chat_spec.number) for _, chat_spec in items]
 
         def note_lost(number: int, chat: FriendsChat) -> None:
             self._lost[items[number][0]] = chat
 
         chats = play_friends(
-            [(self.scenario(asked.number), seed) for (_, asked), seed in zip(items, seeds, strict=True)],
+            [(self.scenario(chat_spec.number), seed) for (_, chat_spec), seed in zip(items, seeds, strict=True)],
             (first, second),
             num_rows=config.side_by_side,
             rules=FriendsRules(max_events=config.max_events),
@@ -446,12 +441,12 @@ def _by_condition(items: Sequence[tuple[str, ChatSpec]]) -> list[list[tuple[str,
     return [list(group) for _, group in groupby(items, key=lambda item: item[1].condition)]
 
 
-def chat_seed(config: CollaborationConfig, number: int) -> int:
-    """The seed of the chats on a scenario: the same in every condition, so that they differ by it alone."""
+def chat_seed(config: MutualFriendsConfig, number: int) -> int:
+    """Derive the seed of the chats on a scenario, the same in every condition."""
     return derive_seed(config.seed, "chat", scenario_key(number))
 
 
-def is_scripted(config: CollaborationConfig) -> bool:
+def is_scripted(config: MutualFriendsConfig) -> bool:
     """Return True if no bot, liar or judge computes with torch."""
     from parley.engine.mutual_friends.verbs.agents import friends_agents
 
@@ -461,51 +456,51 @@ def is_scripted(config: CollaborationConfig) -> bool:
 
 
 CONDITIONS, PAIRS, ATTRIBUTES = "conditions", "pairs", "attributes"
-"""Entries of the summary: pair and strategy of each line of the table, what pairs are called, and attributes by category."""
+"""Entries of the summary: pair and strategy of each line of the table, names of pairs, and attributes by category."""
 
 
-def niu2018() -> CollaborationConfig:
-    """A thousand scenarios under the paper's three strategies, beside its figures (Niu & Bansal 2018, table 8)."""
-    return CollaborationConfig()
+def niu2018() -> MutualFriendsConfig:
+    """Play a thousand scenarios under the paper's three strategies, beside its figures (Niu & Bansal 2018, table 8)."""
+    return MutualFriendsConfig()
 
 
-def quick() -> CollaborationConfig:
-    """A first look: 100 scenarios."""
-    return CollaborationConfig(scenarios=100)
+def quick() -> MutualFriendsConfig:
+    """Play 100 scenarios for a first look."""
+    return MutualFriendsConfig(scenarios=100)
 
 
-def demo() -> CollaborationConfig:
-    """Seconds, without a model: 30 chats of two scripted bots under each strategy."""
-    return CollaborationConfig(scenarios=30, controls=False, perturb=PerturbSettings(lexicon="built-in"))
+def demo() -> MutualFriendsConfig:
+    """Play 30 chats of two scripted bots under each strategy, in seconds, without a model."""
+    return MutualFriendsConfig(scenarios=30, controls=False, perturb=PerturbSettings(lexicon="built-in"))
 
 
-class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
+class EvaluateMutualFriends(Job[MutualFriendsConfig, PlayedChats, PlayedChats]):
     """`parley evaluate collaboration`."""
 
     words = ("evaluate", "collaboration")
     run_name = "collaboration"
-    config = CollaborationConfig
+    config = MutualFriendsConfig
     presets = {"niu2018": niu2018, "quick": quick, "demo": demo}
     schema = CHATS
     item_metrics = CHAT_ITEMS
     files = (TABLE_FILE, SUMMARY, "rows")
     resume_safe = (*RESUME_SAFE, "side_by_side")
 
-    def prepare(self, config: CollaborationConfig, path: Path, reporter: Reporter) -> PlayedChats:
-        """Bots, corpus and strategies, one chat played under each condition."""
+    def prepare(self, config: MutualFriendsConfig, path: Path, reporter: Reporter) -> PlayedChats:
+        """Load bots, corpus and strategies, and play one chat under each condition."""
         config.require_device()
-        found = located(config)
-        for pair, _, chats, _, corpus in readings(found):
+        resolved = located(config)
+        for pair, _, chats, _, corpus in readings(resolved):
             reporter.say(f"{pair} reads {len(chats):,} recorded chats of {corpus.name}")
         with TemporaryDirectory() as beside:
-            # Of a run that was begun what it knows; there is none yet to keep answers in otherwise.
+            # A run that has begun keeps its answers; a new run has no folder yet.
             begun = path / ANSWERS_FOLDER
             answers = begun if begun.is_dir() else Path(beside)
-            worker = ChatWorker(found, answers)
-            check_schema(worker.corpus.schema, found.tables)
+            worker = ChatWorker(resolved, answers)
+            check_schema(worker.corpus.schema, resolved.tables)
             worker.check()
             tried = Path(beside, ANSWERS)
-            return PlayedChats(found, tried=tried.read_bytes() if tried.is_file() else b"")
+            return PlayedChats(resolved, tried=tried.read_bytes() if tried.is_file() else b"")
 
     def work(self, run: RunFolder, prepared: PlayedChats, reporter: Reporter) -> PlayedChats:
         answers = run.path / ANSWERS_FOLDER
@@ -513,12 +508,12 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             answers.mkdir(exist_ok=True)
             (answers / ANSWERS).write_bytes(prepared.tried)
         prepared = replace(prepared, answers=str(answers), tried=b"")
-        run_items(run, prepared, asked_chats(prepared.config), prepared.config, reporter, "playing chats")
+        run_items(run, prepared, planned_chats(prepared.config), prepared.config, reporter, "playing chats")
         reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
-    def measure(self, run: RunFolder, found: PlayedChats) -> Summary:
-        config, rows = found.config, run.read_rows().to_pylist()
+    def measure(self, run: RunFolder, played: PlayedChats) -> Summary:
+        config, rows = played.config, run.read_rows().to_pylist()
         done = finished(rows)
         attributes = dict(pair for row in done for pair in zip(row["types"], row["attributes"], strict=True))
         pairs = {pair: name for pair, name in pair_names(run.config, config.trained_runs).items() if pair in config.pairs}
@@ -531,51 +526,51 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
             {CONDITIONS: list(map(list, by_condition(rows))), PAIRS: pairs, ATTRIBUTES: dict(sorted(attributes.items()))},
         )
 
-    def models(self, config: CollaborationConfig) -> dict[str, str]:
+    def models(self, config: MutualFriendsConfig) -> dict[str, str]:
         named = {"model": config.model, "partner": config.partner}
         named |= {f"{TRAINED}{i}": run for i, run in enumerate(config.trained_runs, 1)}
         named |= liars_of(config.channel_names.values()) | ({"judge": config.judge} if config.judge else {})
         return {option: spec for option, spec in named.items() if spec not in friends_agents}
 
-    def num_rows(self, config: CollaborationConfig, path: Path) -> int:
+    def num_rows(self, config: MutualFriendsConfig, path: Path) -> int:
         return config.scenarios * len(config.conditions)
 
-    def metrics_of(self, config: CollaborationConfig) -> list[str] | None:
-        """Only a run can tell the names of strategies of a user's own."""
+    def metrics_of(self, config: MutualFriendsConfig) -> list[str] | None:
+        """Name the metrics of a run; None with a user's own strategies, whose names only a run can tell."""
         if any(".py:" in name for name in config.strategy_names):
             return None
         recorded = [of(kind, pair, config.recorded) for pair in recorded_models(config) for kind in RECORDED]
         return [*condition_names(config.conditions, judged=bool(config.judge)), *recorded]
 
-    def next_commands(self, config: CollaborationConfig, path: Path) -> tuple[str, ...]:
-        """The page; then random lies as often as a chat model told its own, on the same scenarios."""
+    def next_commands(self, config: MutualFriendsConfig, path: Path) -> tuple[str, ...]:
+        """Suggest random lies at the rate of each chat model that lies, on the same scenarios."""
         commands = super().next_commands(config, path)
         if not config.chat_liars:
             return commands
         metrics = RunFolder.load(path).metrics()
         for liar in config.chat_liars:
-            told = metrics.get(of(LIE_RATE, MODEL, liar))
-            if told is not None and told.value > 0:
-                lies = replace(config.lies, rate=float(f"{told.value:.3g}"))
-                asked = replace(config, strategies=RANDOM_LIES, lies=lies, controls=False, trained="")
+            lie_rate = metrics.get(of(LIE_RATE, MODEL, liar))
+            if lie_rate is not None and lie_rate.value > 0:
+                lies = replace(config.lies, rate=float(f"{lie_rate.value:.3g}"))
+                evaluation = replace(config, strategies=RANDOM_LIES, lies=lies, controls=False, trained="")
                 beside = path.with_name(f"{path.name}-as-{liar.removeprefix(LIAR)}")
-                commands = (*commands, command_line(self.words, self.presets, asked, beside))
+                commands = (*commands, command_line(self.words, self.presets, evaluation, beside))
         return commands
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Table 8 of the paper, completion by selections allowed, and the lies by attribute."""
+        """Return table 8 of the paper, completion by selections allowed, and the lies by attribute."""
         metrics, summary = run.metrics(), run.summary() or {}
         if not metrics:
             return {}
-        conditions = [Condition(*each) for each in summary[CONDITIONS]]
+        conditions = [Condition(*condition) for condition in summary[CONDITIONS]]
         pairs: Mapping[str, str] = summary[PAIRS]
         recorded = run.config.get("recorded", "")
         lies = {
-            f"Who believes {each.strategy}": lies_table(metrics, *each, summary[ATTRIBUTES])
-            for each in conditions
-            if each.pair == MODEL and tells_lies(each.hearing)
+            f"Who believes {condition.strategy}": lies_table(metrics, *condition, summary[ATTRIBUTES])
+            for condition in conditions
+            if condition.pair == MODEL and tells_lies(condition.hearing)
         }
-        trained = [each for each in conditions if each.pair.startswith(TRAINED)]
+        trained = [condition for condition in conditions if condition.pair.startswith(TRAINED)]
         against = {"Trained against strategies": trained_table(metrics, trained, pairs)} if trained else {}
         return {
             "Completion and turns": table_8(metrics, conditions, pairs, run.config["published"] != "none"),
@@ -588,13 +583,13 @@ class EvaluateCollaboration(Job[CollaborationConfig, PlayedChats, PlayedChats]):
         }
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, and the tables in their place."""
+        """Show the tables in place of the metrics, and a legend."""
         legend = {name: describe(name) for name in result.metrics}
         return replace(result, legend=legend, tables=self.tables(run))
 
 
-def located(config: CollaborationConfig) -> CollaborationConfig:
-    """The settings with corpus and data root found, and models by names that hold on other machines and in other folders.
+def located(config: MutualFriendsConfig) -> MutualFriendsConfig:
+    """Resolve corpus, data root and models to names that hold on other machines and in other folders.
 
     Raises:
         CheckpointError: there is no checkpoint of a name.
@@ -609,8 +604,8 @@ def located(config: CollaborationConfig) -> CollaborationConfig:
         config = replace(config, judge=absolute_name(config.judge))
     heard = ",".join(map(located_strategy, config.channel_names.values())) or config.strategies
     corpus = config.corpus or corpus_of((model, partner)) or EMBEDDED_FRIENDS
-    found = replace(config, model=model, partner=partner, trained=trained, strategies=heard)
-    return replace(found, corpus=corpus, data_root=data_root(config.data_root))
+    resolved = replace(config, model=model, partner=partner, trained=trained, strategies=heard)
+    return replace(resolved, corpus=corpus, data_root=data_root(config.data_root))
 
 
 def pair_names(config: Mapping[str, object], trained: Sequence[str]) -> dict[str, str]:
@@ -618,7 +613,7 @@ def pair_names(config: Mapping[str, object], trained: Sequence[str]) -> dict[str
 
     Args:
         config: as it was asked for.
-        trained: the runs of `CollaborationConfig.trained_runs`, by which their pairs are numbered.
+        trained: the runs of `MutualFriendsConfig.trained_runs`, by which their pairs are numbered.
     """
     model, partner = (_short(str(config[name])) for name in ("model", "partner"))
     beside = f" with {partner}" if config["partner"] not in ("", config["model"]) else ""
@@ -637,4 +632,4 @@ def _short(spec: str) -> str:
     return short_address(spec) if is_chat_address(spec) else spec.rstrip("/").rpartition("/")[2]
 
 
-EVALUATE_COLLABORATION = EvaluateCollaboration()
+EVALUATE_MUTUAL_FRIENDS = EvaluateMutualFriends()

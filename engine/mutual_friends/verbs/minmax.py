@@ -8,13 +8,11 @@ Start and result are measured once more, by fresh liars and by the best of all k
 round. Two controls, the start trained as long without lies and on random ones, are measured by the same liars, and say how much
 of the gain is owed to liars that learn.
 
-The frame of a campaign is in `engine/core/verbs/hardening.py`.
+The frame of a campaign is in `engine/core/verbs/hardening.py`; here are its stages, their configurations and metrics.
 
-The rounds of a hardening of bots against liars: which runs they are made of, what these are asked for and come to.
-
-The training of a liar measures as well. In the end all bots meet all known liars: those of the rounds, of the start, the result
-and the controls, random lies and none. They choose the result's round, and the best of them for each bot, which is measured in
-other chats (`engine/core/stats/known.py`).
+The training of a liar measures the bot as well. At the end all bots meet all known liars: those of the rounds, the start, the
+result and the controls, random lies and none. These chats choose the result's round, and the best liar for each bot, which is
+then measured in other chats (`engine/core/stats/known.py`).
 """
 
 from __future__ import annotations
@@ -32,19 +30,20 @@ from parley.engine.core.verbs.checkpoints import require_checkpoint, threads
 from parley.engine.core.verbs.composite import Stage
 from parley.engine.core.verbs.hardening import RESULT, START, HardeningCampaign, HardeningConfig, HardeningJob, rounds_of
 from parley.engine.core.verbs.job import Reporter, command_line
-from parley.engine.mutual_friends.metrics.hardening import (
+from parley.engine.mutual_friends.metrics.lying import (
     AS_CONTROL,
     BEFORE_HARDENING,
     BY_CHANCE,
     CAMPAIGN,
     ENDINGS,
     FRIENDS,
+    GAIN,
+    GAIN_OVER_RANDOM,
     GAINS,
     LIARS,
     ROUND_METRICS,
 )
-from parley.engine.mutual_friends.metrics.hardening import RESULT as AFTER_HARDENING
-from parley.engine.mutual_friends.metrics.lying import GAIN, GAIN_OVER_RANDOM
+from parley.engine.mutual_friends.metrics.lying import RESULT as AFTER_HARDENING
 from parley.engine.mutual_friends.verbs.agents import (
     MAKER,
     RATE,
@@ -55,7 +54,7 @@ from parley.engine.mutual_friends.verbs.agents import (
     harms_of_lies,
     liar_learning,
 )
-from parley.engine.mutual_friends.verbs.config import LIAR, NONE, RANDOM_LIES, CollaborationConfig
+from parley.engine.mutual_friends.verbs.config import LIAR, NONE, RANDOM_LIES, MutualFriendsConfig
 from parley.engine.mutual_friends.verbs.dynonet import TRAIN_DYNONET, TrainDynoNetConfig
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, PositiveInt, check
 from parley.envs.core.errors import ConfigError
@@ -72,9 +71,9 @@ CONTROLS = {"control": (NONE, AS_CONTROL), "random": (RANDOM_LIES, BY_CHANCE)}
 """The start trained as long against something else: what, and what its figures end with."""
 _LEAST_RATE = 1e-3
 MET = "met"
-"""Kind of the event that holds the harm of a liar to a bot in every chat."""
+"""Kind of the event with the harm of a liar to a bot in every chat."""
 _ROUNDS, _CHOOSING, _BEST = "liars of all rounds", "known liars", "best known liar"
-"""What chats are for: to choose the round, to choose the best liar, to measure it."""
+"""Purposes of chats: to choose the round, to choose the best liar, to measure it."""
 _RANDOM, _HONEST = "random lies", "no lies"
 """Known liars that need no training."""
 Harms = Mapping[str, Sequence[float | None]]
@@ -82,18 +81,18 @@ Harms = Mapping[str, Sequence[float | None]]
 
 
 def hardening_fit() -> FitConfig:
-    """Two epochs at a fifth of the rate, the last one kept."""
+    """Return a recipe of two epochs at a fifth of the rate that keeps the last one."""
     return replace(dynonet_fit(), learning_rate=0.1, max_epochs=2, decay_epochs=0, keep="last")
 
 
 @dataclass(frozen=True, kw_only=True)
 class HardenFriendsConfig(HardeningConfig):
-    """Which bot is hardened, how long, and how it is measured."""
+    """The bot to harden, the rounds, and their measurements."""
 
     model: str = ""
     """The bot at the start, a run or checkpoint (parley train dynonet); when empty a DynoNet is trained first."""
     body: str = SCRIPTED
-    """Who plays the liars' side: as the model, a registered name, a chat model's address, or path/file.py:Name."""
+    """The player of the liars' side: as the model, a registered name, a chat model's address, or path/file.py:Name."""
     corpus: str = ""
     """Corpus of chats to train on; that of the model when empty, else the built-in one."""
     rounds: NumItems = 3
@@ -101,7 +100,7 @@ class HardenFriendsConfig(HardeningConfig):
     patience: PositiveInt = 2
     """Rounds without gain after which the campaign stops."""
     least_gain: NonNegativeFloat = 0.005
-    """By how much the harm of a fresh liar must fall to count as gain."""
+    """Least fall of a fresh liar's harm that counts as gain."""
     limit: NonNegativeInt = 0
     """Chats of each split at most that bots are trained on; 0 for all."""
     scenarios: NumItems = 300
@@ -119,13 +118,13 @@ class HardenFriendsConfig(HardeningConfig):
     threads: PositiveInt = 1
     """CPU threads that bots and liars compute with."""
     game: LieRules = field(default_factory=LieRules)
-    """What lies are allowed, and what they earn."""
+    """Limits and rewards of lies."""
     learning: ChoiceLearning = field(default_factory=liar_learning)
     """The learning rule of liars."""
     decoding: FriendsDecoding = field(default_factory=FriendsDecoding)
-    """How bots speak; of chat models the temperature."""
+    """The decoding of bots; chat models use its temperature."""
     chat: ChatSeat = field(default_factory=ChatSeat)
-    """How a chat model plays the liars' side."""
+    """Settings of a chat model on the liars' side."""
     sizes: DynoNetSizes = field(default_factory=DynoNetSizes)
     """Sizes of a bot that is trained first."""
     fit: FitConfig = field(default_factory=dynonet_fit)
@@ -148,7 +147,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
     def round(self, number: int) -> dict[str, Stage]:
         planned = dict[str, Stage]()
         if number:
-            met = ",".join((NONE, *(f"{LIAR}{self.place(self.liar(each))}" for each in range(number))))
+            met = ",".join((NONE, *(f"{LIAR}{self.place(self.liar(index))}" for index in range(number))))
             seed = derive_seed(self.config.seed, "round", number)
             goes_on = self._trained(start=self.model(number - 1), against=met, fit=self.config.hardening, seed=seed)
             planned[self.trained(number)] = TRAIN_DYNONET, goes_on
@@ -156,8 +155,8 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         return planned | {self.liar(number): self._liar(self.model(number), derive_seed(self.config.seed, "liar"))}
 
     def measured(self, number: int) -> dict[str, Estimate]:
-        found = RunFolder.load(self.path / self.liar(number)).metrics()
-        return {name: found[name] for name in ROUND_METRICS}
+        metrics = RunFolder.load(self.path / self.liar(number)).metrics()
+        return {name: metrics[name] for name in ROUND_METRICS}
 
     def last(self, best: int) -> dict[str, Stage]:
         config = self.config
@@ -169,7 +168,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         for name, (against, _) in CONTROLS.items() if config.control else ():
             seed = derive_seed(config.seed, "round", 1)
             met = against if against == NONE else f"{NONE},{against}"
-            # Random lies are told as often while they may be, as the first liar tells its own.
+            # Random lies have the rate of the first liar.
             lies = replace(config.game, rate=self._rate)
             goes_on = self._trained(start=self.model(0), against=met, fit=longer, seed=seed, lies=lies)
             planned[f"{name}-model"] = TRAIN_DYNONET, goes_on
@@ -178,32 +177,32 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
 
     def choose(self, rounds: Sequence[Round], loss: Loss, run: RunFolder, reporter: Reporter) -> int:
         """Return the round whose bot is harmed least by the best of all rounds' liars, the earliest of equals."""
-        liars = [*(self.liar(one.number) for one in rounds), _RANDOM, _HONEST]
+        liars = [*(self.liar(round_.number) for round_ in rounds), _RANDOM, _HONEST]
         harms = []
-        for one in rounds:
-            met = self._meet(_ROUNDS, self.model(one.number), liars, run, reporter)
+        for round_ in rounds:
+            met = self._meet(_ROUNDS, self.model(round_.number), liars, run, reporter)
             harms.append(_common(met).mean(axis=0).max())
         return rounds[int(np.argmin(harms))].number
 
     def meet_known(self, best: int, run: RunFolder, reporter: Reporter) -> None:
         """Play every bot that is measured with all known liars, and with the best of them in other chats."""
         for model in dict.fromkeys(self._bots(best).values()):
-            met = self._meet(_CHOOSING, model, self._known(best), run, reporter)
+            met = self._meet(_CHOOSING, model, self._known_liars(best), run, reporter)
             self._meet(_BEST, model, [_best(met)], run, reporter)
 
     def outcome(self, best: int) -> dict[str, Estimate]:
-        """Start, controls and result, and by how much less the result is harmed, scenario by scenario."""
+        """Measure start, controls and result, and the fall of harm scenario by scenario."""
         stages = {BEFORE_HARDENING: f"{START}-liar", AFTER_HARDENING: f"{RESULT if best else START}-liar"}
         stages |= {ending: f"{name}-liar" for name, (_, ending) in CONTROLS.items() if self.config.control}
         runs = {ending: RunFolder.load(self.path / stage) for ending, stage in stages.items()}
-        found = {f"{name}{ending}": run.metrics()[name] for ending, run in runs.items() for name in ROUND_METRICS}
+        metrics = {f"{name}{ending}": run.metrics()[name] for ending, run in runs.items() for name in ROUND_METRICS}
         bots = self._bots(best)
-        harms = {column: self._of_the_best(model, self._known(best)) for column, model in bots.items()}
-        found |= {f"{EXPLOITABILITY}{ENDINGS[column]}": _mean(harm) for column, harm in harms.items()}
+        harms = {column: self._of_the_best(model, self._known_liars(best)) for column, model in bots.items()}
+        metrics |= {f"{EXPLOITABILITY}{ENDINGS[column]}": _mean(harm) for column, harm in harms.items()}
         for column, gain in GAINS.items():
             if column in harms:
-                found[gain] = rate_difference(*_common({column: harms[column], "after": harms["after"]}).T)
-        return found
+                metrics[gain] = rate_difference(*_common({column: harms[column], "after": harms["after"]}).T)
+        return metrics
 
     def _bots(self, best: int) -> dict[str, str]:
         """Return the bots that are measured, by their columns of the table."""
@@ -212,14 +211,14 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         models |= {ending: self.place(f"{name}-model") for ending, name in controls.items()}
         return {column: models[ending] for column, ending in ENDINGS.items() if ending in models}
 
-    def _known(self, best: int) -> list[str]:
+    def _known_liars(self, best: int) -> list[str]:
         """Return all known liars, those that learned by their stages."""
-        rounds = [self.liar(one.number) for one in rounds_of(RunFolder.load(self.path))]
+        rounds = [self.liar(round_.number) for round_ in rounds_of(RunFolder.load(self.path))]
         controls = [f"{name}-liar" for name in CONTROLS] if self.config.control else []
         return [*rounds, f"{START}-liar", *([f"{RESULT}-liar"] if best else []), *controls, _RANDOM, _HONEST]
 
     def known(self, best: int) -> KnownAdversaries:
-        bots, liars = self._bots(best), self._known(best)
+        bots, liars = self._bots(best), self._known_liars(best)
         met = [self._harms(_CHOOSING, model, liars) for model in bots.values()]
         learned = {liar: RunFolder.load(self.path / liar).metrics() for liar in liars if liar not in (_RANDOM, _HONEST)}
         return KnownAdversaries(
@@ -234,7 +233,7 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         )
 
     def _of_the_best(self, model: str, liars: Sequence[str]) -> Sequence[float | None]:
-        """Return the harm of the best known liar to a bot, chat by chat, in chats that did not choose it."""
+        """Return the harm of the best known liar to a bot, in chats that did not choose the liar."""
         best = _best(self._harms(_CHOOSING, model, liars))
         return self._harms(_BEST, model, [best])[best]
 
@@ -244,8 +243,8 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         Args:
             what: the chats are for.
             model: the bot.
-            liars: as `_known` names them.
-            run: the campaign's, where what is played is noted.
+            liars: as `_known_liars` names them.
+            run: of the campaign, which logs the chats.
             reporter: who looks on.
         """
         met = self._harms(what, model, liars)
@@ -276,12 +275,12 @@ class FriendsCampaign(HardeningCampaign[HardenFriendsConfig]):
         DYNONET.save(DYNONET.load(bot), folder, {**DYNONET.provenance(bot), "base": self.model(0), "round": best})
 
     def liar(self, number: int) -> str:
-        """The stage of the liar that learned to mislead the bot after a round."""
+        """Name the stage of the liar that learned to mislead the bot of a round."""
         return f"{number:02d}-liar"
 
     @property
     def _rate(self) -> float:
-        """How often the first liar lies while it may; of one that never does the least that may be asked for."""
+        """Return the rate at which the first liar lies while it may; at least the smallest allowed rate."""
         return max(float((RunFolder.load(self.path / self.liar(0)).summary() or {})[RATE]), _LEAST_RATE)
 
     def _trained(self, **settings: object) -> TrainDynoNetConfig:
@@ -309,12 +308,12 @@ def _mean(harms: Sequence[float | None]) -> Estimate:
 
 
 def small() -> HardenFriendsConfig:
-    """A small DynoNet on the built-in chats, three rounds at most, on a laptop."""
+    """Harden a small DynoNet on the built-in chats, three rounds at most, on a laptop."""
     return HardenFriendsConfig(sizes=dynonet_small())
 
 
 def demo() -> HardenFriendsConfig:
-    """To see how it goes, its figures mean little: a DynoNet of 200 built-in chats, one round, in a few minutes."""
+    """Harden a DynoNet of 200 built-in chats for one round, in a few minutes; its figures mean little."""
     return HardenFriendsConfig(
         rounds=1,
         limit=200,
@@ -340,7 +339,7 @@ class MinMaxFriends(HardeningJob[HardenFriendsConfig]):
     unhelped = "no round was harmed less than the start, which is the result"
 
     def prepare(self, config: HardenFriendsConfig, path: Path, reporter: Reporter) -> HardenFriendsConfig:
-        """As any hardening; a bot that cannot learn is told from one that is not there."""
+        """Refuse a bot that cannot learn, then prepare as any hardening."""
         if config.model in friends_agents or ".py:" in config.model or is_chat_address(config.model):
             what = "a DynoNet alone can be hardened here; chat models and other bots may play the liars' side"
             fix = f"--model RUN of {MAKER}, and --body for this one"
@@ -357,10 +356,10 @@ class MinMaxFriends(HardeningJob[HardenFriendsConfig]):
         )
 
     def next_commands(self, config: HardenFriendsConfig, path: Path) -> tuple[str, ...]:
-        """The page, and the bot before and after under what Niu & Bansal did."""
+        """Suggest an evaluation of the bot before and after under the strategies of Niu & Bansal."""
         start = FriendsCampaign(config, path).model(0)
-        asked = CollaborationConfig(model=start, trained=display_path(path), controls=False, data_root=config.data_root)
-        heard = command_line(("evaluate", "collaboration"), {"": CollaborationConfig}, asked, run=None)
+        evaluation = MutualFriendsConfig(model=start, trained=display_path(path), controls=False, data_root=config.data_root)
+        heard = command_line(("evaluate", "collaboration"), {"": MutualFriendsConfig}, evaluation, run=None)
         return (*super().next_commands(config, path), heard)
 
 

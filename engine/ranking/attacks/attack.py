@@ -6,19 +6,19 @@
     print(attack)
     outcomes = attack.run(groups, seeds)
 
-The ranker is a black box: a query is one context and candidate scored. The scores of a group before any edit are given, as they
-stand in every table, and are no queries; what is asked twice counts once. What comes of an example depends on its group, its
-seed and the composition alone, whoever shares its batches: draws are its own, and scores that differ by less than what a batch
-does to a network are equal (`goals.TOLERANCE`). So an example that was interrupted is begun again, and gives the same.
+The ranker is a black box: a query is one context and candidate scored. The scores of a group before any edit come with the
+group and are no queries; a repeated draft counts once. The result of an example depends on its group, its seed and the
+composition alone, not on the other examples of its batches: its draws are its own, and scores that differ by less than the
+rounding error of a batch are equal (`edit_game.TOLERANCE`). So an interrupted example starts again and gives the same result.
 
-A method is a generator: it yields drafts to ask about (`Asked`) and is sent how close each comes to the goal, higher is closer
-(`RankGoal.margin`). It knows neither budgets nor batches, and is closed when the goal is reached or the budget is spent. So
-what it asks first does not depend on the budget, and one trace tells the success at every smaller one.
+A method is a generator: it yields batches of drafts (`DraftBatch`) and is sent their margins; a higher margin is closer to the
+goal (`RankGoal.margin`). It knows neither budgets nor batches, and is closed at the goal or when the budget is spent. So
+its first queries do not depend on the budget, and one trace gives the success at every smaller budget.
 
     ImportanceGreedy   words that matter most first, each by its best edit (Jin et al. 2020, "Is BERT really robust?")
     EditBeam           all edits of the best few drafts, edit after edit
     RandomEdits        the baseline
-    SlopeGreedy        what a ranker's own gradient points to (Ebrahimi et al. 2018, "HotFlip")
+    SlopeGreedy        words that a ranker's own gradient prefers (Ebrahimi et al. 2018, "HotFlip")
     FixedRule          a rule of `engine/perturb/replies`: one query
 
 GASLITE and its controls follow below. Your own method needs `steps`; one that looks into the ranker says so by `needs`
@@ -39,8 +39,8 @@ The slopes are taken once for all places of a step; averaged, they say more abou
 they are no queries and are counted beside them, one for each of the G texts; each text of a list is a query.
 
     Gaslite       as above
-    RandomSteps   the same steps from the best text so far, lists drawn at random: what is above it is owed to the gradient
-    RandomWords   L fresh random words for each query: what RandomSteps is above it is owed to going on from the best text
+    RandomSteps   the same steps from the best text so far, lists drawn at random: a control for the gradient
+    RandomWords   L fresh random words for each query: a control for the steps from the best text
 
 # Paper: a passage is found for many queries of users, by the mean of their vectors. Ours: for one context, which is what a
 #   reply is scored in; the search ends as soon as the reply is where the goal wants it.
@@ -53,7 +53,7 @@ they are no queries and are counted beside them, one for each of the G texts; ea
 # Released code: 30 steps. Ours: until the budget is spent, or nothing new is left.
 # Paper: any token may enter that survives in its text. Ours: tokens that are words by themselves (no pieces of words, no
 #   special tokens), for rows, marks and other rankers know replies as words; the whole text is checked, too.
-# Released code: a list loses what does not survive. Ours: words that follow take their places, as far as `_LOOKED` lists go.
+# Released code: a list loses words that do not survive. Ours: the next words take their places, within `_LOOKED` lists.
 
     L words appended (`Case.edits`), V words of the vocabulary
 """
@@ -88,13 +88,13 @@ from parley.engine.ranking.attacks.cases import (
     Status,
     TracePoint,
 )
-from parley.engine.ranking.attacks.goals import RankGoal, falling, tolerance
 from parley.engine.ranking.attacks.settings import MOVES
 from parley.engine.ranking.metrics.searched import REACHED_REASON
 from parley.envs.core.config import check
 from parley.envs.core.errors import ConfigError, RankerError
 from parley.envs.core.seeds import stream
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal, tolerance
 from parley.envs.ranking.groups import CandidateGroup
 from parley.policies.ranking.ranker import Ranker, UnscoredError, compared_outcomes
 
@@ -104,24 +104,24 @@ if TYPE_CHECKING:
 
 
 DRAWS = 16
-"""Random drafts that are asked about at a time."""
+"""Number of random drafts in a batch."""
 PATIENCE = 10
-"""Times in a row that nothing new is drawn before there is nothing left."""
+"""Number of draws in a row without a new draft after which a method ends."""
 
 
-class Asked(NamedTuple):
-    """Drafts that a method asks about.
+class DraftBatch(NamedTuple):
+    """A batch of drafts that a method wants scored.
 
     Args:
         drafts: in the order in which they count as queries.
-        may_succeed: whether one of them may be the attack's result; not where words are erased to see what they matter.
+        may_succeed: False for drafts that only measure the importance of words, which cannot be the attack's result.
     """
 
     drafts: Sequence[Draft]
     may_succeed: bool = True
 
 
-Steps = Generator[Asked, np.ndarray, None]
+Steps = Generator[DraftBatch, np.ndarray, None]
 """Yields drafts, is sent their margins (drafts,) float64."""
 
 
@@ -129,21 +129,21 @@ class AttackMethod(Protocol):
     """An order in which edits are tried."""
 
     def steps(self, case: Case) -> Steps:
-        """Searches for one example; all draws come from `case.rng`."""
+        """Search for one example; take all draws from `case.rng`."""
 
 
 @dataclass(frozen=True)
 class ImportanceGreedy:
-    """Words in falling order of what erasing them does; each gets its best edit, if that comes closer to the goal."""
+    """The most important words by erasure first; each gets its best edit, if that comes closer to the goal."""
 
     def steps(self, case: Case) -> Steps:
         """See `AttackMethod`."""
         draft, margin = case.original, case.margin
         for source in (yield from _by_importance(case)):
-            place = draft.place_of(source)
-            drafts = [] if place is None else case.proposals(draft, [place])
+            position = draft.position_of(source)
+            drafts = [] if position is None else case.proposals(draft, [position])
             if drafts:
-                margins = yield Asked(drafts)
+                margins = yield DraftBatch(drafts)
                 best = falling(margins, case.tolerance)[0]
                 if margins[best] > margin + case.tolerance:
                     draft, margin = drafts[best], margins[best]
@@ -164,13 +164,13 @@ class EditBeam:
         order = yield from _by_importance(case)
         beam = [case.original]
         while beam:
-            found: dict[Utterance, Draft] = {}
+            drafts_by_words: dict[Utterance, Draft] = {}
             for draft in beam:
-                places = [place for source in order if (place := draft.place_of(source)) is not None]
-                for each in case.proposals(draft, places):
-                    found.setdefault(each.words, each)
-            drafts = list(found.values())
-            margins = yield Asked(drafts)
+                positions = [position for source in order if (position := draft.position_of(source)) is not None]
+                for edited in case.proposals(draft, positions):
+                    drafts_by_words.setdefault(edited.words, edited)
+            drafts = list(drafts_by_words.values())
+            margins = yield DraftBatch(drafts)
             beam = [drafts[i] for i in falling(margins, case.tolerance)[: self.beams]]
 
 
@@ -185,7 +185,7 @@ class RandomEdits:
             drafts = [draft for draft in self._drawn(case) if draft.words not in seen]
             seen.update(draft.words for draft in drafts)
             idle = 0 if drafts else idle + 1
-            yield Asked(drafts)
+            yield DraftBatch(drafts)
 
     def _drawn(self, case: Case) -> list[Draft]:
         """Distinct drafts, all allowed; drawn side by side, so that constraints are asked about many at once."""
@@ -201,9 +201,9 @@ class RandomEdits:
         return list({draft.words: draft for draft in drafts}.values())
 
     def _edited(self, case: Case, draft: Draft, shares: Sequence[float]) -> Draft | None:
-        """The draft after an edit that three uniform numbers choose; None where the move finds nothing to do at the place."""
-        move, place = case.moves[int(shares[0] * len(case.moves))], int(shares[1] * (len(draft.words) + 1))
-        changes = list(move.changes(case, draft, place))
+        """Return the draft after a random edit; None if the move cannot edit the position."""
+        move, position = case.moves[int(shares[0] * len(case.moves))], int(shares[1] * (len(draft.words) + 1))
+        changes = list(move.changes(case, draft, position))
         return draft.after(changes[int(shares[2] * len(changes))]) if changes else None
 
 
@@ -214,7 +214,7 @@ class SlopeGreedy:
     White-box: slopes are no queries, and are counted beside them. Edits that replace no word have no slope and are left out.
 
     Args:
-        width: replacements that are asked about before one is taken.
+        width: replacements that are scored before the best is taken.
     """
 
     needs: ClassVar[Requirement] = SLOPES
@@ -225,15 +225,15 @@ class SlopeGreedy:
         """See `AttackMethod`."""
         draft, margin, ahead = case.original, case.margin, True
         while ahead:
-            drafts = [each for each in case.proposals(draft, range(len(draft.words))) if _is_replacement(each)]
+            drafts = [proposal for proposal in case.proposals(draft, range(len(draft.words))) if _is_replacement(proposal)]
             if not drafts:
                 return
-            changes = [each.changes[-1] for each in drafts]
+            changes = [draft.changes[-1] for draft in drafts]
             columns = {word: column for column, word in enumerate(dict.fromkeys(change.words[0] for change in changes))}
             slopes_TW = case.inside.slopes(draft.words, list(columns))
             gains = [float(slopes_TW[change.start, columns[change.words[0]]]) for change in changes]
             chosen = [drafts[i] for i in falling(gains, 0.0)[: self.width]]
-            margins = yield Asked(chosen)
+            margins = yield DraftBatch(chosen)
             best = falling(margins, case.tolerance)[0]
             ahead = bool(margins[best] > margin + case.tolerance)
             draft, margin = chosen[best], margins[best]
@@ -241,7 +241,7 @@ class SlopeGreedy:
 
 @dataclass(frozen=True)
 class FixedRule:
-    """What a rule makes of the reply alone, whatever the ranker; moves and constraints are the rule's own.
+    """The result of a rule on the reply alone, whatever the ranker; the rule has its own moves and constraints.
 
     Args:
         rule: of replies, such as IIW.
@@ -254,33 +254,46 @@ class FixedRule:
 
     def steps(self, case: Case) -> Steps:
         """See `AttackMethod`; nothing is asked where the rule leaves the reply untouched."""
-        alone = tuple(place == case.place for place in range(len(case.group.candidates)))
+        alone = tuple(index == case.index for index in range(len(case.group.candidates)))
         (attacked,) = self.rule.apply([replace(case.group, attackable=alone)], [case.seed])
-        words, cost = attacked.group.candidates[case.place], attacked.changed[case.place]
+        words, cost = attacked.group.candidates[case.index], attacked.changed[case.index]
         if words != case.original.words:
             (tags,) = case.language.tag_all([words])
             sources = [NEW] * len(words)
             for old, new, size in SequenceMatcher(None, case.original.words, words, autojunk=False).get_matching_blocks():
                 sources[new : new + size] = range(old, old + size)
             edited = tuple(source == NEW for source in sources)
-            yield Asked([Draft(words, tuple(tags), tuple(sources), edited, len(case.original.words), cost)])
+            yield DraftBatch([Draft(words, tuple(tags), tuple(sources), edited, len(case.original.words), cost)])
 
 
-def _by_importance(case: Case) -> Generator[Asked, np.ndarray, list[int]]:
-    """Places of the original, that of the word first whose erasure comes closest to the goal; the end is last."""
+def falling(values: Sequence[float] | np.ndarray, tolerance: float) -> list[int]:
+    """Return the indices of values from highest to lowest; equal neighbours keep their order."""
+    order = sorted(range(len(values)), key=lambda i: -values[i])
+    ordered: list[int] = []
+    equal: list[int] = []
+    for i in order:
+        if equal and values[equal[-1]] - values[i] > tolerance:
+            ordered += sorted(equal)
+            equal = []
+        equal.append(i)
+    return ordered + sorted(equal)
+
+
+def _by_importance(case: Case) -> Generator[DraftBatch, np.ndarray, list[int]]:
+    """Return the positions of the original, the most important word first and the end last."""
     size = len(case.original.words)
-    margins = yield Asked([case.original.without(place) for place in range(size)], may_succeed=False)
+    margins = yield DraftBatch([case.original.without(position) for position in range(size)], may_succeed=False)
     return [*falling(margins, case.tolerance), size]
 
 
 def _is_replacement(draft: Draft) -> bool:
-    """Whether the last edit put one word in the place of one."""
+    """Return True if the last edit replaced one word by one."""
     change = draft.changes[-1]
     return change.end - change.start == len(change.words) == 1
 
 
 _AHEAD = 64
-"""Drafts that are scored at once; of those behind a success none counts as a query."""
+"""Number of drafts scored at once; drafts behind a success count as no query."""
 
 
 class CaseSearch:
@@ -289,7 +302,7 @@ class CaseSearch:
     Args:
         case: the example.
         method: in which order edits are tried.
-        goal: what is wanted.
+        goal: the wanted rank.
         bar: the score to pass.
         scores: of the candidates before any edit.
         budget: queries at most.
@@ -301,59 +314,59 @@ class CaseSearch:
         self.case, self._goal, self._bar, self._scores, self._budget = case, goal, bar, scores, budget
         self._best, self._margin = case.original, case.margin
         self._trace: list[TracePoint] = []
-        # Scores are known as soon as they come in, and count when the method gets to them.
-        self._known = {case.original.words: scores[case.place]}
+        # Scores are stored when they arrive, and count as queries when the method reads them.
+        self._score_by_words = {case.original.words: scores[case.index]}
         self._counted = {case.original.words}
         self._status: Status = "failure"
         self._reason = "no edit is left to try"
         self._num_unscored = 0
         self.is_over = False
         self._steps = method.steps(case)
-        self._asked, self._margins = Asked(()), list[float]()
+        self._batch, self._margins = DraftBatch(()), list[float]()
         self._proceed(None)
         self._read_on()
 
-    def wanted(self) -> list[Utterance]:
-        """Drafts to score next; at least one while the search is not over."""
-        ahead = dict.fromkeys(draft.words for draft in self._asked.drafts[len(self._margins) :])
-        new = [words for words in ahead if words not in self._known]
+    def next_drafts(self) -> list[Utterance]:
+        """Return the next drafts to score; at least one while the search is not over."""
+        ahead = dict.fromkeys(draft.words for draft in self._batch.drafts[len(self._margins) :])
+        new = [words for words in ahead if words not in self._score_by_words]
         return new[: min(_AHEAD, self._budget - len(self._counted) + 1)]
 
-    def tell(self, drafts: Sequence[Utterance], scores: np.ndarray | RankerError) -> None:
-        """Goes on with the scores of what was wanted, or ends with why there are none."""
+    def receive(self, drafts: Sequence[Utterance], scores: np.ndarray | RankerError) -> None:
+        """Continue with the scores of the drafts, or end with the reason why there are none."""
         if isinstance(scores, UnscoredError):
-            self.tell_apart(drafts, [scores] * len(drafts))
+            self.receive_each(drafts, [scores] * len(drafts))
             return
         if isinstance(scores, RankerError):
             self._end("error", str(scores))
             return
-        self._known.update(zip(drafts, scores.tolist(), strict=True))
+        self._score_by_words.update(zip(drafts, scores.tolist(), strict=True))
         self._read_on()
 
-    def tell_apart(self, drafts: Sequence[Utterance], scores: Sequence[np.ndarray | RankerError]) -> None:
-        """Goes on with what each draft came to; one that has no score is no closer to the goal than the reply as it was."""
+    def receive_each(self, drafts: Sequence[Utterance], scores: Sequence[np.ndarray | RankerError]) -> None:
+        """Continue with one result per draft; a draft without a score counts as no closer to the goal."""
         for words, score in zip(drafts, scores, strict=True):
             if isinstance(score, RankerError) and not isinstance(score, UnscoredError):
                 self._end("error", str(score))
                 return
             self._num_unscored += isinstance(score, RankerError)
-            self._known[words] = self._scores[self.case.place] if isinstance(score, RankerError) else float(score[0])
+            self._score_by_words[words] = self._scores[self.case.index] if isinstance(score, RankerError) else float(score[0])
         self._read_on()
 
     def outcome(self) -> AttackOutcome:
-        """What came of it."""
+        """Return the result of the search."""
         case, best = self.case, self._best
         return AttackOutcome(
             key=case.group.key,
             status=self._status,
             reason=self._reason,
-            place=case.place,
+            index=case.index,
             scores=self._scores,
             words=best.words,
             edited=best.edited,
             cost=best.cost,
             moves=tuple(change.move for change in best.changes),
-            score=self._known[best.words],
+            score=self._score_by_words[best.words],
             queries=len(self._counted) - 1,
             num_slopes=case.inside.num_slopes,
             num_unscored=self._num_unscored,
@@ -361,34 +374,34 @@ class CaseSearch:
         )
 
     def _read_on(self) -> None:
-        """Takes the drafts that are asked about one by one, as far as their scores are known."""
+        """Read the margins of the batch one by one, as far as their scores are known."""
         while not self.is_over:
-            if len(self._margins) == len(self._asked.drafts):
+            if len(self._margins) == len(self._batch.drafts):
                 self._proceed(np.array(self._margins))
                 continue
-            draft = self._asked.drafts[len(self._margins)]
+            draft = self._batch.drafts[len(self._margins)]
             if draft.words not in self._counted:
                 if len(self._counted) > self._budget:
                     self._end("failure", "queries ran out")
                     return
-                if draft.words not in self._known:
+                if draft.words not in self._score_by_words:
                     return
                 self._counted.add(draft.words)
-            margin = self._goal.margin(self._known[draft.words], self._bar)
+            margin = self._goal.margin(self._score_by_words[draft.words], self._bar)
             self._margins.append(margin)
-            if self._asked.may_succeed:
-                self._see(draft, margin)
+            if self._batch.may_succeed:
+                self._note(draft, margin)
 
     def _proceed(self, margins: np.ndarray | None) -> None:
-        """Hands the method what it asked for, and takes what it asks next."""
+        """Send the method the margins of its batch, and take its next batch."""
         try:
-            self._asked, self._margins = next(self._steps) if margins is None else self._steps.send(margins), []
+            self._batch, self._margins = next(self._steps) if margins is None else self._steps.send(margins), []
         except StopIteration:
             self.is_over = True
         except RankerError as error:
             self._end("error", str(error))
 
-    def _see(self, draft: Draft, margin: float) -> None:
+    def _note(self, draft: Draft, margin: float) -> None:
         near = self.case.tolerance
         if margin > self._margin + near or margin > near:
             self._best, self._margin = draft, margin
@@ -402,12 +415,12 @@ class CaseSearch:
 
 
 _LOOKED = 8
-"""Lists' worth of words that are looked at to fill one."""
+"""Number of lists of words that are searched to fill one."""
 
 
 @dataclass(frozen=True)
 class RandomWords:
-    """As many random words of the encoder's vocabulary at the same place, all drawn anew each time: the control of both."""
+    """As many random words of the vocabulary at the same position, drawn anew each time: the control of both."""
 
     needs: ClassVar[Requirement] = VOCABULARY
     appends: ClassVar[bool] = True
@@ -419,7 +432,7 @@ class RandomWords:
             drafts = [draft for draft in _drawn(case) if draft.words not in seen]
             seen.update(draft.words for draft in drafts)
             idle = 0 if drafts else idle + 1
-            yield Asked(drafts)
+            yield DraftBatch(drafts)
 
 
 @dataclass(frozen=True)
@@ -442,15 +455,15 @@ class RandomSteps:
         start = next((draft for _ in range(PATIENCE) for draft in _drawn(case)), None)
         if start is None:
             return
-        (margin,) = yield Asked([start])
+        (margin,) = yield DraftBatch([start])
         trigger, seen, idle = _behind(case, start), {start.words}, 0
         while idle < PATIENCE:
             gains_LV, num_seen = self.gains(case, trigger), len(seen)
-            places = case.rng.choice(len(trigger), size=min(self.num_positions, len(trigger)), replace=False)
-            for place in places.tolist():
-                drafts = self._listed(case, trigger, place, gains_LV[place])
+            positions = case.rng.choice(len(trigger), size=min(self.num_positions, len(trigger)), replace=False)
+            for position in positions.tolist():
+                drafts = self._listed(case, trigger, position, gains_LV[position])
                 if drafts:
-                    margins = yield Asked(drafts)
+                    margins = yield DraftBatch(drafts)
                     seen.update(draft.words for draft in drafts)
                     best = falling(margins, case.tolerance)[0]
                     if margins[best] > margin + case.tolerance:
@@ -458,14 +471,14 @@ class RandomSteps:
             idle = 0 if len(seen) > num_seen else idle + 1
 
     def gains(self, case: Case, trigger: Utterance) -> np.ndarray:
-        """Which words at each place are tried (L, V): those of the highest numbers, which say nothing here."""
+        """Return the gain of each word at each position (L, V); random here."""
         return case.rng.random((len(trigger), len(case.inside.vocabulary)))
 
-    def _listed(self, case: Case, trigger: Utterance, place: int, gains_V: np.ndarray) -> list[Draft]:
-        """Replies with another word at a place of what stands behind them, those of highest gain."""
+    def _listed(self, case: Case, trigger: Utterance, position: int, gains_V: np.ndarray) -> list[Draft]:
+        """Return replies with one appended word replaced by the words of highest gain."""
         vocabulary = case.inside.vocabulary
         order = np.argsort(-gains_V, kind="stable")[: _LOOKED * self.num_candidates].tolist()
-        texts = ((*trigger[:place], vocabulary[number], *trigger[place + 1 :]) for number in order)
+        texts = ((*trigger[:position], vocabulary[number], *trigger[position + 1 :]) for number in order)
         read = (words for words in texts if words != trigger and case.inside.reads(case.original.words, words))
         return case.allowed([_appended(case, words) for words in islice(read, self.num_candidates)])
 
@@ -483,7 +496,7 @@ class Gaslite(RandomSteps):
     num_gradients: int = 10
 
     def gains(self, case: Case, trigger: Utterance) -> np.ndarray:
-        """How much closer each word at each place comes to the goal, to first order, mean over the texts of a step (L, V)."""
+        """Return the first-order gain of each word at each position, averaged over the texts of a step (L, V)."""
         reply, vocabulary = case.original.words, case.inside.vocabulary
         total_LV = np.zeros((len(trigger), len(vocabulary)))
         for number in range(self.num_gradients):
@@ -495,7 +508,7 @@ class Gaslite(RandomSteps):
 
 
 def _drawn(case: Case) -> list[Draft]:
-    """Random drafts that the ranker reads as they are meant, all allowed."""
+    """Return random appended drafts that the ranker reads as one token per word, all allowed."""
     vocabulary = case.inside.vocabulary
     drawn = case.rng.integers(len(vocabulary), size=(DRAWS, case.edits)).tolist()
     texts = [tuple(vocabulary[number] for number in numbers) for numbers in drawn]
@@ -517,15 +530,15 @@ _REPLACEABLE = ("noun", "verb", "adjective", "adverb")
 
 
 class RankAttack:
-    """A method, composed with the ranker, the goal, and what edits may do.
+    """An attack: a method composed with a ranker, a goal, moves and constraints.
 
     Args:
         ranker: any.
         language: tags words and knows synonyms.
-        goal: what is wanted.
+        goal: the wanted rank.
         method: in which order edits are tried.
         moves: ways to edit; those that suit the goal when None.
-        constraints: what drafts keep to, beside the number of words and that no candidate comes twice.
+        constraints: on drafts, beside the number of words and the ban on repeated candidates.
         edits: words changed at most; as many are appended by methods that append.
         budget: queries at most for an example.
         num_side_by_side: examples that share batches.
@@ -578,40 +591,40 @@ class RankAttack:
         )
 
     def run(self, groups: Sequence[CandidateGroup], seeds: Sequence[int]) -> list[AttackOutcome]:
-        """Attacks a reply of each group.
+        """Attack one reply of each group.
 
         Args:
             groups: contexts and candidates.
             seeds: one for each group, at least 0.
 
         Returns:
-            What came of each, in their order; where the ranker gives no scores, why.
+            The result of each group, in their order; an error result if the ranker gives no scores.
         """
         waiting = iter(zip(range(len(groups)), groups, seeds, strict=True))
-        found: dict[int, AttackOutcome] = {}
+        outcomes: dict[int, AttackOutcome] = {}
         active: dict[int, CaseSearch] = {}
-        while len(found) < len(groups):
+        while len(outcomes) < len(groups):
             new = list(islice(waiting, self.num_side_by_side - len(active)))
             for row, begun in self._begin(new) if new else ():
                 if isinstance(begun, AttackOutcome):
-                    found[row] = begun
+                    outcomes[row] = begun
                 else:
                     active[row] = begun
-            drafts_by_row = {row: search.wanted() for row, search in active.items() if not search.is_over}
+            drafts_by_row = {row: search.next_drafts() for row, search in active.items() if not search.is_over}
             pairs = [(active[row].case.group.context, drafts) for row, drafts in drafts_by_row.items()]
             for row, scores in zip(drafts_by_row, compared_outcomes(self.ranker, pairs), strict=True):
                 if isinstance(scores, UnscoredError) and len(drafts_by_row[row]) > 1:
                     context = active[row].case.group.context
                     apart = compared_outcomes(self.ranker, [(context, [draft]) for draft in drafts_by_row[row]])
-                    active[row].tell_apart(drafts_by_row[row], apart)
+                    active[row].receive_each(drafts_by_row[row], apart)
                 else:
-                    active[row].tell(drafts_by_row[row], scores)
+                    active[row].receive(drafts_by_row[row], scores)
             for row in [row for row, search in active.items() if search.is_over]:
-                found[row] = active.pop(row).outcome()
-        return [found[row] for row in range(len(groups))]
+                outcomes[row] = active.pop(row).outcome()
+        return [outcomes[row] for row in range(len(groups))]
 
     def _begin(self, new: Sequence[tuple[int, CandidateGroup, int]]) -> Iterator[tuple[int, AttackOutcome | CaseSearch]]:
-        """Scores groups before any edit, and chooses what is edited."""
+        """Score groups before any edit, and choose the reply to edit in each."""
         replies = [words for _, group, _ in new for words in (*group.context, *group.candidates)]
         tags = dict(zip(replies, self.language.tag_all(replies), strict=True))
         scored = compared_outcomes(self.ranker, [(group.context, group.candidates) for _, group, _ in new])
@@ -625,20 +638,22 @@ class RankAttack:
         self, group: CandidateGroup, seed: int, scores: np.ndarray, tags: Mapping[Utterance, Sequence[str]]
     ) -> AttackOutcome | CaseSearch:
         rng = stream(seed, "attack on a ranking")
-        place, given = self.goal.choose(group, scores, rng), tuple(scores.tolist())
-        if place is None:
+        index, given = self.goal.choose(group, scores, rng), tuple(scores.tolist())
+        if index is None:
             return AttackOutcome(group.key, "skipped", "no attackable reply of the goal's kind", scores=given)
-        bar, near, words = self.goal.bar(group, scores, place), tolerance(scores), group.candidates[place]
+        bar, near, words = self.goal.bar(group, scores, index), tolerance(scores), group.candidates[index]
         if bar is None:
-            return AttackOutcome(group.key, "skipped", "fewer other replies than places at the top", place, given)
-        margin = self.goal.margin(given[place], bar)
+            return AttackOutcome(group.key, "skipped", "fewer other replies than places at the top", index, given)
+        margin = self.goal.margin(given[index], bar)
         if margin > near:
-            return AttackOutcome(group.key, "skipped", REACHED_REASON, place, given)
+            return AttackOutcome(group.key, "skipped", REACHED_REASON, index, given)
+        # The words of the newest turn come first.
+        context = [tagged for turn in reversed(group.context) for tagged in zip(turn, tags[turn], strict=True)]
         case = Case(
             group=group,
-            place=place,
+            index=index,
             original=Draft.of(words, tags[words]),
-            context_words=self._context_words(group, tags),
+            context_words=tuple(tagged for tagged in dict.fromkeys(context) if self.language.is_content(tagged[0])),
             synonyms=self._synonyms(words, tags[words]),
             language=self.language,
             moves=self.moves,
@@ -652,15 +667,11 @@ class RankAttack:
         )
         return CaseSearch(case, self.method, self.goal, bar, given, self.budget)
 
-    def _context_words(self, group: CandidateGroup, tags: Mapping[Utterance, Sequence[str]]) -> tuple[Tagged, ...]:
-        found = [tagged for turn in reversed(group.context) for tagged in zip(turn, tags[turn], strict=True)]
-        return tuple(dict.fromkeys((word, tag) for word, tag in found if self.language.is_content(word)))
-
     def _synonyms(self, words: Utterance, tags: Sequence[str]) -> dict[Tagged, Utterance]:
         stays = self.language.stays(FlatContexts([((words,),)]))
-        asked = [
+        replaceable = [
             (word, tag)
             for word, tag, stay in zip(words, tags, stays, strict=True)
             if not stay and self.language.is_content(word) and self.language.class_of(tag) in _REPLACEABLE
         ]
-        return dict(zip(asked, self.language.synonyms(asked, CAREFUL), strict=True))
+        return dict(zip(replaceable, self.language.synonyms(replaceable, CAREFUL), strict=True))

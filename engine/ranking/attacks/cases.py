@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, cast
 import numpy as np
 
 from parley.engine.core.stats.statistics import Estimate, rate
-from parley.engine.ranking.attacks.goals import RankGoal, tolerance
 from parley.engine.ranking.metrics.searched import QUERIES
 from parley.envs.core.errors import RankerError
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal, tolerance
 from parley.envs.ranking.groups import CandidateGroup, Context
 from parley.policies.ranking.ranker import Ranker, SlopedRanker, VocabularyRanker, compared_outcomes
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Requirement(NamedTuple):
-    """What a method needs of a ranker beside scores; a method names it as `needs`.
+    """The access to a ranker that a method needs beside scores; a method sets it as `needs`.
 
     Args:
         protocol: of rankers that give it.
         what: such as "slopes".
-        fix: for whoever has a ranker that does not.
+        fix: for users of a ranker without it.
     """
 
     protocol: type
@@ -43,7 +43,7 @@ class Requirement(NamedTuple):
     fix: str
 
     def is_met(self, ranker: Ranker) -> bool:
-        """Whether a ranker gives it."""
+        """Return True if a ranker gives it."""
         return isinstance(ranker, self.protocol)
 
 
@@ -61,7 +61,7 @@ VOCABULARY = Requirement(
 
 
 class Inside:
-    """A ranker as white-box methods see it in one example. What a ranker does not give is not to be asked for (`Requirement`).
+    """White-box access to a ranker in one example; ask only for what the ranker gives (`Requirement`).
 
     Args:
         ranker: any.
@@ -72,7 +72,7 @@ class Inside:
     def __init__(self, ranker: Ranker, context: Context, goal: RankGoal) -> None:
         self._ranker, self._context, self._sign = ranker, context, goal.margin(1.0, 0.0)
         self.num_slopes = 0
-        """Gradients that were asked for."""
+        """Number of gradients so far."""
 
     @property
     def vocabulary(self) -> Sequence[str]:
@@ -80,29 +80,29 @@ class Inside:
         return cast(VocabularyRanker, self._ranker).vocabulary()
 
     def reads(self, reply: Utterance, words: Utterance) -> bool:
-        """Whether a reply with words of the vocabulary behind it is read as its own tokens and one for each word."""
+        """Return True if the ranker reads the reply as before and one token for each appended word."""
         return cast(VocabularyRanker, self._ranker).reads(reply, words)
 
     def slopes(self, reply: Utterance, words: Sequence[str]) -> np.ndarray:
-        """How much closer to the goal each word (W,) at each place of a reply (T,) comes, to first order (T, W).
+        """Return the first-order gain of each word (W,) at each position of a reply (T,), as an array (T, W).
 
         Raises:
             RankerError: the ranker raised, or did not give one finite number for each.
         """
         self.num_slopes += 1
         try:
-            found = np.asarray(cast(SlopedRanker, self._ranker).slopes(self._context, reply, words), dtype=np.float64)
+            slopes = np.asarray(cast(SlopedRanker, self._ranker).slopes(self._context, reply, words), dtype=np.float64)
         except Exception as error:
             what = "the ranker raised an error when it was asked for slopes"
             raise RankerError(what, where=type(self._ranker).__name__, got=f"{type(error).__name__}: {error}") from error
-        if found.shape != (len(reply), len(words)) or not np.isfinite(found).all():
+        if slopes.shape != (len(reply), len(words)) or not np.isfinite(slopes).all():
             raise RankerError(
                 "the ranker's slopes are not one finite number for each place and word",
                 where=type(self._ranker).__name__,
-                got=f"shape {found.shape} for {len(reply)} places and {len(words)} words",
+                got=f"shape {slopes.shape} for {len(reply)} places and {len(words)} words",
                 fix="return an array (words of the reply, words to try)",
             )
-        return self._sign * found
+        return self._sign * slopes
 
 
 NEW = -1
@@ -116,7 +116,7 @@ class Change(NamedTuple):
         move: the name of the move that proposed it.
         start: where the words that go begin.
         end: and end.
-        words: what comes in their place.
+        words: their replacement.
         tags: of these.
         sources: places in the original of the words that these are or stand for; `NEW` for inserted ones.
     """
@@ -130,7 +130,7 @@ class Change(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """Words that it changes."""
+        """Number of words that it changes."""
         return max(self.end - self.start, len(self.words))
 
 
@@ -141,7 +141,7 @@ class Draft:
     Args:
         words: of the reply.
         tags: of its words; a word that stands for another has the tag of that.
-        sources: for each word the place in the original of what it is or stands for, `NEW` if it was inserted.
+        sources: for each word the position of its original word, `NEW` if it was inserted.
         edited: which words are not as they were, or not where they were.
         cost: words changed: replaced, inserted, deleted, two for a swap.
         num_original: words of the original.
@@ -158,15 +158,15 @@ class Draft:
 
     @classmethod
     def of(cls, words: Utterance, tags: Sequence[str]) -> Self:
-        """A reply that nobody has edited."""
+        """Make a draft of an unedited reply."""
         return cls(words, tuple(tags), tuple(range(len(words))), (False,) * len(words), len(words))
 
     def may_change(self, start: int, end: int) -> bool:
-        """Whether some of its words are as they were."""
+        """Return whether no word from start to end is edited yet."""
         return end <= len(self.words) and not any(self.edited[start:end])
 
     def after(self, change: Change) -> Draft:
-        """The draft with one more edit."""
+        """Return the draft with one more edit."""
         start, end = change.start, change.end
         return Draft(
             (*self.words[:start], *change.words, *self.words[end:]),
@@ -178,19 +178,19 @@ class Draft:
             (*self.changes, change),
         )
 
-    def place_of(self, source: int) -> int | None:
-        """Where a word of the original, or what stands for it, is now; the original's number of words stands for the end."""
+    def position_of(self, source: int) -> int | None:
+        """Return the current position of a word of the original or of its replacement; None if it is gone."""
         if source in self.sources:
             return self.sources.index(source)
         return len(self.words) if source == self.num_original else None
 
-    def without(self, place: int) -> Draft:
-        """The draft with a word erased, to see how much it matters."""
-        return self.after(Change("erasure", place, place + 1, (), (), ()))
+    def without(self, position: int) -> Draft:
+        """Return the draft with one word erased, to measure how much it matters."""
+        return self.after(Change("erasure", position, position + 1, (), (), ()))
 
-    def replaced(self, place: int, word: str, move: str) -> Change:
-        """A change of one word."""
-        return Change(move, place, place + 1, (word,), (self.tags[place],), (self.sources[place],))
+    def replaced(self, position: int, word: str, move: str) -> Change:
+        """Return the change that replaces one word."""
+        return Change(move, position, position + 1, (word,), (self.tags[position],), (self.sources[position],))
 
 
 class EditMove(Protocol):
@@ -200,13 +200,13 @@ class EditMove(Protocol):
     def name(self) -> str:
         """Such as "synonym"."""
 
-    def changes(self, case: Case, draft: Draft, place: int) -> Iterable[Change]:
-        """Edits of one place in a fixed order.
+    def changes(self, case: Case, draft: Draft, position: int) -> Iterable[Change]:
+        """Return the edits at one position in a fixed order.
 
         Args:
             case: the example: its context words, its language.
-            draft: what is edited.
-            place: of a word, or the number of words: behind the last one.
+            draft: to edit.
+            position: of a word, or the number of words: behind the last one.
         """
 
 
@@ -215,12 +215,16 @@ class ContextWord:
 
     name = "context"
 
-    def changes(self, case: Case, draft: Draft, place: int) -> Iterable[Change]:
+    def changes(self, case: Case, draft: Draft, position: int) -> Iterable[Change]:
         """See `EditMove`; both words say something by themselves, and none comes that the reply has already."""
-        if place < len(draft.words) and draft.may_change(place, place + 1) and case.language.is_content(draft.words[place]):
-            for word in case.words_by_tag.get(draft.tags[place], ()):
+        if (
+            position < len(draft.words)
+            and draft.may_change(position, position + 1)
+            and case.language.is_content(draft.words[position])
+        ):
+            for word in case.words_by_tag.get(draft.tags[position], ()):
                 if word not in draft.words:
-                    yield draft.replaced(place, word, self.name)
+                    yield draft.replaced(position, word, self.name)
 
 
 class SynonymWord:
@@ -228,13 +232,13 @@ class SynonymWord:
 
     name = "synonym"
 
-    def changes(self, case: Case, draft: Draft, place: int) -> Iterable[Change]:
-        """See `EditMove`; names stay, and what belongs to a command."""
-        if place < len(draft.words) and draft.may_change(place, place + 1):
-            word, before = draft.words[place], draft.words[place - 1] if place else ""
-            for other in case.synonyms.get((word, draft.tags[place]), ()):
+    def changes(self, case: Case, draft: Draft, position: int) -> Iterable[Change]:
+        """See `EditMove`; names and parts of commands stay."""
+        if position < len(draft.words) and draft.may_change(position, position + 1):
+            word, before = draft.words[position], draft.words[position - 1] if position else ""
+            for other in case.synonyms.get((word, draft.tags[position]), ()):
                 if case.language.fits(before, word, other):
-                    yield draft.replaced(place, other, self.name)
+                    yield draft.replaced(position, other, self.name)
 
 
 class InsertedWord:
@@ -242,11 +246,11 @@ class InsertedWord:
 
     name = "insertion"
 
-    def changes(self, case: Case, draft: Draft, place: int) -> Iterable[Change]:
+    def changes(self, case: Case, draft: Draft, position: int) -> Iterable[Change]:
         """See `EditMove`; none comes that the reply has already."""
         for word, tag in case.context_words:
             if word not in draft.words:
-                yield Change(self.name, place, place, (word,), (tag,), (NEW,))
+                yield Change(self.name, position, position, (word,), (tag,), (NEW,))
 
 
 class DeletedWord:
@@ -254,10 +258,10 @@ class DeletedWord:
 
     name = "deletion"
 
-    def changes(self, case: Case, draft: Draft, place: int) -> Iterable[Change]:
+    def changes(self, case: Case, draft: Draft, position: int) -> Iterable[Change]:
         """See `EditMove`."""
-        if place < len(draft.words) > 1 and draft.may_change(place, place + 1):
-            yield Change(self.name, place, place + 1, (), (), ())
+        if position < len(draft.words) > 1 and draft.may_change(position, position + 1):
+            yield Change(self.name, position, position + 1, (), (), ())
 
 
 class SwappedWords:
@@ -265,18 +269,18 @@ class SwappedWords:
 
     name = "swap"
 
-    def changes(self, case: Case, draft: Draft, place: int) -> Iterable[Change]:
+    def changes(self, case: Case, draft: Draft, position: int) -> Iterable[Change]:
         """See `EditMove`."""
-        end = place + 2
-        if draft.may_change(place, end) and draft.words[place] != draft.words[place + 1]:
-            first, second = (part[place:end][::-1] for part in (draft.words, draft.tags))
-            yield Change(self.name, place, end, first, second, draft.sources[place:end][::-1])
+        end = position + 2
+        if draft.may_change(position, end) and draft.words[position] != draft.words[position + 1]:
+            first, second = (part[position:end][::-1] for part in (draft.words, draft.tags))
+            yield Change(self.name, position, end, first, second, draft.sources[position:end][::-1])
 
 
 BY_NAME: dict[str, EditMove] = {
     move.name: move for move in (ContextWord(), SynonymWord(), InsertedWord(), DeletedWord(), SwappedWords())
 }
-"""Those that settings name."""
+"""The moves by their names in settings."""
 
 
 Vectors = Callable[[Sequence[Utterance]], np.ndarray]
@@ -284,10 +288,10 @@ Vectors = Callable[[Sequence[Utterance]], np.ndarray]
 
 
 class Constraint(Protocol):
-    """A rule that drafts keep to or break."""
+    """A rule that drafts must keep."""
 
     def allows(self, case: Case, drafts: Sequence[Draft]) -> Sequence[bool]:
-        """Whether each draft keeps to it.
+        """Test whether each draft keeps to the rule.
 
         Args:
             case: the example; `case.original` is the reply before any edit.
@@ -324,15 +328,15 @@ class KnownWords:
     """Words that enter are known.
 
     Args:
-        known: such as the vocabulary of a model or a corpus.
+        words: such as the vocabulary of a model or a corpus.
     """
 
-    known: Container[str] = field(repr=False)
+    words: Container[str] = field(repr=False)
 
     def allows(self, case: Case, drafts: Sequence[Draft]) -> list[bool]:
         """See `Constraint`; words that are as they were need not be known."""
         return [
-            all(word in self.known for word, edited in zip(draft.words, draft.edited, strict=True) if edited)
+            all(word in self.words for word, edited in zip(draft.words, draft.edited, strict=True) if edited)
             for draft in drafts
         ]
 
@@ -350,7 +354,7 @@ class KeptTags:
 
 @dataclass(frozen=True)
 class Fluent:
-    """The reply reads hardly worse than it did: its perplexity is at most a multiple of what it was.
+    """The reply stays fluent: its perplexity is at most a multiple of the original's.
 
     Args:
         ngrams: the trigrams that judge; of a training split.
@@ -363,7 +367,7 @@ class Fluent:
     def allows(self, case: Case, drafts: Sequence[Draft]) -> list[bool]:
         """See `Constraint`."""
         before, *after = map(np.mean, self.ngrams.log_probabilities([case.original.words, *(draft.words for draft in drafts)]))
-        return [bool(np.exp(before - each) <= self.ratio) for each in after]
+        return [bool(np.exp(before - mean) <= self.ratio) for mean in after]
 
 
 @dataclass(frozen=True)
@@ -401,7 +405,7 @@ class MeanVectors:
         self._vectors, self._none = vectors, np.zeros(size)
 
     def __call__(self, texts: Sequence[Utterance]) -> np.ndarray:
-        """Means (texts, E)."""
+        """Return the mean word vectors of texts (texts, E)."""
         return np.stack(
             [np.mean([self._vectors.get(word, self._none) for word in text] or [self._none], axis=0) for text in texts]
         )
@@ -413,23 +417,23 @@ class Case:
 
     Args:
         group: context and candidates.
-        place: of the candidate that is edited.
+        index: of the candidate that is edited.
         original: that candidate.
         context_words: distinct words of the context that say something, with their tags, those of the newest turn first.
         synonyms: of words of the original, by the word and its tag.
         language: of the words.
         moves: ways to edit.
-        constraints: what every draft keeps to.
+        constraints: on every draft.
         edits: words changed at most; as many are appended by methods that append.
         seed: the example's.
         rng: draws that belong to the example.
         margin: of the original, see `RankGoal.margin`; at most the tolerance.
         tolerance: difference of margins up to which they are equal.
-        inside: what white-box methods see of the ranker.
+        inside: white-box access to the ranker.
     """
 
     group: CandidateGroup
-    place: int
+    index: int
     original: Draft
     context_words: tuple[Tagged, ...]
     synonyms: Mapping[Tagged, Utterance]
@@ -446,28 +450,28 @@ class Case:
     @cached_property
     def words_by_tag(self) -> dict[str, list[str]]:
         """The context's words by their tags."""
-        found: dict[str, list[str]] = {}
+        words: dict[str, list[str]] = {}
         for word, tag in self.context_words:
-            found.setdefault(tag, []).append(word)
-        return found
+            words.setdefault(tag, []).append(word)
+        return words
 
-    def proposals(self, draft: Draft, places: Iterable[int]) -> list[Draft]:
-        """What one more edit of some places may make of a draft: distinct texts, all allowed.
+    def proposals(self, draft: Draft, positions: Iterable[int]) -> list[Draft]:
+        """Return the drafts that one more edit at some positions makes: distinct texts, all allowed.
 
         Args:
-            draft: what is edited.
-            places: of words; the number of words stands for the end.
+            draft: to edit.
+            positions: of words; the number of words stands for the end.
         """
-        found: dict[Utterance, Draft] = {}
-        for place in places:
+        drafts: dict[Utterance, Draft] = {}
+        for position in positions:
             for move in self.moves:
-                for change in move.changes(self, draft, place):
+                for change in move.changes(self, draft, position):
                     after = draft.after(change)
-                    found.setdefault(after.words, after)
-        return self.allowed(list(found.values()))
+                    drafts.setdefault(after.words, after)
+        return self.allowed(list(drafts.values()))
 
     def allowed(self, drafts: list[Draft]) -> list[Draft]:
-        """The drafts that keep to all constraints."""
+        """Return the drafts that keep to all constraints."""
         for constraint in self.constraints:
             if not drafts:
                 break
@@ -494,13 +498,13 @@ class TracePoint(NamedTuple):
 
 @dataclass(frozen=True)
 class AttackOutcome:
-    """What came of one example.
+    """The result of the attack on one example.
 
     Args:
         key: of the group.
         status: success; failure: budget or edits ran out; skipped: nothing to attack; error: the ranker gave no scores.
         reason: why there is no success, or why none was tried.
-        place: of the edited candidate; None where none was chosen.
+        index: of the edited candidate; None where none was chosen.
         scores: of all candidates before any edit, as they are compared (`compared_outcomes`); empty when there are none.
         words: the edited reply, the closest to the goal that was found.
         edited: which of its words are not as they were.
@@ -516,7 +520,7 @@ class AttackOutcome:
     key: str
     status: Status
     reason: str = ""
-    place: int | None = None
+    index: int | None = None
     scores: tuple[float, ...] = ()
     words: Utterance = ()
     edited: tuple[bool, ...] = ()
@@ -530,27 +534,27 @@ class AttackOutcome:
 
     @property
     def was_tried(self) -> bool:
-        """Whether there was something to attack and the ranker gave scores."""
+        """True if there was a reply to attack and the ranker gave scores."""
         return self.status in ("success", "failure")
 
     def succeeded_by(self, queries: int) -> bool:
-        """Whether it succeeded with at most so many queries; an attack ends when it succeeds."""
+        """Return True if it succeeded with at most so many queries; an attack ends when it succeeds."""
         return self.status == "success" and self.queries <= queries
 
     def ranks(self) -> tuple[float, float] | None:
-        """The rank of the reply before and after, from 1; places of ties are shared. None where nothing was scored."""
-        if self.place is None or self.score is None:
+        """Return the rank of the reply before and after, from 1, ties shared; None if nothing was scored."""
+        if self.index is None or self.score is None:
             return None
-        others, near = np.delete(self.scores, self.place), tolerance(np.array(self.scores))
+        other_scores, near = np.delete(self.scores, self.index), tolerance(np.array(self.scores))
         before, after = (
-            1 + np.count_nonzero(others > score + near) + np.count_nonzero(np.abs(others - score) <= near) / 2
-            for score in (self.scores[self.place], self.score)
+            1 + np.count_nonzero(other_scores > score + near) + np.count_nonzero(np.abs(other_scores - score) <= near) / 2
+            for score in (self.scores[self.index], self.score)
         )
         return float(before), float(after)
 
 
 def success_curve(outcomes: Sequence[AttackOutcome], budget: int, at: Sequence[int] = QUERIES) -> list[tuple[int, Estimate]]:
-    """Success rates against queries, with Wilson intervals; examples that were skipped or failed with an error do not count.
+    """Return success rates against queries, with Wilson intervals; skipped and failed examples do not count.
 
     Args:
         outcomes: of one attack.
@@ -558,14 +562,14 @@ def success_curve(outcomes: Sequence[AttackOutcome], budget: int, at: Sequence[i
         at: numbers of queries.
     """
     tried = [outcome for outcome in outcomes if outcome.was_tried]
-    known = sorted({queries for queries in at if queries <= budget} | {budget})
-    return [(queries, rate(sum(outcome.succeeded_by(queries) for outcome in tried), len(tried))) for queries in known]
+    budgets = sorted({queries for queries in at if queries <= budget} | {budget})
+    return [(queries, rate(sum(outcome.succeeded_by(queries) for outcome in tried), len(tried))) for queries in budgets]
 
 
 def transferred(
     outcomes: Sequence[AttackOutcome], groups: Sequence[CandidateGroup], goal: RankGoal, ranker: Ranker
 ) -> list[bool | RankerError | None]:
-    """Whether edits that were found on one ranker reach the same goal on another.
+    """Test whether edits from an attack on one ranker reach the same goal on another.
 
     Args:
         outcomes: of an attack.
@@ -577,16 +581,16 @@ def transferred(
         Of each example whether they do, or why the ranker gave no scores; None where nothing was edited, or where the other
         ranker puts the reply where it is wanted before any edit.
     """
-    found: list[bool | RankerError | None] = [None] * len(outcomes)
+    results: list[bool | RankerError | None] = [None] * len(outcomes)
     rows = [row for row, outcome in enumerate(outcomes) if outcome.was_tried and outcome.cost]
     pairs = [(groups[row].context, (*groups[row].candidates, outcomes[row].words)) for row in rows]
     for row, scored in zip(rows, compared_outcomes(ranker, pairs), strict=True):
         if isinstance(scored, RankerError):
-            found[row] = scored
+            results[row] = scored
             continue
-        place, scores, edited = outcomes[row].place, scored[:-1], float(scored[-1])
-        assert place is not None, "an edited reply has a place"
-        bar, near = goal.bar(groups[row], scores, place), tolerance(scores)
-        if bar is not None and goal.margin(float(scores[place]), bar) <= near:
-            found[row] = goal.margin(edited, bar) > near
-    return found
+        index, scores, edited = outcomes[row].index, scored[:-1], float(scored[-1])
+        assert index is not None, "an edited reply has an index"
+        bar, near = goal.bar(groups[row], scores, index), tolerance(scores)
+        if bar is not None and goal.margin(float(scores[index]), bar) <= near:
+            results[row] = goal.margin(edited, bar) > near
+    return results

@@ -57,7 +57,7 @@ rank_attacks.register(
 
 
 def attack_names(chosen: str) -> tuple[str, ...]:
-    """The methods that a list names, each once.
+    """Return the distinct methods of a comma-separated list.
 
     Args:
         chosen: separated by commas.
@@ -65,14 +65,14 @@ def attack_names(chosen: str) -> tuple[str, ...]:
     Raises:
         ConfigError: none is named, or one is unknown, with the nearest name.
     """
-    found = tuple(dict.fromkeys(name for part in chosen.split(",") if (name := part.strip())))
+    names = tuple(dict.fromkeys(name for part in chosen.split(",") if (name := part.strip())))
     fix = f"methods: {', '.join(rank_attacks)}, {POLICY}RUN, or path/file.py:Name"
-    if not found:
+    if not names:
         raise ConfigError("no method of attacks is named", got=repr(chosen), fix=fix)
-    for name in found:
+    for name in names:
         if name not in rank_attacks and ".py:" not in name and not name.startswith(POLICY):
             raise ConfigError(f"no method of attacks on rankers is called {name!r}{nearest(name, rank_attacks)}", fix=fix)
-    return found
+    return names
 
 
 def compose_attack(
@@ -80,18 +80,18 @@ def compose_attack(
     language: ReplyLanguage,
     settings: AttackSettings | None = None,
     *,
-    known: Container[str] | None = None,
+    vocabulary: Container[str] | None = None,
     ngrams: NGrams | None = None,
     vectors: Vectors | None = None,
     num_side_by_side: int = 64,
 ) -> RankAttack:
-    """The attack that settings describe.
+    """Compose the attack of some settings.
 
     Args:
         ranker: any.
         language: tags words and knows synonyms.
         settings: those of `AttackSettings` when None.
-        known: words that may enter; all when None.
+        vocabulary: words that may enter; all when None.
         ngrams: trigrams of a training split, for `max_perplexity_ratio`.
         vectors: of texts, for `min_cosine`.
         num_side_by_side: examples that share batches.
@@ -102,7 +102,7 @@ def compose_attack(
     """
     from parley.engine.ranking.attacks.attack import EditBeam, Gaslite, RandomSteps, RankAttack
     from parley.engine.ranking.attacks.cases import BY_NAME, CloseInMeaning, Fluent, KeptTags, KnownWords
-    from parley.engine.ranking.attacks.goals import RankGoal
+    from parley.envs.ranking.edit_game import RankGoal
 
     settings = AttackSettings() if settings is None else settings
     constraints: list[Constraint] = []
@@ -134,7 +134,7 @@ def compose_attack(
             what, fix = "words behind a right reply may make a wrong one of it", "take --goal promote, or another method"
             raise ConfigError(what, where=settings.method, got=f"--goal {settings.goal}", fix=fix)
     else:
-        constraints = [*([] if known is None else [KnownWords(known)]), *constraints]
+        constraints = [*([] if vocabulary is None else [KnownWords(vocabulary)]), *constraints]
         constraints += [KeptTags(language)] if settings.keep_tags else []
     return RankAttack(
         ranker,
@@ -150,7 +150,7 @@ def compose_attack(
 
 
 def need_of(name: str) -> Requirement | None:
-    """What a method needs of rankers beside scores; None where scores are enough.
+    """Return the access to rankers that a method needs beside scores; None if scores are enough.
 
     Args:
         name: of the method, as `attack_names` gives it.
@@ -159,7 +159,7 @@ def need_of(name: str) -> Requirement | None:
 
 
 def policy_of(name: str) -> EditorSteps:
-    """The trained editing policy that a name stands for, as a method.
+    """Load a trained editing policy as a method.
 
     Args:
         name: editor:RUN, a run or checkpoint, by folder or URI.
@@ -177,7 +177,7 @@ def policy_of(name: str) -> EditorSteps:
 
 
 def policy_rule(name: str, resources: RuleResources) -> AttackRule:
-    """What a trained editing policy makes of wrong replies, at the ranker that it was trained against.
+    """Load a trained editing policy as a rule that edits wrong replies, with the ranker of its training.
 
     Args:
         name: editor:RUN.
@@ -223,11 +223,11 @@ _SEEDS = range(len(_GROUPS))
 
 
 class _Shared:
-    """Scores by words that the context holds, and gives their slopes; a word is a token unless it sticks to the reply."""
+    """A ranker that counts shared words and gives slopes; each word is one token, except the glued one."""
 
     def score(self, context: Context, candidates: Sequence[Utterance]) -> list[float]:
-        said = set().union(*context)
-        return [float(sum(word in said for word in reply)) for reply in candidates]
+        context_words = set().union(*context)
+        return [float(sum(word in context_words for word in reply)) for reply in candidates]
 
     def slopes(self, context: Context, reply: Utterance, words: Sequence[str]) -> np.ndarray:
         here, there = ([self.score(context, [(word,)])[0] for word in of] for of in (reply, words))
@@ -257,7 +257,7 @@ def _run(
 
 
 def _ends_with_an_allowed_reply(method: AttackMethod) -> None:
-    """Ends within its budget, with a reply that was edited as it is allowed to be."""
+    """End within the budget, with a reply whose edits are allowed."""
     for group, outcome in zip(_GROUPS, _run(method, _GROUPS, _SEEDS), strict=True):
         expect(outcome.was_tried, "an attack on each group", f"{outcome.status}: {outcome.reason}")
         expect(outcome.cost <= _EDITS, f"at most {_EDITS} words changed", f"{outcome.cost} in {outcome.words!r}")
@@ -266,7 +266,7 @@ def _ends_with_an_allowed_reply(method: AttackMethod) -> None:
 
 
 def _asks_the_same_whatever_its_budget(method: AttackMethod) -> None:
-    """Asks the same with a smaller budget, as far as that reaches, and the same twice."""
+    """Ask the same queries under a smaller budget, cut short, and the same in a second run."""
     whole, again, cut = (_run(method, _GROUPS, _SEEDS, budget) for budget in (200, 200, 5))
     expect(whole == again, "the same outcome twice", "another one the second time")
     for large, small in zip(whole, cut, strict=True):
@@ -275,7 +275,7 @@ def _asks_the_same_whatever_its_budget(method: AttackMethod) -> None:
 
 
 def _is_the_same_alone(method: AttackMethod) -> None:
-    """Finds the same whatever other examples are attacked beside one."""
+    """Find the same for an example whatever other examples are attacked beside it."""
     alone = [_run(method, [group], [seed])[0] for group, seed in zip(_GROUPS, _SEEDS, strict=True)]
     same_alone(_run(method, _GROUPS, _SEEDS), alone, "what is found")
 

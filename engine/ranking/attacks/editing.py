@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from parley.engine.perturb.replies.shapes import Attacked, Attacks
-from parley.engine.ranking.attacks.attack import Asked, RankAttack, Steps
+from parley.engine.ranking.attacks.attack import DraftBatch, RankAttack, Steps
 from parley.engine.ranking.attacks.cases import Case, Draft
 from parley.envs.core.errors import RankerError
 from parley.envs.corpora.pairs.turns import Utterance
@@ -35,45 +35,45 @@ class ContextProposer:
 
     def __init__(self, language: ReplyLanguage) -> None:
         self._language = language
-        self._proposed = lru_cache(_HELD)(self._found)
+        self._proposed = lru_cache(_HELD)(self._words_by_position)
 
-    def propose(self, group: CandidateGroup, place: int) -> list[tuple[str, ...]]:
+    def propose(self, group: CandidateGroup, index: int) -> list[tuple[str, ...]]:
         """See `parley.envs.ranking.edit_game.Proposer`."""
-        return self._proposed(group.context, group.candidates[place])
+        return self._proposed(group.context, group.candidates[index])
 
-    def _found(self, context: Context, reply: Utterance) -> list[tuple[str, ...]]:
+    def _words_by_position(self, context: Context, reply: Utterance) -> list[tuple[str, ...]]:
         *turns, tags = self._language.tag_all([*context, reply])
-        said: dict[str, dict[str, None]] = {}
+        words_by_tag: dict[str, dict[str, None]] = {}
         for turn, its in zip(reversed(context), reversed(turns), strict=True):
             for word, tag in zip(turn, its, strict=True):
                 if self._language.is_content(word):
-                    said.setdefault(tag, {})[word] = None
-        return proposed(self._language, reply, tags, {tag: tuple(words) for tag, words in said.items()})
+                    words_by_tag.setdefault(tag, {})[word] = None
+        return proposed(self._language, reply, tags, {tag: tuple(words) for tag, words in words_by_tag.items()})
 
 
 def proposed(
-    language: ReplyLanguage, reply: Utterance, tags: Sequence[str], said: Mapping[str, Sequence[str]]
+    language: ReplyLanguage, reply: Utterance, tags: Sequence[str], words_by_tag: Mapping[str, Sequence[str]]
 ) -> list[tuple[str, ...]]:
-    """Words of the context for each word of a reply that says something.
+    """Return the possible replacements of each content word of a reply, from the context.
 
     Args:
         language: knows which words do.
         reply: as it is.
         tags: of its words.
-        said: words of the context by their tags.
+        words_by_tag: words of the context by their tags.
     """
     return [
-        tuple(other for other in said.get(tag, ()) if other != word) if language.is_content(word) else ()
+        tuple(other for other in words_by_tag.get(tag, ()) if other != word) if language.is_content(word) else ()
         for word, tag in zip(reply, tags, strict=True)
     ]
 
 
 @dataclass(frozen=True)
 class EditorSteps:
-    """A policy's best replacement, one after the other, whatever each of them came to; no step is taken back.
+    """The best replacements of a policy, one after the other, whatever their effect; no step is taken back.
 
     Args:
-        editor: the policy; None takes any replacement, all alike likely: what a policy has to beat at as many edits.
+        editor: the policy; None takes random replacements, the baseline at as many edits.
         rules: places and proposals as in its training; as many edits as the attack allows.
     """
 
@@ -85,7 +85,7 @@ class EditorSteps:
 
     @cached_property
     def _sight(self) -> EditorSight:
-        assert self.editor is not None, "what takes any replacement sees nothing"
+        assert self.editor is not None, "random replacements need no features"
         return self.editor.sight()
 
     def steps(self, case: Case) -> Steps:
@@ -93,11 +93,11 @@ class EditorSteps:
         rules, draft = replace(self.rules, edits=case.edits), case.original
         proposals = rules.cut(proposed(case.language, draft.words, draft.tags, case.words_by_tag))
         distance = max(-case.margin, case.tolerance) or 1.0
-        reply = EditedReply(case.group, case.place, draft.words, proposals, distance, case.margin, case.tolerance, False)
+        reply = EditedReply(case.group, case.index, draft.words, proposals, distance, case.margin, case.tolerance, False)
         erased = np.zeros(0)
         if self.editor is not None:
             sources = range(len(proposals))
-            erased = yield Asked([*map(draft.without, sources), draft], may_succeed=False)
+            erased = yield DraftBatch([*map(draft.without, sources), draft], may_succeed=False)
         while reply.num_steps < rules.edits:
             drafts = self._allowed(case, reply, draft, rules)
             action = self._chosen(case, reply, erased, drafts, rules)
@@ -105,21 +105,21 @@ class EditorSteps:
                 return
             draft = drafts[action]
             reply.replace(action, rules)
-            (reply.margin,) = (yield Asked([draft])).tolist()
+            (reply.margin,) = (yield DraftBatch([draft])).tolist()
 
     def _allowed(self, case: Case, reply: EditedReply, draft: Draft, rules: EditRules) -> dict[int, Draft]:
-        """What each action that is allowed makes of the draft."""
-        found = {}
+        """Return the draft that each allowed action makes."""
+        drafts = {}
         for action in np.flatnonzero(reply.mask(rules)[: rules.stop]).tolist():
-            place, number = divmod(action, rules.num_proposals)
-            found[action] = draft.after(draft.replaced(place, reply.proposals[place][number], "context"))
-        kept = {id(each) for each in case.allowed(list(found.values()))}
-        return {action: each for action, each in found.items() if id(each) in kept}
+            position, number = divmod(action, rules.num_proposals)
+            drafts[action] = draft.after(draft.replaced(position, reply.proposals[position][number], "context"))
+        kept = {id(draft) for draft in case.allowed(list(drafts.values()))}
+        return {action: draft for action, draft in drafts.items() if id(draft) in kept}
 
     def _chosen(
         self, case: Case, reply: EditedReply, erased: np.ndarray, drafts: Mapping[int, Draft], rules: EditRules
     ) -> int | None:
-        """The action that is taken; None to stop."""
+        """Choose an action; None to stop."""
         if not drafts:
             return None
         if self.editor is None:
@@ -153,12 +153,12 @@ class AttackRule:
         Raises:
             RankerError: the ranker gave no scores.
         """
-        found = []
+        results = []
         for group, outcome in zip(groups, self._attack.run(groups, seeds), strict=True):
             if outcome.status == "error":
                 raise RankerError("the ranker gave no scores", where=group.key, got=outcome.reason)
             candidates, changed = list(group.candidates), [0] * len(group.candidates)
-            if outcome.place is not None and outcome.cost:
-                candidates[outcome.place], changed[outcome.place] = outcome.words, outcome.cost
-            found.append(Attacked(replace(group, candidates=tuple(candidates)), tuple(changed)))
-        return found
+            if outcome.index is not None and outcome.cost:
+                candidates[outcome.index], changed[outcome.index] = outcome.words, outcome.cost
+            results.append(Attacked(replace(group, candidates=tuple(candidates)), tuple(changed)))
+        return results

@@ -8,12 +8,12 @@ from parley.envs.core.config import Configuration, NumItems, PositiveFloat, Shar
 from parley.envs.ranking.edit_game import GoalKind, Target
 
 POLICY = "editor:"
-"""Begins the name of a method, or of a rule of a training, that is a trained editing policy: editor:RUN."""
+"""Prefix of a trained editing policy as a method or a rule of a training: editor:RUN."""
 MOVES: dict[GoalKind, tuple[str, ...]] = {
     "promote": ("context", "synonym", "insertion", "deletion", "swap"),
     "demote": ("synonym",),
 }
-"""Moves where none are named: a wrong reply stays wrong whatever is done to it, a right one stays right under synonyms."""
+"""Default moves: a wrong reply stays wrong under any edit, a right one stays right under synonyms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +23,11 @@ class GasliteSizes(Configuration):
     num_words: NumItems = 10
     """Words behind the reply, each one token of the encoder; of random-steps and random-words, too."""
     num_gradients: NumItems = 10
-    """Texts that slopes are averaged over in a step; no queries, but counted beside them."""
+    """Texts whose slopes are averaged in a step; they are no queries and are counted separately."""
     num_positions: NumItems = 5
-    """Places of a step whose words may change; of random-steps, too, as the words tried."""
+    """Positions of a step whose words may change; of random-steps, too."""
     num_candidates: NumItems = 10
-    """Words that are tried at each place."""
+    """Words tried at each position; of random-steps, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +35,19 @@ class AttackDetails(Configuration):
     """The attacked reply and the constraints of its edits."""
 
     rank: NumItems = 1
-    """How many places are the top."""
+    """Number of ranks that count as the top."""
     target: Target = "best"
-    """Which reply is edited: the one of its kind that the ranker likes best, or one at random."""
+    """The edited reply: the best-ranked one of its kind, or a random one."""
     beams: NumItems = 4
-    """beam: drafts that are kept."""
+    """beam: number of drafts kept."""
     gaslite: GasliteSizes = field(default_factory=GasliteSizes)
-    """gaslite, random-steps and random-words: what they append."""
+    """Sizes of gaslite, random-steps and random-words."""
     keep_tags: bool = True
-    """Every word keeps its tag in the edited reply, and one that replaces another has its tag; not of words behind it."""
+    """Every word keeps its tag in the edited reply, and a replacement has the tag of its word; appended words are exempt."""
     max_perplexity_ratio: PositiveFloat | None = None
-    """The reply's perplexity under trigrams of the training split, as a multiple of what it was; no limit when not given."""
+    """Most perplexity under trigrams of the training split, as a multiple of the original's; no limit by default."""
     min_cosine: Share | None = None
-    """The cosine of the edited reply's word vectors with the original's; no limit when not given."""
+    """Least cosine of the edited reply's word vectors with the original's; no limit by default."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,16 +59,16 @@ class AttackSettings(AttackDetails):
     """The goal, edits and budget of an attack."""
 
     goal: GoalKind = "promote"
-    """Bring a wrong reply to the top, or the right one away from it."""
+    """Promote a wrong reply to the top, or demote the right one below it."""
     method: str = "greedy"
     """greedy, beam, random, gradient (rankers that give slopes alone), gaslite, random-steps or random-words
     (bi-encoders alone), or path/file.py:Name of your own."""
     moves: tuple[str, ...] = ()
-    """Edits: context (a context word of the same tag), synonym, insertion, deletion, swap; by default what suits the goal."""
+    """Edits: context (a context word of the same tag), synonym, insertion, deletion, swap; by default those of the goal."""
     edits: NumItems = 3
     """Words changed at most: replaced, inserted or deleted, two for a swap; gaslite appends gaslite.num_words."""
     budget: NumItems = 500
-    """Queries at most, a query is one context and candidate scored."""
+    """Most queries; a query is one context and candidate scored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -33,28 +33,28 @@ ROUND_METRICS = {
     ),
     FIRST: Metric("R@1", HIGHER, "share of the contexts whose right reply is first among candidates as they are", "rate"),
 }
-"""What a ranker is measured by after a round, in the order of the table's columns."""
+"""The metrics of a ranker after a round, in the order of the table's columns."""
 AS_CONTROL, BEFORE_HARDENING = "_control", "_before"
 """Endings of the metrics of the start after as much training on replies as they are, and of the start."""
 GAIN, GAIN_BEYOND_CONTROL = "gain", "gain_beyond_control"
 MEASURED = (POLICY, SEARCH, HELD, FIRST)
-"""What start, result and control are measured by too."""
+"""The metrics of start, result and control."""
 _ENDINGS = {BEFORE_HARDENING: ", before", AS_CONTROL: ", control", "": ""}
 CAMPAIGN = {
     **{
-        f"{name}{ending}": ROUND_METRICS[name]._replace(title=f"{ROUND_METRICS[name].title}{told}", main=name == HELD)
+        f"{name}{ending}": ROUND_METRICS[name]._replace(title=f"{ROUND_METRICS[name].title}{suffix}", main=name == HELD)
         for name in MEASURED
-        for ending, told in _ENDINGS.items()
+        for ending, suffix in _ENDINGS.items()
     },
     GAIN: Metric("more R@1 under attack", HIGHER, "the result's less the start's, in the same contexts", main=True),
     GAIN_BEYOND_CONTROL: Metric("  beyond the control", HIGHER, "the result's less the control's", main=True),
 }
-"""What a campaign comes to."""
+"""The metrics of a campaign."""
 
 
-def lost(one: Round) -> float:
-    """What is to fall from round to round: the share of contexts whose right reply is not first, or not under attack."""
-    return 1.0 - one.metrics[HELD].value
+def lost(round_: Round) -> float:
+    """Return the loss that is to fall from round to round: 1 minus R@1 under attack."""
+    return 1.0 - round_.metrics[HELD].value
 
 
 ATTACKS = AdversaryWords(
@@ -94,13 +94,13 @@ class UnderAttack:
 
     def __init__(self, rows: Sequence[Row], methods: Sequence[str]) -> None:
         self._rows = finished(rows)
-        attacks = {row["item_key"]: [each for each in row["searches"] if each["method"] in methods] for row in self._rows}
+        attacks = {row["item_key"]: [search for search in row["searches"] if search["method"] in methods] for row in self._rows}
         self._dialogues = {row["item_key"]: row["dialogue"] for row in self._rows}
-        # What is reached before any edit is lost; contexts without a reply to edit, or without scores, do not count.
+        # A goal reached before any edit counts as lost; contexts without a reply to edit or without scores do not count.
         self._held = {
-            key: float(all(each["status"] == "failure" for each in of_context))
+            key: float(all(search["status"] == "failure" for search in of_context))
             for key, of_context in attacks.items()
-            if all(each["status"] in ("success", "failure") or each["reason"] == REACHED_REASON for each in of_context)
+            if all(search["status"] in ("success", "failure") or search["reason"] == REACHED_REASON for search in of_context)
         }
 
     def held(self) -> Estimate:
@@ -117,8 +117,8 @@ class UnderAttack:
         keys = np.repeat([row["item_key"] for row in scored], [len(row["labels"]) for row in scored])
         scores = np.concatenate([row["before"][0]["scores"] for row in scored])
         labels = np.concatenate([row["labels"] for row in scored])
-        found = group_metrics(keys, scores, labels)
-        return clustered_rate(found.values[recall_at(1)], [self._dialogues[key] for key in found.keys.tolist()])
+        metrics = group_metrics(keys, scores, labels)
+        return clustered_rate(metrics.values[recall_at(1)], [self._dialogues[key] for key in metrics.keys.tolist()])
 
     def more_than(self, other: UnderAttack) -> Estimate:
         """Return `held` minus that of another ranker, over the contexts that count for both."""

@@ -69,7 +69,7 @@ class Bin(NamedTuple):
 
 
 def overlap_of(group: CandidateGroup) -> Overlap | None:
-    """The shared words of a group; None where it has no right or no wrong reply, or its context or right replies no words."""
+    """Compute the word overlap of a group; None without a right or wrong reply, or without words."""
     context = frozenset(chain.from_iterable(group.context))
     right = [frozenset(words) for words, label in zip(group.candidates, group.labels, strict=True) if label and words]
     wrong = [frozenset(words) for words, label in zip(group.candidates, group.labels, strict=True) if not label]
@@ -84,58 +84,58 @@ def overlap_of(group: CandidateGroup) -> Overlap | None:
 def histogram(
     values: Sequence[float], metric: Sequence[float], edges: Sequence[float], clusters: Sequence[int] | None = None
 ) -> list[Bin]:
-    """A metric over bins of overlap, as figure 1 draws it.
+    """Compute a metric over bins of overlap, as in figure 1.
 
     Args:
         values: alpha or beta of each group (G,).
         metric: of the same groups (G,); groups of values outside of the edges are in no bin.
         edges: ascending.
-        clusters: what each group is drawn with, such as its dialogue (G,); each group is its own when not given.
+        clusters: the cluster of each group, such as its dialogue (G,); by default each group is its own.
     """
     overlap, figures = np.asarray(values, dtype=np.float64), np.asarray(metric, dtype=np.float64)
     assert overlap.shape == figures.shape, f"one of each is wanted, got {overlap.shape} and {figures.shape}"
     drawn_with = np.arange(len(overlap)) if clusters is None else np.asarray(clusters)
     last = len(edges) - 2
-    found = []
+    bins = []
     for number, (low, high) in enumerate(pairwise(edges)):
         below = overlap <= high if number == last else overlap < high
         held = (overlap >= low) & below
-        found.append(Bin(low, high, clustered_rate(figures[held], drawn_with[held])))
-    return found
+        bins.append(Bin(low, high, clustered_rate(figures[held], drawn_with[held])))
+    return bins
 
 
 def figure_1(
     groups: Iterable[CandidateGroup], metrics: GroupMetrics, name: str = "r@1", clusters: Mapping[str, int] | None = None
 ) -> tuple[list[Bin], list[Bin]]:
-    """Figure 1: a metric by alpha, and by beta.
+    """Compute figure 1: a metric by alpha, and by beta.
 
     Args:
         groups: that were ranked; those without overlap are left out.
         metrics: of them, by their keys.
         name: of the metric.
-        clusters: by a group's key what it is drawn with, such as its dialogue; each group is its own when not given.
+        clusters: the cluster of each group, such as its dialogue, by the group's key; by default each group is its own.
     """
     value_of = dict(zip(metrics.keys.tolist(), metrics.values[name].tolist(), strict=True))
-    found = {group.key: overlap for group in groups if group.key in value_of and (overlap := overlap_of(group))}
-    values, drawn_with = [value_of[key] for key in found], None if clusters is None else [clusters[key] for key in found]
+    overlaps = {group.key: overlap for group in groups if group.key in value_of and (overlap := overlap_of(group))}
+    values, drawn_with = [value_of[key] for key in overlaps], None if clusters is None else [clusters[key] for key in overlaps]
     return (
-        histogram([overlap.alpha for overlap in found.values()], values, ALPHA_EDGES, drawn_with),
-        histogram([overlap.beta for overlap in found.values()], values, BETA_EDGES, drawn_with),
+        histogram([overlap.alpha for overlap in overlaps.values()], values, ALPHA_EDGES, drawn_with),
+        histogram([overlap.beta for overlap in overlaps.values()], values, BETA_EDGES, drawn_with),
     )
 
 
 Scorer = Callable[[Sequence[Pair]], Sequence[Sequence[float] | np.ndarray | None]]
 """Scores of each pair's replies, such as a ranker's `scores_of`; None for a pair without any."""
 KS = (1, 2, 3, 4, 5, 6)
-"""How many words stay in figure 2."""
+"""The numbers of words that stay in figure 2."""
 
 
 class WordReading(NamedTuple):
-    """What the words of a reply are to a ranker.
+    """The words of a reply as a ranker weighs them.
 
     Args:
         importance: of each distinct word, in the reply's order, by equation (3).
-        kept: scores of the reply of which only the most important words stay, for rising numbers of words.
+        kept: scores of the reply with only its most important words, for rising numbers of words.
     """
 
     importance: Mapping[str, float]
@@ -146,7 +146,7 @@ class KeptPoint(NamedTuple):
     """A point of figure 2.
 
     Args:
-        k: how many words stay.
+        k: number of words that stay.
         accuracy: R_n@1 of the shortened replies.
         relative: the same, divided by that of the whole replies.
     """
@@ -157,35 +157,37 @@ class KeptPoint(NamedTuple):
 
 
 def importances(scorer: Scorer, groups: Sequence[CandidateGroup]) -> list[dict[int, dict[str, float]]]:
-    """The importance of every word of the right replies, by equation (3).
+    """Compute the importance of every word of the right replies, by equation (3).
 
     Args:
-        scorer: asked once for all groups; each reply costs as many scores as it has words, and one.
+        scorer: called once for all groups; a reply costs one score more than it has words.
         groups: contexts and replies.
 
     Returns:
-        For each group, by the place of the reply among the candidates, the importance of each of its words; empty for a group
+        For each group, by the index of the reply, the importance of each of its words; empty for a group
         that the scorer gave no scores for.
     """
-    asked = [[place for place, label in enumerate(group.labels) if label] for group in groups]
+    right_indices = [[index for index, label in enumerate(group.labels) if label] for group in groups]
     pairs = [
-        (group.context, [reply for place in places for reply in erased(group.candidates[place])])
-        for group, places in zip(groups, asked, strict=True)
+        (group.context, [reply for index in indices for reply in erased(group.candidates[index])])
+        for group, indices in zip(groups, right_indices, strict=True)
     ]
-    found = []
-    for group, places, scores in zip(groups, asked, _asked(scorer, pairs), strict=True):
-        told = iter([] if scores is None else np.asarray(scores, dtype=np.float64).tolist())
-        found.append({} if scores is None else {place: _importance(group.candidates[place], told) for place in places})
-    return found
+    importance_by_group = []
+    for group, indices, scores in zip(groups, right_indices, _scored(scorer, pairs), strict=True):
+        remaining = iter([] if scores is None else np.asarray(scores, dtype=np.float64).tolist())
+        importance_by_group.append(
+            {} if scores is None else {index: _importance(group.candidates[index], remaining) for index in indices}
+        )
+    return importance_by_group
 
 
 def kept(words: Utterance, importance: Mapping[str, float], k: int) -> Utterance:
-    """A reply of which only the most important words stay.
+    """Shorten a reply to its most important words.
 
     Args:
         words: the reply.
         importance: of each of its words.
-        k: how many distinct words stay.
+        k: number of distinct words that stay.
     """
     first = dict.fromkeys(words)
     stays = frozenset(sorted(first, key=lambda word: -importance[word])[:k])
@@ -193,25 +195,25 @@ def kept(words: Utterance, importance: Mapping[str, float], k: int) -> Utterance
 
 
 def read_words(scorer: Scorer, groups: Sequence[CandidateGroup], ks: Sequence[int] = KS) -> list[dict[int, WordReading]]:
-    """The importance of words of the right replies, and what a ranker makes of the most important ones alone.
+    """Compute the importance of the words of right replies, and the scores of the most important ones alone.
 
     Args:
-        scorer: asked twice for all groups.
+        scorer: called twice for all groups.
         groups: contexts and replies.
-        ks: how many words stay.
+        ks: numbers of words that stay.
 
     Returns:
-        For each group by the place of the reply; empty for a group that the scorer gave no scores for.
+        For each group by the index of the reply; empty for a group without scores.
     """
-    found = importances(scorer, groups)
+    importance_by_group = importances(scorer, groups)
     pairs = [
-        (group.context, [kept(group.candidates[place], words, k) for place, words in of.items() for k in ks])
-        for group, of in zip(groups, found, strict=True)
+        (group.context, [kept(group.candidates[index], words, k) for index, words in of.items() for k in ks])
+        for group, of in zip(groups, importance_by_group, strict=True)
     ]
     readings: list[dict[int, WordReading]] = []
-    for of, scores in zip(found, _asked(scorer, pairs), strict=True):
-        told = iter([] if scores is None else np.asarray(scores, dtype=np.float64).tolist())
-        read = {place: WordReading(words, tuple(islice(told, len(ks)))) for place, words in of.items()}
+    for of, scores in zip(importance_by_group, _scored(scorer, pairs), strict=True):
+        remaining = iter([] if scores is None else np.asarray(scores, dtype=np.float64).tolist())
+        read = {index: WordReading(words, tuple(islice(remaining, len(ks)))) for index, words in of.items()}
         readings.append({} if scores is None else read)
     return readings
 
@@ -223,21 +225,21 @@ def kept_points(
     ks: Sequence[int] = KS,
     clusters: Sequence[int] | None = None,
 ) -> list[KeptPoint]:
-    """Figure 2: how often a ranker is right when only the k most important words of replies stay.
+    """Compute figure 2: the share of right first places with only the k most important words of replies.
 
     Args:
         labels: of the replies of each group; groups without a right or a wrong one do not count.
         scores: of the whole replies.
-        readings: of the replies that are shortened, by their places.
-        ks: how many words stay, as the readings have it.
-        clusters: what each group is drawn with, such as its dialogue; each group is its own when not given.
+        readings: of the shortened replies, by their indices.
+        ks: numbers of words that stay, as in the readings.
+        clusters: the cluster of each group, such as its dialogue; by default each group is its own.
     """
     whole, counted = _accuracies(labels, scores)
     drawn_with = None if clusters is None else np.asarray(clusters)[counted]
     points = []
     for number, k in enumerate(ks):
         shortened = [
-            [of[place].kept[number] if place in of else score for place, score in enumerate(given)]
+            [of[index].kept[number] if index in of else score for index, score in enumerate(given)]
             for given, of in zip(scores, readings, strict=True)
         ]
         accuracy, _ = _accuracies(labels, shortened)
@@ -247,29 +249,29 @@ def kept_points(
 
 
 def erased(words: Utterance) -> list[Utterance]:
-    """The reply, and for each of its places the reply without it; so many texts as it has words, and one."""
-    return [words, *(words[:place] + words[place + 1 :] for place in range(len(words)))]
+    """Return the reply, then the reply without each of its words."""
+    return [words, *(words[:position] + words[position + 1 :] for position in range(len(words)))]
 
 
-def _asked(scorer: Scorer, pairs: Sequence[Pair]) -> list[Sequence[float] | np.ndarray | None]:
-    """What the scorer says of each pair; it is not asked about pairs without a reply."""
-    told = iter(scorer([pair for pair in pairs if pair[1]]))
-    return [next(told) if replies else () for _, replies in pairs]
+def _scored(scorer: Scorer, pairs: Sequence[Pair]) -> list[Sequence[float] | np.ndarray | None]:
+    """Score each pair; a pair without a reply gets no scores."""
+    scores = iter(scorer([pair for pair in pairs if pair[1]]))
+    return [next(scores) if replies else () for _, replies in pairs]
 
 
-def _importance(words: Utterance, told: Iterator[float]) -> dict[str, float]:
-    whole, *others = islice(told, len(words) + 1)
+def _importance(words: Utterance, scores: Iterator[float]) -> dict[str, float]:
+    whole, *shortened = islice(scores, len(words) + 1)
     drops: dict[str, list[float]] = {}
-    for word, other in zip(words, others, strict=True):
+    for word, other in zip(words, shortened, strict=True):
         drops.setdefault(word, []).append((whole - other) / (abs(whole) or 1.0))
-    return {word: sum(each) / len(each) for word, each in drops.items()}
+    return {word: sum(word_drops) / len(word_drops) for word, word_drops in drops.items()}
 
 
 def _accuracies(
     labels: Sequence[Sequence[bool]], scores: Sequence[Sequence[float] | np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """R_n@1 of each group that counts, and places of those groups."""
-    keys = np.repeat(np.arange(len(labels)), [len(each) for each in labels])
-    told = np.concatenate([np.zeros(0), *(np.asarray(each, dtype=np.float64) for each in scores)])
-    found = group_metrics(keys, told, [label for each in labels for label in each], ks=(1,))
-    return found.values["r@1"], found.keys.astype(np.int64)
+    """Return R_n@1 of each group that counts, and the indices of those groups."""
+    keys = np.repeat(np.arange(len(labels)), [len(group_labels) for group_labels in labels])
+    values = np.concatenate([np.zeros(0), *(np.asarray(group_scores, dtype=np.float64) for group_scores in scores)])
+    metrics = group_metrics(keys, values, [label for group_labels in labels for label in group_labels], ks=(1,))
+    return metrics.values["r@1"], metrics.keys.astype(np.int64)

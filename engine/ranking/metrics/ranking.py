@@ -40,11 +40,11 @@ from parley.envs.ranking.groups import CandidateKind
 CLEAN = "clean"
 """The rule where there is none."""
 CHANGE, P_VALUE = "_change", "_p"
-"""What follows the name of `first_place`: less that of the same clean contexts, and the p-value of that difference."""
+"""Endings of `first_place`: minus the value on the same clean contexts, and the p-value of that difference."""
 LESS, LESS_P = "_less", "_less_p"
-"""The same: less that of another ranker in the same contexts, and the p-value (`parley.engine.ranking.metrics.table`)."""
+"""Endings too: minus the value of another ranker on the same contexts, and the p-value (`engine/ranking/metrics/table.py`)."""
 TIES_RIGHT, TIES_WRONG = "_ties_right", "_ties_wrong"
-"""The same: with ties as right or as wrong answers, where there are ties."""
+"""Endings too: ties as right or as wrong answers, if there are ties."""
 UNTOUCHED, WORDS, UNRANKED, FAILED = "untouched", "words_changed", "unranked", "failed"
 """Contexts in which a rule changed nothing; words changed of a changed reply; contexts that have not both right and wrong
 replies; contexts for which a ranker gave no scores."""
@@ -53,7 +53,7 @@ KEPT, KEPT_RELATIVE = "kept@", "kept_relative@"
 """R_n@1 when so many words of right replies stay, those that matter most to the ranker; divided by that of whole replies."""
 
 BY_KIND = (MAP, MRR, PRECISION)
-"""Metrics that are also told by where wrong replies come from, where they come from several sources."""
+"""Metrics that are also computed for each source of wrong replies, if there are several."""
 _ATTACKED = {PAIRWISE: "a2@1", MAP: "aap", MRR: "arr", PRECISION: "ap@1", **{recall_at(k): f"a@{k}" for k in KS}}
 _STANDARD = {name: kind for kind, name in _ATTACKED.items()}
 
@@ -105,7 +105,7 @@ class RankedRows:
         self.size = size.pop() if len(size := {len(row["labels"]) for row in self.rows}) == 1 else None
         """Candidates of every group; None where groups differ."""
         self.several = any(sum(row["labels"]) > 1 for row in self.rows)
-        """Whether a group has several right replies."""
+        """True if a group has several right replies."""
 
     @cached_property
     def models(self) -> list[str]:
@@ -114,7 +114,7 @@ class RankedRows:
 
     @cached_property
     def rules(self) -> dict[str, bool]:
-        """Whether each rule keeps labels."""
+        """By rule, True if it keeps labels."""
         return {attack["rule"]: attack["keeps_labels"] for row in self.rows[:1] for attack in row["attacks"]}
 
     @cached_property
@@ -131,7 +131,7 @@ class RankedRows:
     def changed(self) -> dict[tuple[int, str], dict[int, int]]:
         """By context and rule the words changed of each changed reply, by its place."""
         return {
-            (number, attack["rule"]): {each["place"]: each["num_changed"] for each in attack["changed"]}
+            (number, attack["rule"]): {reply["place"]: reply["num_changed"] for reply in attack["changed"]}
             for number, row in enumerate(self.rows)
             for attack in row["attacks"]
         }
@@ -139,57 +139,57 @@ class RankedRows:
     @cached_property
     def scores(self) -> dict[tuple[str, str], list[tuple[int, Sequence[float]]]]:
         """By ranker and rule, or `CLEAN`, the contexts that it scored, and the scores of their replies."""
-        found: dict[tuple[str, str], list[tuple[int, Sequence[float]]]] = {}
+        scores: dict[tuple[str, str], list[tuple[int, Sequence[float]]]] = {}
         for number, row in enumerate(self.rows):
             for entry in row["ranked"]:
                 if entry["error"] is None:
-                    found.setdefault((entry["model"], entry["rule"]), []).append((number, entry["scores"]))
-        return found
+                    scores.setdefault((entry["model"], entry["rule"]), []).append((number, entry["scores"]))
+        return scores
 
     def ranked(self, model: str, rule: str) -> Ranked:
-        """What a ranker said under a rule, or `CLEAN`."""
-        told = self.scores.get((model, rule), [])
-        places = [(number, place) for number, scores in told for place in range(len(scores))]
+        """Return the scores of a ranker under a rule or `CLEAN`, with the labels and changes of the candidates."""
+        scored = self.scores.get((model, rule), [])
+        positions = [(number, position) for number, scores in scored for position in range(len(scores))]
         return Ranked(
-            np.array([number for number, _ in places], dtype=np.int64),
-            np.array([score for _, scores in told for score in scores], dtype=np.float64),
-            np.array([label for number, _ in told for label in self.rows[number]["labels"]], dtype=bool),
-            np.array([self.changed.get((key, rule), {}).get(place, 0) for key, place in places], dtype=np.int64),
-            np.array([kind for number, _ in told for kind in self.rows[number]["kinds"]], dtype=str),
+            np.array([number for number, _ in positions], dtype=np.int64),
+            np.array([score for _, scores in scored for score in scores], dtype=np.float64),
+            np.array([label for number, _ in scored for label in self.rows[number]["labels"]], dtype=bool),
+            np.array([self.changed.get((key, rule), {}).get(position, 0) for key, position in positions], dtype=np.int64),
+            np.array([kind for number, _ in scored for kind in self.rows[number]["kinds"]], dtype=str),
             self.rules.get(rule, True),
         )
 
     def measured(self, model: str, rule: str, ties: Ties = "expected") -> GroupMetrics:
-        """The metrics of a ranker under a rule, or `CLEAN`, context by context."""
-        found = self.ranked(model, rule)
+        """Compute the metrics of a ranker under a rule or `CLEAN`, one value per context."""
+        ranked = self.ranked(model, rule)
         if rule == CLEAN:
-            return group_metrics(found.keys, found.scores, found.labels, ties=ties, unranked=self._unranked)
+            return group_metrics(ranked.keys, ranked.scores, ranked.labels, ties=ties, unranked=self._unranked)
         return attack_metrics(
-            found.keys,
-            found.scores,
-            found.labels,
-            found.changed,
-            keeps_labels=found.keeps_labels,
+            ranked.keys,
+            ranked.scores,
+            ranked.labels,
+            ranked.changed,
+            keeps_labels=ranked.keeps_labels,
             untouched=self._untouched,
             ties=ties,
             unranked=self._unranked,
         ).groups
 
     def among(self, model: str, kind: str) -> GroupMetrics:
-        """The metrics of a ranker on candidates as they are, wrong replies of one kind alone."""
-        found = self.ranked(model, CLEAN)
-        stays = found.labels | (found.kinds == kind)
-        return group_metrics(found.keys[stays], found.scores[stays], found.labels[stays])
+        """Compute the metrics of a ranker on unchanged candidates, with wrong replies of one kind alone."""
+        ranked = self.ranked(model, CLEAN)
+        stays = ranked.labels | (ranked.kinds == kind)
+        return group_metrics(ranked.keys[stays], ranked.scores[stays], ranked.labels[stays])
 
     def kept_points(self, model: str) -> list[KeptPoint]:
-        """Figure 2 of a ranker, of the contexts whose words were erased; no points where there are none."""
+        """Compute figure 2 for a ranker, on the contexts with erased words; empty if there are none."""
         clean = dict(self.scores.get((model, CLEAN), ()))
         read: dict[int, dict[int, WordReading]] = {}
         for number, row in enumerate(self.rows):
-            for each in row.get("readings") or ():
-                if each["model"] == model and number in clean:
-                    importance = dict(zip(each["words"], each["importance"], strict=True))
-                    read.setdefault(number, {})[each["place"]] = WordReading(importance, tuple(each["kept"]))
+            for reading in row.get("readings") or ():
+                if reading["model"] == model and number in clean:
+                    importance = dict(zip(reading["words"], reading["importance"], strict=True))
+                    read.setdefault(number, {})[reading["place"]] = WordReading(importance, tuple(reading["kept"]))
         if not read:
             return []
         labels, clusters = [self.rows[number]["labels"] for number in read], [self.clusters[number] for number in read]
@@ -197,66 +197,68 @@ class RankedRows:
 
     @cached_property
     def wrong_kinds(self) -> list[str]:
-        """Where wrong replies come from."""
-        found = {kind for row in self.rows for kind, label in zip(row["kinds"], row["labels"], strict=True) if not label}
-        return [kind for kind in CandidateKind if kind in found]
+        """The sources of wrong replies."""
+        kinds = {kind for row in self.rows for kind, label in zip(row["kinds"], row["labels"], strict=True) if not label}
+        return [kind for kind in CandidateKind if kind in kinds]
 
     def num_untouched(self, rule: str) -> tuple[int, int]:
-        """In how many contexts that can be ranked a rule changed nothing, and how many can be ranked."""
-        known = [number for number, row in enumerate(self.rows) if self._unranked == "zero" or _can_rank(row)]
-        return sum(not self.changed[number, rule] for number in known), len(known)
+        """Count the contexts that a rule left unchanged, and the contexts that can be ranked."""
+        numbers = [number for number, row in enumerate(self.rows) if self._unranked == "zero" or _can_rank(row)]
+        return sum(not self.changed[number, rule] for number in numbers), len(numbers)
 
     def words_changed(self, rule: str) -> tuple[list[int], list[int]]:
-        """Of each reply that a rule changed how many words, and its dialogue."""
-        found = [(num, row["dialogue"]) for number, row in enumerate(self.rows) for num in self.changed[number, rule].values()]
-        return [num for num, _ in found], [dialogue for _, dialogue in found]
+        """Return the number of changed words of each reply that a rule changed, and its dialogue."""
+        changes = [
+            (num, row["dialogue"]) for number, row in enumerate(self.rows) for num in self.changed[number, rule].values()
+        ]
+        return [num for num, _ in changes], [dialogue for _, dialogue in changes]
 
 
-def ranking_metrics(found: RankedRows) -> dict[str, Estimate]:
-    """Every metric of rows."""
+def ranking_metrics(ranked: RankedRows) -> dict[str, Estimate]:
+    """Compute every metric of some rows, with intervals."""
     metrics: dict[str, Estimate] = {}
-    if found.rows:
-        num_unranked = sum(not _can_rank(row) for row in found.rows)
-        metrics[UNRANKED] = count(num_unranked, len(found.rows))
-    for rule in found.rules:
-        metrics[f"{UNTOUCHED}.{rule}"] = rate(*found.num_untouched(rule))
-        metrics[f"{WORDS}.{rule}"] = mean_count(*found.words_changed(rule))
-    at_first = first_place(found.several)
-    for model in found.models:
-        metrics[f"{FAILED}.{model}"] = count(len(found.errors.get(model, ())), found.num_contexts)
-        clean = found.measured(model, CLEAN)
-        for point in found.kept_points(model):
+    if ranked.rows:
+        num_unranked = sum(not _can_rank(row) for row in ranked.rows)
+        metrics[UNRANKED] = count(num_unranked, len(ranked.rows))
+    for rule in ranked.rules:
+        metrics[f"{UNTOUCHED}.{rule}"] = rate(*ranked.num_untouched(rule))
+        metrics[f"{WORDS}.{rule}"] = mean_count(*ranked.words_changed(rule))
+    at_first = first_place(ranked.several)
+    for model in ranked.models:
+        metrics[f"{FAILED}.{model}"] = count(len(ranked.errors.get(model, ())), ranked.num_contexts)
+        clean = ranked.measured(model, CLEAN)
+        for point in ranked.kept_points(model):
             metrics[f"{KEPT}{point.k}.{model}"] = point.accuracy
             metrics[f"{KEPT_RELATIVE}{point.k}.{model}"] = point.relative
-        for kind in found.wrong_kinds if len(found.wrong_kinds) > 1 else ():
-            for name, estimate in estimates(found.among(model, kind), found.clusters).items():
+        for kind in ranked.wrong_kinds if len(ranked.wrong_kinds) > 1 else ():
+            for name, estimate in estimates(ranked.among(model, kind), ranked.clusters).items():
                 if name in BY_KIND:
                     metrics[f"{name}{among(kind)}.{model}.{CLEAN}"] = estimate
-        for rule in (CLEAN, *found.rules):
-            keeps_labels = found.rules.get(rule, True)
+        for rule in (CLEAN, *ranked.rules):
+            keeps_labels = ranked.rules.get(rule, True)
             first = metric_of(at_first, keeps_labels)
-            told = figures(partial(found.measured, model, rule), found.clusters)
-            for name, each in told.items():
-                metrics[f"{metric_of(name, keeps_labels)}.{model}.{rule}"] = each.estimate
-            _, wrong, right = told[at_first]
+            values = figures(partial(ranked.measured, model, rule), ranked.clusters)
+            for name, figure in values.items():
+                metrics[f"{metric_of(name, keeps_labels)}.{model}.{rule}"] = figure.estimate
+            _, wrong, right = values[at_first]
             for ending, value in ((TIES_RIGHT, right), (TIES_WRONG, wrong)):
                 if value is not None:
-                    metrics[f"{first}{ending}.{model}.{rule}"] = count(value, told[at_first].estimate.n)
+                    metrics[f"{first}{ending}.{model}.{rule}"] = count(value, values[at_first].estimate.n)
             if rule != CLEAN:
-                here, before = (only(each, at_first) for each in (found.measured(model, rule), clean))
-                test = compared(here, before, found.clusters)[at_first]
+                here, before = (only(of_groups, at_first) for of_groups in (ranked.measured(model, rule), clean))
+                test = compared(here, before, ranked.clusters)[at_first]
                 metrics[f"{first}{CHANGE}.{model}.{rule}"] = test.difference
                 metrics[f"{first}{P_VALUE}.{model}.{rule}"] = count(test.p_value, test.difference.n)
     return metrics
 
 
 def among(kind: str) -> str:
-    """What follows the name of a metric of `BY_KIND` where other wrong replies than those of one kind are left out."""
+    """Return the ending of a metric of `BY_KIND` that keeps wrong replies of one kind alone."""
     return f"_among_{kind}"
 
 
 def first_place(several: bool) -> str:
-    """The metric that says how often a right reply is first; of several, R_n@1 finds one at most.
+    """Return the name of the metric of first place; R_n@1 alone would miss several right replies.
 
     Args:
         several: whether a group has several right replies.
@@ -265,12 +267,12 @@ def first_place(several: bool) -> str:
 
 
 def only(metrics: GroupMetrics, name: str) -> GroupMetrics:
-    """One metric of several."""
+    """Keep one metric of several."""
     return replace(metrics, values={name: metrics.values[name]})
 
 
 def describe(name: str, size: int | None = None) -> Metric:
-    """What a metric of this module is called and how to read it.
+    """Return the title and the definition of a metric.
 
     Args:
         name: of it.
@@ -285,9 +287,9 @@ def describe(name: str, size: int | None = None) -> Metric:
         return _ALONE[kind]._replace(title=f"{_ALONE[kind].title}{of}")
     base, ending = next(((kind.removesuffix(end), end) for end in _ENDINGS if kind.endswith(end)), (kind, ""))
     name_of = title(_STANDARD.get(base, base), size, adversarial=base in _STANDARD)
-    told = _ENDINGS.get(ending)
-    if told is not None:
-        return told._replace(title=f"{name_of}{told.title}{of}")
+    metric = _ENDINGS.get(ending)
+    if metric is not None:
+        return metric._replace(title=f"{name_of}{metric.title}{of}")
     definition = f"{_DEFINITIONS[_STANDARD.get(base, base)]}, 0 to 1, mean over contexts"
     if base in _STANDARD:
         definition += "; relevant is what the rule left of the right reply"
@@ -296,7 +298,7 @@ def describe(name: str, size: int | None = None) -> Metric:
 
 
 def metric_of(name: str, keeps_labels: bool) -> str:
-    """The kind of a metric under a rule, by the name that `GroupMetrics.values` has for it."""
+    """Return the name of a metric under a rule, from its name in `GroupMetrics.values`."""
     return name if keeps_labels else _ATTACKED[name]
 
 

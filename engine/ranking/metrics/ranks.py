@@ -21,15 +21,15 @@ Departures:
 
 Shapes: V candidates, G groups, B blocks of candidates of one group and score.
 
-The file also holds the metrics of training editing policies and matchers, and estimates with intervals from a ranker's rows.
+The file also holds the metrics of trainings of editing policies and matchers.
 
 Under attack (Li et al. 2019, section 5.2): a rule that keeps labels (IIW, RSW) is measured by R_n@k, MAP, MRR and P@1 again;
 one that makes a wrong reply of a right one, by A_n@k, AAP, ARR and A@1: the same metrics, where the changed reply is the
 relevant one.
 
-  * # Paper: silent on examples that a rule cannot change. Ours: they are counted; by default they are left out, because a
-    ranker did not survive what nobody did to it. As an option they stay, as attacks that failed: with a rule that keeps labels
-    the ranker's figure is then that of the clean group, else it is 0.
+  * # Paper: silent on examples that a rule cannot change. Ours: they are counted and left out by default, because the ranker
+    was not attacked there. As an option they stay as failed attacks: with a rule that keeps labels the ranker's figure is then
+    that of the clean group, else it is 0.
   * # Paper: no intervals. Ours: Wilson's for shares by dialogue (`clustered_rate`), and the paired bootstrap test.
 """
 
@@ -78,9 +78,9 @@ EDITING = {
 
 
 Ties = Literal["expected", "right", "wrong"]
-"""What stands for the order of tied candidates: the mean over all, relevant ones first, or relevant ones last."""
+"""The order of tied candidates: the mean over all orders, relevant ones first, or relevant ones last."""
 Unranked = Literal["left-out", "zero"]
-"""What becomes of groups in which there is nothing to rank."""
+"""The treatment of groups without anything to rank."""
 
 PAIRWISE, MAP, MRR, PRECISION = "r2@1", "map", "mrr", "p@1"
 KS = (1, 2, 5)
@@ -88,7 +88,7 @@ KS = (1, 2, 5)
 
 
 def recall_at(k: int) -> str:
-    """The name of R_n@k."""
+    """Return the name of R_n@k."""
     return f"r@{k}"
 
 
@@ -137,14 +137,14 @@ def group_metrics(
     ties: Ties = "expected",
     unranked: Unranked = "left-out",
 ) -> GroupMetrics:
-    """The metrics of every group.
+    """Compute the metrics of every group.
 
     Args:
         groups: the key of each candidate's group, integers or texts (V,); candidates of a group need not stand together.
         scores: finite, higher is better (V,).
         relevant: whether each is to be found (V,) bool.
         ks: of R_n@k, each at least 1.
-        ties: what stands for the order of tied candidates.
+        ties: the order of tied candidates.
         unranked: whether groups without a relevant candidate, or without another one, are left out or score 0.
     """
     score, wanted = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=bool)
@@ -155,20 +155,20 @@ def group_metrics(
     sizes = np.bincount(group, minlength=len(keys))
     num_relevant = np.bincount(group[wanted], minlength=len(keys))
     blocks, num_tied = _blocks(group, score, wanted, ties)
-    # What is divided by 0 here belongs to groups that do not count.
-    of_relevant, others = np.maximum(num_relevant, 1), np.maximum(sizes - num_relevant, 1)
+    # Divisions by 0 concern only groups that do not count.
+    of_relevant, num_others = np.maximum(num_relevant, 1), np.maximum(sizes - num_relevant, 1)
     share = blocks.relevant / blocks.size
-    found = {recall_at(k): _per_group(blocks, share * np.clip(k - blocks.above, 0, blocks.size)) / of_relevant for k in ks}
-    found[PAIRWISE] = _per_group(blocks, _pairs_won(blocks, sizes, num_relevant)) / (of_relevant * others)
-    found[MAP] = _per_group(blocks, _precisions(blocks)) / of_relevant
+    metrics = {recall_at(k): _per_group(blocks, share * np.clip(k - blocks.above, 0, blocks.size)) / of_relevant for k in ks}
+    metrics[PAIRWISE] = _per_group(blocks, _pairs_won(blocks, sizes, num_relevant)) / (of_relevant * num_others)
+    metrics[MAP] = _per_group(blocks, _precisions(blocks)) / of_relevant
     has_first = (blocks.relevant > 0) & (blocks.relevant_above == 0)
-    found[MRR] = _per_group(blocks, np.where(has_first, _reciprocals(blocks), 0.0))
-    found[PRECISION] = _per_group(blocks, np.where(blocks.above == 0, share, 0.0))
+    metrics[MRR] = _per_group(blocks, np.where(has_first, _reciprocals(blocks), 0.0))
+    metrics[PRECISION] = _per_group(blocks, np.where(blocks.above == 0, share, 0.0))
     counts = (num_relevant > 0) & (num_relevant < sizes)
     stays = counts if unranked == "left-out" else np.ones_like(counts)
     return GroupMetrics(
         keys[stays],
-        {name: np.where(counts, values, 0.0)[stays] for name, values in found.items()},
+        {name: np.where(counts, values, 0.0)[stays] for name, values in metrics.items()},
         sizes[stays],
         num_tied,
         int(np.count_nonzero(num_relevant == 0)),
@@ -177,7 +177,7 @@ def group_metrics(
 
 
 def _numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct keys in the order in which they come (G,), and the number of each (V,).
+    """Return the distinct keys in order of appearance (G,), and the number of each key (V,).
 
     Rows of a group mostly stand together, so only where a key differs from the one before it is it looked up.
     """
@@ -192,7 +192,7 @@ def _numbered(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _blocks(group: np.ndarray, score: np.ndarray, wanted: np.ndarray, ties: Ties) -> tuple[_Blocks, int]:
-    """The blocks, and in how many groups one holds relevant candidates and others."""
+    """Return the blocks, and the number of groups with a tie of a relevant and another candidate."""
     if not len(group):
         return _Blocks(*[np.zeros(0, dtype=np.int64)] * 5), 0
     last = {"expected": (), "right": (~wanted,), "wrong": (wanted,)}[ties]
@@ -213,42 +213,42 @@ def _blocks(group: np.ndarray, score: np.ndarray, wanted: np.ndarray, ties: Ties
 
 
 def _are_mixed(begins: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which blocks hold relevant candidates and others (B,) bool."""
+    """Find the blocks that hold relevant candidates and others (B,) bool."""
     starts = np.flatnonzero(begins)
     relevant = np.add.reduceat(wanted.astype(np.int64), starts)
     return (relevant > 0) & (relevant < np.diff(starts, append=len(wanted)))
 
 
 def _per_group(blocks: _Blocks, values: np.ndarray) -> np.ndarray:
-    """Sums of values of blocks (G,)."""
+    """Sum the values of the blocks of each group (G,)."""
     return np.bincount(blocks.group, values)
 
 
 def _pairs_won(blocks: _Blocks, sizes: np.ndarray, num_relevant: np.ndarray) -> np.ndarray:
-    """Pairs of a relevant candidate of a block and another one of its group that the former wins; a tie is half a pair."""
-    others = blocks.size - blocks.relevant
-    others_above = blocks.above - blocks.relevant_above
-    below = (sizes - num_relevant)[blocks.group] - others_above - others
-    return blocks.relevant * (below + others / 2)
+    """Count the pairs that a block's relevant candidates win against other ones; a tie is half a pair."""
+    num_others = blocks.size - blocks.relevant
+    num_others_above = blocks.above - blocks.relevant_above
+    below = (sizes - num_relevant)[blocks.group] - num_others_above - num_others
+    return blocks.relevant * (below + num_others / 2)
 
 
 def _precisions(blocks: _Blocks) -> np.ndarray:
-    """Sums over a block's relevant candidates of the expected share of relevant ones down to their ranks.
+    """Sum the expected precision at the ranks of a block's relevant candidates (B,).
 
     One of them stands at each place j of the block with probability r / t; above it stand the relevant ones of better blocks
     and, of the block's other r - 1, expectedly (j - 1) (r - 1) / (t - 1).
     """
     size = blocks.size
     ends = np.cumsum(size)
-    place = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
+    offset = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
     relevant, total = np.repeat(blocks.relevant, size), np.repeat(size, size)
-    found = np.repeat(blocks.relevant_above, size) + 1 + place * (relevant - 1) / np.maximum(total - 1, 1)
-    precision = relevant / total * found / (np.repeat(blocks.above, size) + place + 1)
+    relevant_so_far = np.repeat(blocks.relevant_above, size) + 1 + offset * (relevant - 1) / np.maximum(total - 1, 1)
+    precision = relevant / total * relevant_so_far / (np.repeat(blocks.above, size) + offset + 1)
     return np.add.reduceat(precision, ends - size) if len(ends) else precision
 
 
 def _reciprocals(blocks: _Blocks) -> np.ndarray:
-    """The expected 1 / rank of a block's first relevant candidate (B,); 0 where it has none."""
+    """Return the expected 1 / rank of a block's first relevant candidate (B,); 0 without one."""
     base = int(blocks.size.max(initial=0)) + 1
     kinds, kind = np.unique((blocks.above * base + blocks.size) * base + blocks.relevant, return_inverse=True)
     return np.array([_reciprocal(*_digits(number, base)) for number in kinds.tolist()], dtype=np.float64)[kind]
@@ -261,14 +261,14 @@ def _digits(number: int, base: int) -> tuple[int, int, int]:
 
 
 def _reciprocal(above: int, size: int, relevant: int) -> float:
-    """The sum over places j of P(the first of `relevant` in `size` stands at j) / (above + j)."""
+    """Sum P(the first of `relevant` in `size` stands at j) / (above + j) over the places j."""
     if not relevant:
         return 0.0
-    place = np.arange(1, size - relevant + 2)
+    position = np.arange(1, size - relevant + 2)
     # P(first at j + 1) = P(first at j) (t - j - r + 1) / (t - j).
-    factors = (size - place[:-1] - relevant + 1) / (size - place[:-1])
+    factors = (size - position[:-1] - relevant + 1) / (size - position[:-1])
     shares = np.concatenate([[1.0], np.cumprod(factors)]) * (relevant / size)
-    return float((shares / (above + place)).sum())
+    return float((shares / (above + position)).sum())
 
 
 FIRST = recall_at(1)
@@ -284,7 +284,7 @@ _MEANINGS = {
 }
 _TIES = "mean over contexts, ties as chance decides them"
 ATTACKED = "_attacked"
-"""What the names of figures of groups end in that rules, or the search, have changed."""
+"""The ending of metrics on groups that rules or the search changed."""
 PROMOTED = "test_promoted"
 """Success of the attack search on the model itself, of trainings against it."""
 _OWN = {
@@ -320,7 +320,7 @@ MATCHING = {
 
 
 Untouched = Literal["left-out", "kept"]
-"""What becomes of groups in which a rule changed nothing."""
+"""The treatment of groups that a rule left unchanged."""
 
 _ADVERSARIAL = {PAIRWISE: "A2@1", MAP: "AAP", MRR: "ARR", PRECISION: "A@1"}
 _STANDARD = {PAIRWISE: "R2@1", MAP: "MAP", MRR: "MRR", PRECISION: "P@1"}
@@ -328,7 +328,7 @@ _STANDARD = {PAIRWISE: "R2@1", MAP: "MAP", MRR: "MRR", PRECISION: "P@1"}
 
 @dataclass(frozen=True)
 class AttackMetrics:
-    """The metrics of what a rule made of groups.
+    """The metrics of groups under a rule.
 
     Args:
         groups: of those that count.
@@ -342,16 +342,16 @@ class AttackMetrics:
 
 
 def title(name: str, size: int | None = None, *, adversarial: bool = False) -> str:
-    """What papers call a metric.
+    """Return the name of a metric in papers.
 
     Args:
         name: of `GroupMetrics.values`.
         size: candidates of every group; None where groups differ.
         adversarial: whether changed replies are the relevant ones.
     """
-    known = _ADVERSARIAL if adversarial else _STANDARD
-    if name in known:
-        return known[name]
+    titles = _ADVERSARIAL if adversarial else _STANDARD
+    if name in titles:
+        return titles[name]
     return f"{'A' if adversarial else 'R'}{'' if size is None else size}{name.removeprefix('r')}"
 
 
@@ -367,7 +367,7 @@ def attack_metrics(
     ties: Ties = "expected",
     unranked: Unranked = "left-out",
 ) -> AttackMetrics:
-    """The metrics of groups that a rule attacked.
+    """Compute the metrics of groups that a rule attacked.
 
     Args:
         groups: the key of each candidate's group (V,).
@@ -388,12 +388,12 @@ def attack_metrics(
     left_out = ~can_rank & (unranked == "left-out") | can_rank & ~is_touched & (untouched == "left-out")
     stays = ~left_out[group]
     # A group that stays without a relevant candidate is an attack that failed, or one that asks for 0.
-    found = group_metrics(keys[stays], np.asarray(scores)[stays], relevant[stays], ks=ks, ties=ties, unranked="zero")
-    return AttackMetrics(found, int(np.count_nonzero(can_rank & ~is_touched)), int(np.count_nonzero(~can_rank)))
+    metrics = group_metrics(keys[stays], np.asarray(scores)[stays], relevant[stays], ks=ks, ties=ties, unranked="zero")
+    return AttackMetrics(metrics, int(np.count_nonzero(can_rank & ~is_touched)), int(np.count_nonzero(~can_rank)))
 
 
 def _holds(group: np.ndarray, marked: np.ndarray) -> np.ndarray:
-    """Which groups hold a marked candidate (G,) bool."""
+    """Find the groups that hold a marked candidate (G,) bool."""
     return np.bincount(group, marked) > 0
 
 
@@ -412,10 +412,10 @@ class TiedFigure(NamedTuple):
 
 
 def figures(measure: Callable[[Ties], GroupMetrics], clusters: Mapping[Any, Any] | None = None) -> dict[str, TiedFigure]:
-    """Each metric with its interval, and beside it what ties may add or take wherever there are some.
+    """Compute each metric with its interval, and its bounds over the orders of ties.
 
     Args:
-        measure: the metrics by what stands for the order of ties, such as `lambda ties: group_metrics(..., ties=ties)`.
+        measure: gives the metrics under an order of ties, such as `lambda ties: group_metrics(..., ties=ties)`.
         clusters: as in `estimates`.
     """
     expected = measure("expected")
@@ -429,11 +429,11 @@ def figures(measure: Callable[[Ties], GroupMetrics], clusters: Mapping[Any, Any]
 
 
 def estimates(metrics: GroupMetrics, clusters: Mapping[Any, Any] | None = None) -> dict[str, Estimate]:
-    """The mean of each metric over groups, with its interval.
+    """Compute the mean of each metric over groups, with its interval.
 
     Args:
         metrics: of groups.
-        clusters: by a group's key what it is drawn with, such as its dialogue; each group is its own when not given.
+        clusters: the cluster of each group, such as its dialogue, by the group's key; by default each group is its own.
     """
     drawn_with = None if clusters is None else [clusters[key] for key in metrics.keys.tolist()]
     return {name: clustered_rate(values, drawn_with) for name, values in metrics.values.items()}
@@ -442,7 +442,7 @@ def estimates(metrics: GroupMetrics, clusters: Mapping[Any, Any] | None = None) 
 def compared(
     after: GroupMetrics, before: GroupMetrics, clusters: Mapping[Any, Any] | None = None, seed: int = 0
 ) -> dict[str, PairedTest]:
-    """How far two rankers, or one before and after an attack or a training, differ on the groups of both.
+    """Compare two rankers, or one before and after an attack or a training, on the groups of both.
 
     Args:
         after: of one.
@@ -453,25 +453,25 @@ def compared(
     Returns:
         For each metric of both the mean of after minus before, its interval, and the p-value of the paired bootstrap.
     """
-    _, places, others = np.intersect1d(after.keys, before.keys, return_indices=True)
+    _, rows, other_rows = np.intersect1d(after.keys, before.keys, return_indices=True)
     shared = [name for name in after.values if name in before.values]
-    drawn_with = np.arange(len(places))
-    if clusters is not None and len(places):
-        named = [clusters[key] for key in after.keys[places].tolist()]
+    drawn_with = np.arange(len(rows))
+    if clusters is not None and len(rows):
+        named = [clusters[key] for key in after.keys[rows].tolist()]
         _, drawn_with = np.unique(named, return_inverse=True)
-    num = max(len(places), 1)
+    num = max(len(rows), 1)
     weight = (drawn_with.max(initial=-1) + 1) / num
     sizes = np.bincount(drawn_with) * weight
 
     def of_clusters(differences: np.ndarray) -> np.ndarray:
         # A mean over groups is a ratio of sums whose bottom is drawn too. This is its linear part: the mean over clusters is
         # that over groups, and a cluster counts by how far its groups are from it, not by how many they are.
-        found: np.ndarray = np.bincount(drawn_with, differences) * weight + differences.sum() / num * (1 - sizes)
-        return found
+        linear: np.ndarray = np.bincount(drawn_with, differences) * weight + differences.sum() / num * (1 - sizes)
+        return linear
 
     tests = {}
     for name in shared:
-        here, there = after.values[name][places], before.values[name][others]
+        here, there = after.values[name][rows], before.values[name][other_rows]
         differences = of_clusters(here - there)
         tested = paired_bootstrap(differences, np.zeros_like(differences), seed=seed)
         tests[name] = PairedTest(rate_difference(here, there, drawn_with), tested.p_value)

@@ -1,6 +1,6 @@
 """Metrics and text tables of attacks on rankers: success against queries, cost, ranks, and transfer.
 
-A row is a context (`parley.engine.ranking.verbs.prepared.SEARCHES`) with what every method found on every ranker; contexts of
+A row is a context (`parley.engine.ranking.verbs.prepared.SEARCHES`) with every method's result on every ranker; contexts of
 one dialogue are drawn together. Metrics are called KIND.RANKER.METHOD, a rule being a method of one query; what differs by
 ranker alone is called KIND.RANKER; transfer is called transfer.ATTACKED.ASKED.METHOD.
 
@@ -55,25 +55,27 @@ from parley.engine.ranking.metrics.ranks import GroupMetrics, compared
 
 
 def expected_ranks(scores: Sequence[float]) -> np.ndarray:
-    """The rank of each score, 1 for the highest, ties sharing theirs (n,) float64."""
-    told = np.asarray(scores, dtype=np.float64)
-    above, beside = (told[None, :] > told[:, None]).sum(axis=1), (told[None, :] == told[:, None]).sum(axis=1)
-    found: np.ndarray = above + (beside + 1) / 2
-    return found
+    """Return the rank of each score, 1 for the highest, ties shared (n,) float64."""
+    values = np.asarray(scores, dtype=np.float64)
+    above, tied = (values[None, :] > values[:, None]).sum(axis=1), (values[None, :] == values[:, None]).sum(axis=1)
+    ranks: np.ndarray = above + (tied + 1) / 2
+    return ranks
 
 
-def rank_movement(found: RankedRows, model: str, rule: str) -> np.ndarray:
-    """How many of the replies that a rule changed went from which rank to which.
+def rank_movement(ranked: RankedRows, model: str, rule: str) -> np.ndarray:
+    """Count the changed replies by their ranks before and after a rule.
 
     Returns:
         (n, n) int64, by rank before and rank after, from 1 to the most candidates of a group; a tie's half rank is rounded up.
     """
-    size = max((len(row["labels"]) for row in found.rows), default=0)
+    size = max((len(row["labels"]) for row in ranked.rows), default=0)
     moved = np.zeros((size, size), dtype=np.int64)
-    before = dict(found.scores.get((model, CLEAN), ()))
-    for index, scores in found.scores.get((model, rule), ()):
-        if places := list(found.changed[index, rule]) if index in before else []:
-            ranks = [np.ceil(expected_ranks(each)[places]).astype(np.int64) - 1 for each in (before[index], scores)]
+    before = dict(ranked.scores.get((model, CLEAN), ()))
+    for index, scores in ranked.scores.get((model, rule), ()):
+        if indices := list(ranked.changed[index, rule]) if index in before else []:
+            ranks = [
+                np.ceil(expected_ranks(group_scores)[indices]).astype(np.int64) - 1 for group_scores in (before[index], scores)
+            ]
             np.add.at(moved, (ranks[0], ranks[1]), 1)
     return moved
 
@@ -83,7 +85,7 @@ QUERIES = (10, 50, 100, 500, 2000)
 BASELINE = "random"
 """The method that others are compared with, at the same number of queries."""
 GASLITE, RANDOM_STEPS, RANDOM_WORDS = APPENDING = "gaslite", "random-steps", "random-words"
-"""What puts words of an encoder's vocabulary behind a reply, the same without its gradient, and all words at random."""
+"""Methods that append words of an encoder's vocabulary: by gradient, without it, and all words at random."""
 CONTROLS = {
     BASELINE: "random edits",
     RANDOM_STEPS: "the same steps with random words",
@@ -103,32 +105,32 @@ TRIED, REACHED, SKIPPED, NO_SCORES = "attacked", "already", "nothing_to_attack",
 """Contexts of a ranker: attacked; the goal is reached before any edit; nothing to attack; a method ended without scores."""
 TRANSFER = "transfer"
 REACHED_REASON = "the goal is reached before any edit"
-"""Why such a context is not attacked."""
+"""The reason of a skipped context that needs no attack."""
 
 
 def describe_search(name: str) -> Metric:
-    """What a metric of this module is called and how to read it."""
+    """Return the title and the definition of a metric."""
     kind, _, rest = name.partition(".")
     of = f", {rest.replace('.', ', ')}" if rest else ""
     if kind == TRANSFER:
-        attacked, asked, method = rest.split(".", 2)
-        definition = f"share of the successes on {attacked} that reach the goal on {asked} too, which has it in none before"
-        return Metric(f"transfer, {method}, {attacked} to {asked}", FOR_ADVERSARY, definition, "share")
+        attacked, other, method = rest.split(".", 2)
+        definition = f"share of the successes on {attacked} that reach the goal on {other} too, which has it in none before"
+        return Metric(f"transfer, {method}, {attacked} to {other}", FOR_ADVERSARY, definition, "share")
     base, at, queries = kind.partition("@")
     if at:
         title, definition, form, main = _AT[f"{base}@"]
         return Metric(f"{title} {int(queries):,} queries{of}", FOR_ADVERSARY, definition, form, main)
-    known = _DEFINITIONS[kind]
-    return known._replace(title=f"{known.title}{of}")
+    metric = _DEFINITIONS[kind]
+    return metric._replace(title=f"{metric.title}{of}")
 
 
 def baseline_of(method: str) -> str:
-    """The method that one is compared with: what it does, done at random, or with one part of it left out."""
+    """Return the control of a method: random edits, or the same method without one part."""
     return {GASLITE: RANDOM_STEPS, RANDOM_STEPS: RANDOM_WORDS}.get(method, BASELINE)
 
 
 def points_of(budget: int) -> list[int]:
-    """The numbers of queries at which a run of that budget knows its success."""
+    """Return the numbers of queries at which a run of some budget measures success."""
     return sorted({queries for queries in QUERIES if queries <= budget} | {budget})
 
 
@@ -149,105 +151,109 @@ class SearchedRows:
 
     @cached_property
     def searches(self) -> dict[tuple[str, str], list[tuple[int, Row]]]:
-        """By ranker and method what was found, with the place of the context in the rows; in the order of the run."""
-        found: dict[tuple[str, str], list[tuple[int, Row]]] = {}
+        """The searches by ranker and method, with the index of the context in the rows."""
+        searches: dict[tuple[str, str], list[tuple[int, Row]]] = {}
         for index, row in enumerate(self.rows):
-            for each in row["searches"]:
-                found.setdefault((each["model"], each["method"]), []).append((index, each))
-        return found
+            for search in row["searches"]:
+                searches.setdefault((search["model"], search["method"]), []).append((index, search))
+        return searches
 
     @cached_property
     def models(self) -> list[str]:
-        """The rankers, in the order in which they were asked for."""
+        """The rankers, in the order of the run."""
         return list(dict.fromkeys(model for model, _ in self.searches))
 
     @cached_property
     def errors(self) -> dict[str, list[str]]:
-        """By ranker, why it gave no scores: one reason for each context in which an attack ended so."""
-        found: dict[str, dict[int, str]] = {}
+        """By ranker, one reason for each context in which an attack ended without scores."""
+        reasons_by_model: dict[str, dict[int, str]] = {}
         for (model, _), entries in self.searches.items():
-            for index, each in entries:
-                if each["status"] == "error":
-                    found.setdefault(model, {}).setdefault(index, each["reason"])
-        apart = {model: list(found.get(model, {}).values()) for model in self.models}
+            for index, search in entries:
+                if search["status"] == "error":
+                    reasons_by_model.setdefault(model, {}).setdefault(index, search["reason"])
+        apart = {model: list(reasons_by_model.get(model, {}).values()) for model in self.models}
         return {model: self._failed + reasons for model, reasons in apart.items() if self._failed or reasons}
 
     def tried(self, model: str, method: str) -> list[tuple[int, Row]]:
-        """The attacks of a method on a ranker that came to an end."""
-        return [(number, each) for number, each in self.searches[model, method] if each["status"] in ("success", "failure")]
+        """Return the attacks of a method on a ranker that ended in success or failure."""
+        return [
+            (number, search) for number, search in self.searches[model, method] if search["status"] in ("success", "failure")
+        ]
 
     def successes(self, model: str, method: str, points: Sequence[int]) -> GroupMetrics:
-        """Whether each attack succeeded with so many queries, by the metric's kind and number of queries."""
+        """Return the success of each attack within each number of queries."""
         tried = self.tried(model, method)
-        spent = np.array([each["queries"] if each["status"] == "success" else np.inf for _, each in tried])
+        spent = np.array([search["queries"] if search["status"] == "success" else np.inf for _, search in tried])
         values = {f"{SUCCESS}{queries}": (spent <= queries).astype(np.float64) for queries in points}
         keys = np.array([number for number, _ in tried], dtype=np.int64)
         return GroupMetrics(keys, values, np.ones_like(keys), 0, 0, 0)
 
     def curve(self, model: str, method: str, points: Sequence[int]) -> Points:
-        """Success against numbers of queries, with intervals."""
-        found = self.successes(model, method, points)
-        clusters = [self.clusters[number] for number in found.keys.tolist()]
-        return [(int(name.removeprefix(SUCCESS)), clustered_rate(values, clusters)) for name, values in found.values.items()]
+        """Compute success against numbers of queries, with intervals."""
+        successes = self.successes(model, method, points)
+        clusters = [self.clusters[number] for number in successes.keys.tolist()]
+        return [
+            (int(name.removeprefix(SUCCESS)), clustered_rate(values, clusters)) for name, values in successes.values.items()
+        ]
 
 
-def search_metrics(found: SearchedRows, budget: int) -> dict[str, Estimate]:
-    """Every metric of rows.
+def search_metrics(searched: SearchedRows, budget: int) -> dict[str, Estimate]:
+    """Compute every metric of some rows.
 
     Args:
-        found: the rows.
+        searched: the rows.
         budget: of the methods; nothing is known of more queries than that.
     """
     metrics: dict[str, Estimate] = {}
     points = points_of(budget)
-    for model, method in found.searches:
-        tried, successes = found.tried(model, method), found.successes(model, method, points)
-        for queries, estimate in found.curve(model, method, points):
+    for model, method in searched.searches:
+        tried, successes = searched.tried(model, method), searched.successes(model, method, points)
+        for queries, estimate in searched.curve(model, method, points):
             metrics[f"{SUCCESS}{queries}.{model}.{method}"] = estimate
         baseline = baseline_of(method)
-        if method != baseline and (model, baseline) in found.searches:
-            for name, test in compared(successes, found.successes(model, baseline, points), found.clusters).items():
+        if method != baseline and (model, baseline) in searched.searches:
+            for name, test in compared(successes, searched.successes(model, baseline, points), searched.clusters).items():
                 at = name.removeprefix(SUCCESS)
                 metrics[f"{AHEAD}{at}.{model}.{method}"] = test.difference
                 metrics[f"{AHEAD_P}{at}.{model}.{method}"] = count(test.p_value, test.difference.n)
-        metrics |= {f"{name}.{model}.{method}": each for name, each in _costs(tried, found.clusters).items()}
-        for other, each in _transfers(tried, found.clusters).items():
-            metrics[f"{TRANSFER}.{model}.{other}.{method}"] = each
-    for model in found.models:
-        metrics |= {f"{name}.{model}": count(num, found.num_contexts) for name, num in _contexts(found, model).items()}
+        metrics |= {f"{name}.{model}.{method}": estimate for name, estimate in _costs(tried, searched.clusters).items()}
+        for other, estimate in _transfers(tried, searched.clusters).items():
+            metrics[f"{TRANSFER}.{model}.{other}.{method}"] = estimate
+    for model in searched.models:
+        metrics |= {f"{name}.{model}": count(num, searched.num_contexts) for name, num in _contexts(searched, model).items()}
     return metrics
 
 
 def _costs(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dict[str, Estimate]:
-    """What attacks of a method took, and how far they came."""
-    won = [(number, each) for number, each in tried if each["status"] == "success"]
-    moved = [(number, each) for number, each in tried if each["rank_after"] is not None]
-    spent, dialogues = [each["queries"] for _, each in won], [clusters[number] for number, _ in moved]
-    asked, all_dialogues = [each["queries"] for _, each in tried], [clusters[number] for number, _ in tried]
-    found = {
+    """Compute the costs of the attacks of a method, and their gain in rank and score."""
+    won = [(number, search) for number, search in tried if search["status"] == "success"]
+    moved = [(number, search) for number, search in tried if search["rank_after"] is not None]
+    spent, dialogues = [search["queries"] for _, search in won], [clusters[number] for number, _ in moved]
+    queries, all_dialogues = [search["queries"] for _, search in tried], [clusters[number] for number, _ in tried]
+    costs = {
         MEDIAN_QUERIES: count(float(np.median(spent)) if spent else np.nan, len(spent)),
-        ASKED: mean_count(asked, all_dialogues),
-        UNTOUCHED: count(asked.count(0), len(tried)),
-        WORDS: mean_count([each["num_changed"] for _, each in won], [clusters[number] for number, _ in won]),
+        ASKED: mean_count(queries, all_dialogues),
+        UNTOUCHED: count(queries.count(0), len(tried)),
+        WORDS: mean_count([search["num_changed"] for _, search in won], [clusters[number] for number, _ in won]),
         # What is kept of an attack is never farther from the goal than the reply as it was.
-        RANKS: mean_count([abs(each["rank_after"] - each["rank_before"]) for _, each in moved], dialogues),
-        SCORE: mean_count([abs(each["score"] - each["score_before"]) for _, each in moved], dialogues),
+        RANKS: mean_count([abs(search["rank_after"] - search["rank_before"]) for _, search in moved], dialogues),
+        SCORE: mean_count([abs(search["score"] - search["score_before"]) for _, search in moved], dialogues),
     }
-    if any(each["num_slopes"] for _, each in tried):
-        found[SLOPES] = mean_count([each["num_slopes"] for _, each in tried], all_dialogues)
-    return found
+    if any(search["num_slopes"] for _, search in tried):
+        costs[SLOPES] = mean_count([search["num_slopes"] for _, search in tried], all_dialogues)
+    return costs
 
 
 def _transfers(tried: Sequence[tuple[int, Row]], clusters: Mapping[int, int]) -> dict[str, Estimate]:
-    """Of the successes on a ranker the share that reach the goal on each other one, which does not have it before any edit."""
-    found: dict[str, tuple[list[bool], list[int]]] = {}
-    for index, each in tried:
-        for shown in each["transfers"]:
-            hits, dialogues = found.setdefault(shown["model"], ([], []))
-            if each["status"] == "success" and shown["reached"] is not None:
+    """Compute the share of successes on a ranker that reach the goal on each other ranker."""
+    transfers: dict[str, tuple[list[bool], list[int]]] = {}
+    for index, search in tried:
+        for shown in search["transfers"]:
+            hits, dialogues = transfers.setdefault(shown["model"], ([], []))
+            if search["status"] == "success" and shown["reached"] is not None:
                 hits.append(shown["reached"])
                 dialogues.append(clusters[index])
-    return {other: clustered_rate(*told) for other, told in found.items()}
+    return {other: clustered_rate(*pairs) for other, pairs in transfers.items()}
 
 
 def searched_figures(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, ItemFigures]:
@@ -288,20 +294,20 @@ SEARCHED_ITEMS = ItemMetrics(
 """Figures of single contexts; contexts of one dialogue are one unit."""
 
 
-def _contexts(found: SearchedRows, model: str) -> dict[str, int]:
-    """How many contexts of a ranker there are of each sort; one in which some methods end without scores may be of two."""
+def _contexts(searched: SearchedRows, model: str) -> dict[str, int]:
+    """Count the contexts of a ranker by status; a context may count twice if some methods end without scores."""
     tried, skipped = set[int](), dict[int, str]()
-    for index, each in (entry for (of, _), entries in found.searches.items() if of == model for entry in entries):
-        if each["status"] in ("success", "failure"):
+    for index, search in (entry for (of, _), entries in searched.searches.items() if of == model for entry in entries):
+        if search["status"] in ("success", "failure"):
             tried.add(index)
-        elif each["status"] == "skipped":
-            skipped[index] = each["reason"]
+        elif search["status"] == "skipped":
+            skipped[index] = search["reason"]
     reached = [*skipped.values()].count(REACHED_REASON)
     return {
         TRIED: len(tried),
         REACHED: reached,
         SKIPPED: len(skipped) - reached,
-        NO_SCORES: len(found.errors.get(model, ())),
+        NO_SCORES: len(searched.errors.get(model, ())),
     }
 
 
@@ -359,12 +365,12 @@ _NOTE_TRANSFER = (
 
 
 def attacks_of(metrics: Metrics) -> list[tuple[str, str]]:
-    """Rankers and methods, in the order in which they were asked for."""
+    """Return rankers and methods, in the order of the run."""
     return [(model, method) for model, method in (name.split(".", 2)[1:] for name in metrics if name.startswith(f"{WORDS}."))]
 
 
 def points_in(metrics: Metrics) -> list[int]:
-    """The numbers of queries at which success is known."""
+    """Return the numbers of queries at which success was measured."""
     names = (name.partition(".")[0] for name in metrics if name.startswith(SUCCESS))
     return [int(name.removeprefix(SUCCESS)) for name in dict.fromkeys(names)]
 

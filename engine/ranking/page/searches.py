@@ -1,14 +1,14 @@
-"""Attacks on rankers under a budget of queries, from run folders to what their report shows.
+"""The chapters of attacks on rankers and of campaigns that harden rankers.
 
-Drawings of attacks on rankers: success against queries, and transfer between rankers as a heat table.
-
-Campaigns that harden rankers, from run folders to what their report shows.
+Drawings of attacks: success against queries, and transfer between rankers as a heat table.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from parley.engine.ranking.metrics.searched import (
     MEDIAN_QUERIES,
     SUCCESS,
     TRANSFER,
+    SearchedRows,
     attacks_of,
     baseline_of,
     describe_search,
@@ -35,8 +36,16 @@ from parley.engine.ranking.metrics.searched import (
     points_in,
     points_of,
 )
-from parley.engine.ranking.page.chapter import AttackedContext, ShownCandidate, context_item, marked, moved, said_by
-from parley.engine.ranking.page.sections import ShownSearches, measured_section
+from parley.engine.ranking.page.chapter import (
+    AttackedContext,
+    RankedCandidate,
+    RankersRun,
+    context_item,
+    marked,
+    measured_section,
+    rank_change,
+    shown_text,
+)
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING, BUDGET, GOAL
 from parley.engine.ranking.verbs.minmax import MINMAX_RANKING
 from parley.engine.ranking.verbs.prepared import not_scored
@@ -47,19 +56,41 @@ _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 """Numbers of queries at which a curve is drawn."""
 
 
-def search_figures(run: ShownSearches) -> list[Figure]:
-    """All drawings of a run: a curve for each ranker, and a heat table for each method where there are several rankers."""
+@dataclass(frozen=True, kw_only=True)
+class RankerAttackRun(RankersRun):
+    """A run of attacks on rankers.
+
+    Args:
+        goal: of the attacks, in words.
+        budget: the most queries.
+    """
+
+    goal: str = ""
+    budget: int = 1
+
+    @cached_property
+    def searched(self) -> SearchedRows:
+        """The rows by ranker and method."""
+        return SearchedRows(self.rows)
+
+    def reached(self, model: str, method: str, queries: int) -> Estimate:
+        """Return the success of a method on a ranker within some number of queries."""
+        return self.estimates.get(f"{SUCCESS}{queries}.{model}.{method}", NOTHING)
+
+
+def search_figures(run: RankerAttackRun) -> list[Figure]:
+    """Return a curve for each ranker, and a heat table for each method if there are several rankers."""
     models = run.searched.models
     methods = list(dict.fromkeys(method for _, method in run.searched.searches))
-    found = [_curves(run, model) for model in models]
-    return found + ([_heat(run, method, models) for method in methods] if len(models) > 1 else [])
+    curves = [_curves(run, model) for model in models]
+    return curves + ([_heat(run, method, models) for method in methods] if len(models) > 1 else [])
 
 
-def _curves(run: ShownSearches, model: str) -> Figure:
+def _curves(run: RankerAttackRun, model: str) -> Figure:
     steps = sorted({*points_of(run.budget), *(step for step in _STEPS if step < run.budget)})
-    # Those that all rankers meet come first, so that a method has one colour in all drawings.
-    met = Counter(method for _, method in run.searched.searches)
-    methods = sorted((method for of, method in run.searched.searches if of == model), key=lambda method: -met[method])
+    # Methods on all rankers come first, so that a method has one colour in all drawings.
+    num_rankers = Counter(method for _, method in run.searched.searches)
+    methods = sorted((method for of, method in run.searched.searches if of == model), key=lambda method: -num_rankers[method])
     curves = {visible(method): run.searched.curve(model, method, steps) for method in methods}
     series = {label: points for label, points in curves.items() if points[0][1].n}
     title = f"{run.name}, {visible(model)}"
@@ -68,18 +99,18 @@ def _curves(run: ShownSearches, model: str) -> Figure:
     return Figure(f"Success against queries, {visible(model)}", caption, Markup(drawn))
 
 
-def _heat(run: ShownSearches, method: str, models: Sequence[str]) -> Figure:
-    def cell(attacked: str, asked: str) -> tuple[float, str] | None:
-        own, others = f"{SUCCESS}{run.budget}.{asked}.{method}", f"{TRANSFER}.{attacked}.{asked}.{method}"
-        found = run.known.get(own if attacked == asked else others)
-        return (found.value, f"{100 * found.value:.0f} %\nn {found.n:,}") if found is not None and found.n > 0 else None
+def _heat(run: RankerAttackRun, method: str, models: Sequence[str]) -> Figure:
+    def cell(attacked: str, other: str) -> tuple[float, str] | None:
+        success, transfer = f"{SUCCESS}{run.budget}.{other}.{method}", f"{TRANSFER}.{attacked}.{other}.{method}"
+        share = run.estimates.get(success if attacked == other else transfer, NOTHING)
+        return (share.value, f"{100 * share.value:.0f} %\nn {share.n:,}") if share.n else None
 
     caption = (
         f"{run.name}: of the successes on the ranker of the line the share that reach the goal on that of the column; on the "
         "diagonal success itself; n: dialogues"
     )
     title, names = f"Transfer of {visible(method)}", [visible(name) for name in models]
-    cells = [[cell(attacked, asked) for asked in models] for attacked in models]
+    cells = [[cell(attacked, other) for other in models] for attacked in models]
     drawn = plots.heat_svg(f"{run.name}, {title}", names, names, cells, ("shown to", "found on"))
     return Figure(title, caption, Markup(drawn))
 
@@ -125,31 +156,28 @@ class HardenedRankers(Hardenings):
     }
 
     def verdict_of(self, metrics: Mapping[str, Estimate]) -> Verdict:
-        """Right replies that stay first under attack: start, control and result."""
-        held = {told: metrics[f"{HELD}{ending}"] for told, ending in RANKERS.endings.items() if f"{HELD}{ending}" in metrics}
-        said = (
+        """Answer with the right replies that stay first under attack: start, control and result."""
+        names = {column: f"{HELD}{ending}" for column, ending in RANKERS.endings.items()}
+        held = {column: metrics[name] for column, name in names.items() if name in metrics}
+        sentence = (
             f"Under attack the right reply stays first in {number(SHARE, held['after'].value)} of the contexts, before the "
-            f"hardening in {number(SHARE, held['before'].value)}{_told(metrics[GAIN])}"
+            f"hardening in {number(SHARE, held['before'].value)}{certainly(metrics[GAIN], 'fewer', 'more')}"
         )
         if GAIN_BEYOND_CONTROL in metrics:
-            said += f", after as much training on replies as they are in {number(SHARE, held['control'].value)}"
-            said += _told(metrics[GAIN_BEYOND_CONTROL])
-        return Verdict(sentence=f"{said}.{caveat(*held.values(), unit='dialogues')}", metric=_HELD, marks=held)
-
-
-def _told(gain: Estimate) -> str:
-    return certainly(gain, "fewer", "more")
+            sentence += f", after as much training on replies as they are in {number(SHARE, held['control'].value)}"
+            sentence += certainly(metrics[GAIN_BEYOND_CONTROL], "fewer", "more")
+        return Verdict(sentence=f"{sentence}.{caveat(*held.values(), unit='dialogues')}", metric=_HELD, marks=held)
 
 
 NUM_SHOWN = 10
-"""Contexts of a method on a ranker that the viewer holds."""
+"""Contexts of a method on a ranker in the viewer."""
 _SUCCESS = SHARE._replace(title="Goal reached", definition="share of the attacked contexts")
 
 
-Shown = Sequence[ShownSearches]
+Runs = Sequence[RankerAttackRun]
 
 
-class RankerAttacks(Chapter[Shown]):
+class RankerAttacks(Chapter[Runs]):
     """The chapter of attacks on rankers."""
 
     name, title = "ranker-attacks", "Attacks on rankers"
@@ -166,113 +194,115 @@ class RankerAttacks(Chapter[Shown]):
         r"[Tt]ransfer": ("Transfer", "edits that were found on one ranker, shown to another one."),
     }
 
-    def collect(self, runs: Sequence[Run]) -> Shown | None:
+    def collect(self, runs: Sequence[Run]) -> Runs | None:
         return [_attacked(run) for run in runs if run.rows] or None
 
-    def verdict(self, found: Shown) -> Verdict | None:
-        """On the first run and its first ranker: the best method against the baseline, with all queries and with few."""
-        measured = [each for each in found if each.metrics]
+    def verdict(self, runs: Runs) -> Verdict | None:
+        """Answer for the first run and ranker: the best method against its control, with all queries and few."""
+        measured = [run for run in runs if run.metrics]
         if not measured:
             return None
         first = measured[0]
-        attacks = attacks_of(first.known)
+        attacks = attacks_of(first.estimates)
         model, budget = attacks[0][0], first.budget
         methods = {method: first.reached(of, method, budget) for of, method in attacks if of == model}
         if not methods[BASELINE].n:
             return None
-        # One that ended without scores everywhere has no figure.
-        others = [method for method, success in methods.items() if method not in CONTROLS and success.n]
-        best = max(others, key=lambda method: _worth(first, model, method), default=BASELINE)
-        few = points_in(first.known)[0]
-        told = [
+        # A method that ended without scores everywhere has no figure.
+        contenders = [method for method, success in methods.items() if method not in CONTROLS and success.n]
+        best = max(contenders, key=lambda method: _worth(first, model, method), default=BASELINE)
+        few = points_in(first.estimates)[0]
+        sentences = [
             f"{visible(best)} reaches the goal on {visible(model)} ({first.goal}) in {number(SHARE, methods[best].value)} of "
             f"the attacked contexts with {budget:,} queries and in {number(SHARE, first.reached(model, best, few).value)} "
             f"with {few:,}"
         ]
         control = baseline_of(best)
         if best != BASELINE and control in methods:
-            ahead = first.known.get(f"{AHEAD}{budget}.{model}.{best}", NOTHING)
+            ahead = first.estimates.get(f"{AHEAD}{budget}.{model}.{best}", NOTHING)
             sign = {1: ", certainly fewer", 0: "", -1: ", certainly more"}[certain_sign(ahead)]
             early = first.reached(model, control, few)
-            told.append(
+            sentences.append(
                 f"{CONTROLS[control]} in {number(SHARE, methods[control].value)}{sign}, and in {number(SHARE, early.value)}"
             )
-        told += [
+        sentences += [
             f"{number(SHARE, estimate.value)} of its successes fool {visible(other)} too"
             for other in dict.fromkeys(of for of, _ in attacks)
-            if (estimate := first.known.get(f"{TRANSFER}.{model}.{other}.{best}", NOTHING)).n
+            if (estimate := first.estimates.get(f"{TRANSFER}.{model}.{other}.{best}", NOTHING)).n
         ]
         marks = {f"{visible(model)}, {visible(method)}": first.reached(model, method, budget) for model, method in attacks}
         return Verdict(
-            sentence=f"{'; '.join(told)}.{caveat(methods[best], unit='dialogues')}{others_below(measured, 'runs')}",
+            sentence=f"{'; '.join(sentences)}.{caveat(methods[best], unit='dialogues')}{others_below(measured, 'runs')}",
             metric=_SUCCESS,
             marks=first_marks({name: mark for name, mark in marks.items() if mark.n}),
         )
 
-    def render(self, found: Shown) -> Section:
-        # matplotlib costs a second, which readers of the verdict need not pay.
-
-        return measured_section(found, search_figures, _items_of)
+    def render(self, runs: Runs) -> Section:
+        return measured_section(runs, search_figures, _items_of)
 
 
-def _items_of(run: ShownSearches) -> dict[str, list[Item]]:
+def _items_of(run: RankerAttackRun) -> dict[str, list[Item]]:
     return {
         f"{run.name}, {visible(method)} on {visible(model)}": searched_items(run, model, method)
         for model, method in run.searched.searches
     }
 
 
-def searched_items(run: ShownSearches, model: str, method: str) -> list[Item]:
-    """Contexts whose reply a method edited: first where it reached the goal."""
-    found = [(number, each) for number, each in run.searched.tried(model, method) if each["num_changed"]]
-    found.sort(key=lambda pair: (pair[1]["status"] != "success", stable_hash("report", run.searched.rows[pair[0]]["item_key"])))
+def searched_items(run: RankerAttackRun, model: str, method: str) -> list[Item]:
+    """Return contexts whose reply a method edited, those with success first."""
+    rows = run.searched.rows
+    edited = [(rows[number], search) for number, search in run.searched.tried(model, method) if search["num_changed"]]
+    edited.sort(key=lambda pair: (pair[1]["status"] != "success", stable_hash("report", pair[0]["item_key"])))
     group = f"{run.name}, {visible(method)} on {visible(model)}"
-    return [context_item(group, read_search(run.searched.rows[number], each)) for number, each in found[:NUM_SHOWN]]
+    return [context_item(group, read_search(row, search)) for row, search in edited[:NUM_SHOWN]]
 
 
-def read_search(row: Row, found: Row) -> AttackedContext:
-    """An attacked context, ready to be shown.
+def read_search(row: Row, search: Row) -> AttackedContext:
+    """Return an attacked context.
 
     Args:
         row: of the context.
-        found: what a method did to one of its replies, one of its `searches`.
+        search: the result of a method, one of its `searches`.
     """
-    place, right = found["place"], row["labels"]
-    (scores,) = (each["scores"] for each in row["before"] if each["model"] == found["model"])
+    edited, right = search["place"], row["labels"]
+    (scores,) = (entry["scores"] for entry in row["before"] if entry["model"] == search["model"])
     before = expected_ranks(scores)
-    after = expected_ranks(np.where(np.arange(len(scores)) == place, found["score"], scores).tolist())
-    queries = found["queries"]
+    after = expected_ranks(np.where(np.arange(len(scores)) == edited, search["score"], scores).tolist())
+    queries = search["queries"]
     return AttackedContext(
         key=visible(str(row["item_key"])),
-        context=[said_by(turn) for turn in row["context"]],
-        rankers=[visible(found["model"])],
+        context=[shown_text(turn) for turn in row["context"]],
+        rankers=[visible(search["model"])],
         candidates=[
-            ShownCandidate(
-                marked(text, found["text"] if number == place else text),
-                right[number],
-                number == place,
-                [moved(before[number], after[number])],
+            RankedCandidate(
+                marked(row["candidates"][index], search["text"] if index == edited else row["candidates"][index]),
+                right[index],
+                index == edited,
+                [rank_change(before[index], after[index])],
             )
-            for number, text in sorted(enumerate(row["candidates"]), key=lambda each: (after[each[0]], each[0]))
+            for index in sorted(range(len(after)), key=lambda index: (after[index], index))
         ],
-        before=float(before[place]),
-        after=float(after[place]),
-        num_changed=found["num_changed"],
-        reply=said_by(row["candidates"][place]),
-        fooled=found["status"] == "success",
-        remarks=[f"{queries:,} {'query' if queries == 1 else 'queries'}", *(", ".join(found["moves"]),) * bool(found["moves"])],
+        before=float(before[edited]),
+        after=float(after[edited]),
+        num_changed=search["num_changed"],
+        reply=shown_text(row["candidates"][edited]),
+        fooled=search["status"] == "success",
+        remarks=[
+            f"{queries:,} {'query' if queries == 1 else 'queries'}",
+            *(", ".join(search["moves"]),) * bool(search["moves"]),
+        ],
     )
 
 
-def _attacked(run: Run) -> ShownSearches:
+def _attacked(run: Run) -> RankerAttackRun:
     budget = run.summary.get(BUDGET, 1)
-    wanted = f"{SUCCESS}{budget}."
-    return ShownSearches.of(
+    shown = [name for name in run.metrics if name.startswith(f"{SUCCESS}{budget}.")]
+    return RankerAttackRun.of(
         run,
-        # All others stand in the tables.
-        metrics={name: estimate for name, estimate in run.metrics.items() if name.startswith(wanted)},
-        legend={name: describe_search(name) for name in run.metrics if name.startswith(wanted)},
-        known=run.metrics,
+        # The tables show all others.
+        metrics={name: run.metrics[name] for name in shown},
+        legend={name: describe_search(name) for name in shown},
+        estimates=run.metrics,
         tables=ATTACK_RANKING.tables(run.folder) if run.metrics else {},
         goal=run.summary.get(GOAL, ""),
         budget=budget,
@@ -280,7 +310,7 @@ def _attacked(run: Run) -> ShownSearches:
     )
 
 
-def _worth(run: ShownSearches, model: str, method: str) -> tuple[float, float]:
-    """Success with all queries, then few queries."""
-    spent = run.known.get(f"{MEDIAN_QUERIES}.{model}.{method}", NOTHING)
+def _worth(run: RankerAttackRun, model: str, method: str) -> tuple[float, float]:
+    """Return success with all queries, then the negative number of queries, to compare methods."""
+    spent = run.estimates.get(f"{MEDIAN_QUERIES}.{model}.{method}", NOTHING)
     return run.reached(model, method, run.budget).value, -spent.value

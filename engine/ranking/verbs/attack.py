@@ -1,6 +1,6 @@
 """Attacks on rankers under a budget of queries: `parley attack ranking`.
 
-Each method and each rule that suits the goal attacks each ranker in the same contexts, and what is found on one ranker is shown
+Each method and each rule that suits the goal attacks each ranker in the same contexts, and the edited replies are then shown
 to the others. The baseline, random edits at the same budget, is always there. A worker makes one row of each context
 (`attack_worker.py`), which depends on nothing but the configuration.
 """
@@ -31,7 +31,7 @@ from parley.engine.ranking.metrics.searched import (
     tables_of_searches,
 )
 from parley.engine.ranking.verbs.attack_worker import RankingAttacks, composed, goal_of, method_label, suits
-from parley.engine.ranking.verbs.config import RankedGroup, RankingAttackConfig, asked_rankers
+from parley.engine.ranking.verbs.config import RankedGroup, RankingAttackConfig, ranker_specs
 from parley.engine.ranking.verbs.matcher import TRAIN_MATCHER
 from parley.engine.ranking.verbs.prepared import (
     ATTACKED_CONTEXTS,
@@ -43,9 +43,9 @@ from parley.engine.ranking.verbs.prepared import (
     PreparedRanking,
     RankersJob,
     Tried,
-    found_ranking,
     not_rated,
     not_read,
+    prepare_ranking,
     without_scores,
 )
 from parley.envs.core.errors import ConfigError, DataError
@@ -57,19 +57,19 @@ if TYPE_CHECKING:
     from parley.engine.ranking.attacks.cases import Requirement
 
 GOAL, BUDGET = "goal", "budget"
-"""Entries of the summary: what the attacks want, in words; queries at most."""
+"""Entries of the summary: the goal in words; the most queries."""
 _EDITED = {"promote": "wrong", "demote": "right"}
 
 PreparedAttack = PreparedRanking[RankingAttackConfig]
 
 
 def helpdesk() -> RankingAttackConfig:
-    """TF-IDF on the built-in help desk, offline, in seconds."""
+    """Attack TF-IDF on the built-in help desk, offline, in seconds."""
     return RankingAttackConfig(model="tfidf")
 
 
 def li2019() -> RankingAttackConfig:
-    """TF-IDF and BM25 on the dialogues of #ubuntu (corpus of Li et al. 2019), 300 contexts."""
+    """Attack TF-IDF and BM25 on the dialogues of #ubuntu (corpus of Li et al. 2019), 300 contexts."""
     return RankingAttackConfig(corpus="ubuntu_dialogues", limit=300)
 
 
@@ -85,13 +85,13 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
     item_metrics = SEARCHED_ITEMS
 
     def prepare(self, config: RankingAttackConfig, path: Path, reporter: Reporter) -> PreparedAttack:
-        """Groups, rankers and rules; that there is something to attack, and that methods and rules suit."""
+        """Check groups, rankers, methods and rules, and that there is a reply to attack."""
         if all(map(is_chat_ranker, config.model_names)):
             # Before any is loaded: they show no more than scores.
             for method in config.method_names:
                 if need := need_of(method):
                     raise _lacking(method, need, config.model_names)
-        prepared, tried = found_ranking(config, asked_rankers(config.model_names), reporter, tags=True)
+        prepared, tried = prepare_ranking(config, ranker_specs(config.model_names), reporter, tags=True)
         _require_replies(prepared.config, prepared.groups.values())
         _require_needs(config, tried, reporter)
         _require_suited(config, tried, reporter)
@@ -104,43 +104,43 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
         reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
-    def measure(self, run: RunFolder, found: PreparedAttack) -> Summary:
-        config = found.config
+    def measure(self, run: RunFolder, prepared: PreparedAttack) -> Summary:
+        config = prepared.config
         rows = run.read_rows().to_pylist()
         read = SearchedRows(rows)
         before = ((entry["model"], entry["scores"]) for row in rows if row["status"] == OK for entry in row["before"])
         return Summary(
-            f"attack on {', '.join(each.label for each in found.rankers)} on {config.corpus}",
-            f"{len(found.groups):,} {config.split} contexts, {goal_of(config)}, at most {config.edits} words and "
+            f"attack on {', '.join(ranker.label for ranker in prepared.rankers)} on {config.corpus}",
+            f"{len(prepared.groups):,} {config.split} contexts, {goal_of(config)}, at most {config.edits} words and "
             f"{config.budget:,} queries, {_appended(config)}seed {config.seed}.",
             search_metrics(read, config.budget),
             {
-                NUM_CONTEXTS: len(found.groups),
-                RANKERS: {each.label: asdict(each) for each in found.rankers},
+                NUM_CONTEXTS: len(prepared.groups),
+                RANKERS: {ranker.label: asdict(ranker) for ranker in prepared.rankers},
                 GOAL: str(goal_of(config)),
                 BUDGET: config.budget,
                 **without_scores(read.errors),
-                NOT_RATED: not_rated(run.path, found.rankers, before),
-                **not_read(rows, "before", config.candidates.turns, found.rankers),
+                NOT_RATED: not_rated(run.path, prepared.rankers, before),
+                **not_read(rows, "before", config.candidates.turns, prepared.rankers),
             },
         )
 
     def models(self, config: RankingAttackConfig) -> Mapping[str, str]:
         named = [name for name in config.method_names if ".py:" in name or name.startswith(POLICY)]
-        own = {f"method {name}": name.removeprefix(POLICY) for name in named}
-        return {**super().models(config), **own}
+        methods = {f"method {name}": name.removeprefix(POLICY) for name in named}
+        return {**super().models(config), **methods}
 
     def flat(self, run: RunFolder) -> FlatRows:
         return ATTACKED_CONTEXTS
 
     def next_commands(self, config: RankingAttackConfig, path: Path) -> tuple[str, ...]:
-        """The page; of each matching model the training against what the search finds, where wrong replies were promoted."""
-        found = super().next_commands(config, path)
+        """Suggest a training against the search for each matching model, if wrong replies were promoted."""
+        commands = super().next_commands(config, path)
         if config.goal != "promote":
-            return found
+            return commands
         presets = TRAIN_MATCHER.presets
         same = {name: getattr(config, name) for name in ("lexicon", "candidates", "data_root")}
-        trained = {name: each.kind for name, each in zip(config.model_names, asked_rankers(config.model_names), strict=True)}
+        trained = {name: spec.kind for name, spec in zip(config.model_names, ranker_specs(config.model_names), strict=True)}
         hardened = [
             command_line(
                 TRAIN_MATCHER.words,
@@ -151,28 +151,28 @@ class AttackRanking(RankersJob[RankingAttackConfig]):
             for name, kind in trained.items()
             if kind in presets
         ]
-        return (*found, *hardened)
+        return (*commands, *hardened)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """Success against queries; what it took; contexts that were not attacked; transfer where there are several rankers."""
+        """Return success against queries, the effort, contexts not attacked, and transfer between rankers."""
         metrics = run.metrics()
         return tables_of_searches(metrics) if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, success against queries in their place, and what rankers did not score."""
+        """Show success against queries in place of the metrics, a legend, and a note on missing scores."""
         legend = {name: describe_search(name) for name in result.metrics}
         tables = {"": success_table(result.metrics)} if result.metrics else {}
         return replace(result, legend=legend, tables=noted(tables, self.note(run)))
 
 
 def _appended(config: RankingAttackConfig) -> str:
-    """What methods append that edit no word of the reply."""
+    """Name the methods that append words instead of editing, for the description of a run."""
     names = [name for name in APPENDING if name in config.method_names]
     return f"{', '.join(names)} put {config.attack.gaslite.num_words} words behind the reply, " if names else ""
 
 
 def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) -> None:
-    """Raises an error where no context has a reply that may be attacked, or none has enough replies."""
+    """Require a context with a reply to attack, and one with enough replies."""
     wanted, most = config.goal == "demote", 0
     for item in items:
         group = item.group
@@ -189,7 +189,7 @@ def _require_replies(config: RankingAttackConfig, items: Iterable[RankedGroup]) 
 
 
 def _require_needs(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:
-    """Says which rankers white-box methods leave out; an error where that is all of them."""
+    """Report the rankers that white-box methods leave out; raise if none is left."""
     for method in config.method_names:
         if (need := need_of(method)) is None:
             continue
@@ -207,25 +207,25 @@ def _lacking(method: str, need: Requirement, rankers: Iterable[str]) -> ConfigEr
 
 
 def _require_suited(config: RankingAttackConfig, tried: Tried, reporter: Reporter) -> None:
-    """Says which rules of a group do not suit the goal; an error where one of them was named by itself."""
-    others = [rule.name for rule in tried.rules if not suits(rule, config.goal)]
+    """Report the rules of groups that do not suit the goal; raise if one was named by itself."""
+    unsuited = [rule.name for rule in tried.rules if not suits(rule, config.goal)]
     grouped = {name for group in GROUPS.values() for name in group}
     named = {part.strip() for part in config.rules.split(",")}
-    if wrong := [name for name in others if name in named or name not in grouped]:
+    if wrong := [name for name in unsuited if name in named or name not in grouped]:
         what = f"the rule does not suit the goal: edited are {_EDITED[config.goal]} replies, and stay {_EDITED[config.goal]}"
         fix = "parley evaluate ranking measures what such a rule does"
         raise ConfigError(what, where=wrong[0], got=f"--goal {config.goal}", fix=fix)
-    if others:
-        reporter.say(f"rules that do not suit the goal are left out: {', '.join(others)}")
+    if unsuited:
+        reporter.say(f"rules that do not suit the goal are left out: {', '.join(unsuited)}")
 
 
 def _require_names(config: RankingAttackConfig, tried: Tried) -> None:
-    """Composes every attack once; an error where two methods or rules bear one name."""
+    """Compose every attack once; raise if two methods or rules have one name."""
     rules = [rule for rule in tried.rules if suits(rule, config.goal)]
     names = [*map(method_label, config.method_names), *(rule.name for rule in rules)]
     if len(set(names)) < len(names):
         raise ConfigError("two methods or rules bear one name", got=", ".join(names), fix="rename yours")
-    # What limits are judged by is read by workers alone.
+    # Only workers fit the judges of limits.
     unlimited = replace(config, attack=replace(config.attack, max_perplexity_ratio=None, min_cosine=None))
     for ranker in tried.rankers.values():
         composed(ranker, tried.language, unlimited, rules, {})

@@ -1,16 +1,14 @@
-"""A worker of attacks on rankers: shards of contexts in, rows of `parley.engine.ranking.verbs.prepared.SEARCHES` out.
+"""The worker of attacks on rankers, and the attack search that matching models are trained against.
 
-Each method and rule attacks each ranker in all contexts of a shard side by side. What it found on one ranker is then shown to
-the others.
+The worker takes shards of contexts and returns rows of `parley.engine.ranking.verbs.prepared.SEARCHES`. Each method and rule
+attacks each ranker in all contexts of a shard side by side. The edited replies of one ranker are then scored by the others.
 
-Training of matching models against the attack search: wrong replies that it finds in a pool of contexts.
+In a training, the search begins each epoch: in each context of a pool it promotes the wrong reply that the current model likes
+best. The closest draft joins the context as one more wrong reply for that epoch, with or without success; all other replies
+stay. A context with a wrong reply at the top is not searched.
 
-When an epoch begins, the search (`engine/ranking`) promotes in each context of the pool the wrong reply that the model, as it
-is then, likes best. The closest that it came is added to the context as one more wrong reply for that epoch, whether it reached
-the top or not; all other replies stay. Nothing is found where a wrong reply is at the top from the first.
-
-What a search found is a file of the run. A training that goes on in the middle of an epoch reads what the epoch began with; one
-that was killed in a search makes it again and finds the same, because the model, the context and the seed decide it.
+The results of a search are a file of the run. A training that resumes within an epoch reads the file. A training that stopped
+within a search repeats it with equal results, because the model, the context and the seed decide them.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ from parley.engine.perturb.replies.shapes import Rule
 from parley.engine.ranking.attacks.attack import FixedRule, RankAttack
 from parley.engine.ranking.attacks.cases import AttackOutcome, transferred
 from parley.engine.ranking.attacks.catalogue import compose_attack, need_of
-from parley.engine.ranking.attacks.goals import RankGoal
 from parley.engine.ranking.attacks.settings import POLICY, AttackDetails, GoalKind
 from parley.engine.ranking.verbs.config import (
     Contexts,
@@ -63,6 +60,7 @@ from parley.envs.core.errors import RankerError, RunError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind, CandidateSplit
 from parley.policies.ranking.ranker import Ranker
 
@@ -72,14 +70,14 @@ if TYPE_CHECKING:
 
 
 SEARCHED = "search"
-"""Kind of the event that says what a search came to."""
+"""Kind of the event with the counts of a search."""
 START, END = "at the start", "at the end"
-"""When the search attacks a split that nothing is learned from: before the training, and what has come of it."""
+"""The times of a search on a held-out split: before and after the training."""
 _AT_ONCE = 256
 
 
 class ReplyResult(NamedTuple):
-    """What a search came to in one context.
+    """The result of a search in one context.
 
     Args:
         key: of the context.
@@ -97,15 +95,15 @@ class ReplyResult(NamedTuple):
 
 
 class PoolSearch:
-    """Searches of a training, and where their results lie.
+    """The searches of a training, with their result files.
 
     Args:
         attack: on the model that is trained.
         train: its contexts.
         size: how many contexts of a split are searched at most, the seed's choice.
         seed: master seed.
-        run: keeps what was found.
-        reporter: who looks on.
+        run: keeps the results.
+        reporter: shows progress.
     """
 
     def __init__(
@@ -121,31 +119,31 @@ class PoolSearch:
         return len(self._pool)
 
     def drawn(self, split: CandidateSplit) -> list[CandidateGroup]:
-        """The groups of a split that are searched."""
+        """Draw the groups of a split to search."""
         return list(split.chosen(drawn_rows(split, self._size, self._seed)))
 
     def in_split(self, split: CandidateSplit, when: str) -> dict[str, ReplyResult]:
-        """What the search finds in a split, see `found`."""
-        return self.found(f"{split.name} {when}", self.drawn(split))
+        """Search a split, as `results` does."""
+        return self.results(f"{split.name} {when}", self.drawn(split))
 
     def begin(self, epoch: int, batches_done: int) -> None:
-        """Finds what an epoch is trained against; of one that is gone on with, reads it.
+        """Search the pool for an epoch, or read the results if the epoch has begun before.
 
         Raises:
-            RunError: batches of the epoch are done, and what it began with is no longer there.
+            RunError: batches of the epoch are done, and its search results are missing.
         """
         name = f"epoch {epoch}"
         if batches_done and not self._file(name).exists():
-            what = "the replies that were found when this epoch began are gone, and the model has moved on"
+            what = "the replies from the search before this epoch are gone, and the model has changed since"
             raise RunError(what, where=self._file(name), fix="begin anew, in another --run folder")
-        self._now = self.found(name, self._pool)
+        self._now = self.results(name, self._pool)
 
     def __call__(self, groups: Sequence[CandidateGroup]) -> list[CandidateGroup]:
-        """Groups with the wrong replies of the epoch."""
-        return with_found(groups, self._now)
+        """Add the wrong replies of the epoch to groups."""
+        return with_wrong_replies(groups, self._now)
 
-    def found(self, name: str, groups: Sequence[CandidateGroup]) -> dict[str, ReplyResult]:
-        """What the search finds in contexts at the model as it is, by their keys; read where it is known.
+    def results(self, name: str, groups: Sequence[CandidateGroup]) -> dict[str, ReplyResult]:
+        """Search contexts at the current model, or read the stored results; by key of the context.
 
         Raises:
             RankerError: the model gives no scores.
@@ -155,7 +153,7 @@ class PoolSearch:
         if path.exists():
             rows = [ReplyResult(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
             return {row.key: row._replace(words=tuple(row.words)) for row in rows}
-        started, found = time.monotonic(), list[ReplyResult]()
+        started, results = time.monotonic(), list[ReplyResult]()
         self._reporter.stage(f"search, {name}", len(groups), "contexts")
         for start in range(0, len(groups), _AT_ONCE):
             some = groups[start : start + _AT_ONCE]
@@ -164,85 +162,85 @@ class PoolSearch:
                     raise RankerError("the model gives no scores", where=outcome.key, got=outcome.reason)
                 words = outcome.words if outcome.cost else ()
                 promoted = outcome.status == "success"
-                found.append(ReplyResult(outcome.key, words, outcome.was_tried, promoted, outcome.queries))
-            self._reporter.advance(len(found))
-        self._keep(path, found)
-        self._tell(name, found, time.monotonic() - started)
-        return {reply.key: reply for reply in found}
+                results.append(ReplyResult(outcome.key, words, outcome.was_tried, promoted, outcome.queries))
+            self._reporter.advance(len(results))
+        self._keep(path, results)
+        self._report(name, results, time.monotonic() - started)
+        return {reply.key: reply for reply in results}
 
     def _file(self, name: str) -> Path:
         return self._run.path / f"found-{name.replace(' ', '-')}.jsonl"
 
-    def _keep(self, path: Path, found: Sequence[ReplyResult]) -> None:
-        text = "".join(json.dumps(reply._asdict(), ensure_ascii=False) + "\n" for reply in found)
+    def _keep(self, path: Path, results: Sequence[ReplyResult]) -> None:
+        text = "".join(json.dumps(reply._asdict(), ensure_ascii=False) + "\n" for reply in results)
         try:
             write_whole(path, text.encode())
         except OSError as error:
             fix = f"make room or mend the disk, then parley resume {display_path(self._run.path)}"
             raise RunError("the found replies cannot be written", where=path, got=error.strerror, fix=fix) from None
 
-    def _tell(self, name: str, found: Sequence[ReplyResult], seconds: float) -> None:
-        told = {
-            "contexts": len(found),
-            "tried": sum(reply.is_tried for reply in found),
-            "promoted": sum(reply.is_promoted for reply in found),
-            "added": sum(bool(reply.words) for reply in found),
-            "queries": sum(reply.queries for reply in found),
+    def _report(self, name: str, results: Sequence[ReplyResult], seconds: float) -> None:
+        counts = {
+            "contexts": len(results),
+            "tried": sum(reply.is_tried for reply in results),
+            "promoted": sum(reply.is_promoted for reply in results),
+            "added": sum(bool(reply.words) for reply in results),
+            "queries": sum(reply.queries for reply in results),
         }
-        self._run.event(SEARCHED, name=name, **told, seconds=seconds)
-        how = f"{told['queries'] / max(told['tried'], 1):.0f} queries each, {seconds:.0f} s"
-        what = f"wrong replies reach the top of {told['tried']:,} contexts that had none there"
-        self._reporter.say(f"search, {name}: {told['promoted']:,} {what}, {how}")
+        self._run.event(SEARCHED, name=name, **counts, seconds=seconds)
+        how = f"{counts['queries'] / max(counts['tried'], 1):.0f} queries each, {seconds:.0f} s"
+        what = f"wrong replies reach the top of {counts['tried']:,} contexts that had none there"
+        self._reporter.say(f"search, {name}: {counts['promoted']:,} {what}, {how}")
 
 
-def with_found(groups: Sequence[CandidateGroup], found: Mapping[str, ReplyResult]) -> list[CandidateGroup]:
-    """Groups with the wrong replies that were found in their contexts, behind all others."""
+def with_wrong_replies(groups: Sequence[CandidateGroup], results: Mapping[str, ReplyResult]) -> list[CandidateGroup]:
+    """Add the wrong replies of a search behind the candidates of each group."""
     return [
         replace(
             group,
-            candidates=(*group.candidates, found[group.key].words),
+            candidates=(*group.candidates, results[group.key].words),
             labels=(*group.labels, False),
             kinds=(*group.kinds, CandidateKind.HARD),
             attackable=(*group.attackable, True),
         )
-        if group.key in found and found[group.key].words
+        if group.key in results and results[group.key].words
         else group
         for group in groups
     ]
 
 
-def promoted(split: CandidateSplit, found: Mapping[str, ReplyResult]) -> Estimate:
-    """In how many contexts the search brings a wrong reply to the top, of those that had none there."""
-    rows = [row for row in range(len(split)) if (reply := found.get(split.key(row))) and reply.is_tried]
-    return clustered_rate([found[split.key(row)].is_promoted for row in rows], split.dialogues[rows])
+def promoted(split: CandidateSplit, results: Mapping[str, ReplyResult]) -> Estimate:
+    """Compute the share of tried contexts in which the search promotes a wrong reply."""
+    rows = [row for row in range(len(split)) if (reply := results.get(split.key(row))) and reply.is_tried]
+    return clustered_rate([results[split.key(row)].is_promoted for row in rows], split.dialogues[rows])
 
 
 def composed_search(
     model: Matcher, language: ReplyLanguage, settings: AttackSettings, train: CandidateSplit, seed: int
 ) -> RankAttack:
-    """The search on a model, tried once; words that enter are the model's.
+    """Compose the search on a model and try it once; only words of the model enter.
 
     Args:
         model: that is trained.
         language: of the replies.
         settings: of the search.
-        train: what limits are judged by, and what it is tried on.
+        train: for the judges of limits and the trial.
         seed: master seed.
 
     Raises:
         ConfigError: no method is called so.
-        DataError: what the language leans on is not there.
+        DataError: a resource of the language is missing.
     """
     from parley.policies.ranking.matching.fit import MatcherRanker
 
     judges = judges_of(settings, train, seed, known_words=False)
-    attack = compose_attack(MatcherRanker(model), language, settings, known=model.vocabulary.index, **judges)
+    attack = compose_attack(MatcherRanker(model), language, settings, vocabulary=model.vocabulary.index, **judges)
     attack.run([train[0]], [0])
     return attack
 
 
 SUCCEEDED = "succeeded."
-"""Begins what is counted by method: attacks that reached the goal."""
+"""Prefix of counts by method: attacks that reached the goal."""
 _CONTEXTS = 16
 """Of a shard at most: each asks about dozens of drafts at a time, which fill a batch."""
 _WIDTH = 100
@@ -251,7 +249,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class RankingAttacks(RankerQueries):
-    """Rankers that are attacked."""
+    """A sharded attack on rankers."""
 
     event = "attacked"
 
@@ -264,24 +262,24 @@ class RankingAttacks(RankerQueries):
         return RankAttackWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
-        """Contexts, and by method the attacks that reached the goal, all rankers together."""
+        """Count contexts, and by method the attacks that reached the goal, over all rankers."""
         done = [row for row in rows if row["status"] == OK]
-        reached = [each["method"] for row in done for each in row["searches"] if each["status"] == "success"]
+        reached = [search["method"] for row in done for search in row["searches"] if search["status"] == "success"]
         return (
             Counter(f"{SUCCEEDED}{method}" for method in reached) + shortened(rows, "before") + Counter({self.unit: len(done)})
         )
 
     def describe(self, tally: Tally) -> str:
-        """Such as "successes: greedy 12, random 3; contexts not read whole: smn 7"."""
+        """Describe the counts, such as "successes: greedy 12, random 3; contexts not read whole: smn 7"."""
         counted = {"successes": SUCCEEDED, "contexts not read whole": SHORTENED}
         return "; ".join(filter(None, (counts_of(tally, begins, what) for what, begins in counted.items())))
 
 
 class RankAttackWorker:
-    """Holds rankers and what attacks on them lean on, and attacks.
+    """A worker that holds rankers and the attacks on them.
 
     Args:
-        attacks: who is attacked how.
+        attacks: the task.
     """
 
     def __init__(self, attacks: RankingAttacks) -> None:
@@ -297,7 +295,7 @@ class RankAttackWorker:
         }
 
     def run(self, shard: Shard[RankedGroup]) -> list[dict[str, Any]]:
-        """One row per context."""
+        """Attack the contexts of a shard; one row per context."""
         groups = [item.group for item in shard.items]
         seeds = [group_seed(self.config.seed, group.key) for group in groups]
         before: list[list[dict[str, Any]]] = [[] for _ in groups]
@@ -311,40 +309,42 @@ class RankAttackWorker:
                         scores.append({"model": label, "scores": list(outcome.scores), **left_out})
                 shown = self._shown(label, outcomes, groups)
                 for of_context, outcome, transfers in zip(searches, outcomes, shown, strict=True):
-                    of_context.append({"model": label, "method": method, **_told(outcome), "transfers": transfers})
-        return [self._row(*each) for each in zip(shard.items, seeds, before, searches, strict=True)]
+                    of_context.append({"model": label, "method": method, **_outcome_columns(outcome), "transfers": transfers})
+        rows = []
+        for item, seed, scores, results in zip(shard.items, seeds, before, searches, strict=True):
+            if all(result["status"] == "error" for result in results):
+                rows.append(error_row(item.group.key, seed, results[0]["reason"]))
+            else:
+                rows.append(ok_row(item.group.key, seed) | context_columns(item) | {"before": scores, "searches": results})
+        return rows
 
     def _shown(
         self, attacked: str, outcomes: Sequence[AttackOutcome], groups: Sequence[CandidateGroup]
     ) -> list[list[dict[str, Any]]]:
-        """What the other rankers make of the edited replies, by context."""
-        told = {
+        """Test the edited replies on the other rankers, by context."""
+        transfers = {
             label: transferred(outcomes, groups, self.goal, ranker)
             for label, ranker in self.rankers.items()
             if label != attacked
         }
-        return [[{"model": label, **_reached(found[number])} for label, found in told.items()] for number in range(len(groups))]
-
-    def _row(
-        self, item: RankedGroup, seed: int, before: list[dict[str, Any]], searches: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        if all(each["status"] == "error" for each in searches):
-            return error_row(item.group.key, seed, searches[0]["reason"])
-        return ok_row(item.group.key, seed) | context_columns(item) | {"before": before, "searches": searches}
+        return [
+            [{"model": label, **_reached(transfers_of_ranker[number])} for label, transfers_of_ranker in transfers.items()]
+            for number in range(len(groups))
+        ]
 
 
 def goal_of(config: RankingAttackConfig) -> RankGoal:
-    """What the attacks want."""
+    """Return the goal of the attacks."""
     return RankGoal(config.goal, config.attack.rank, config.attack.target)
 
 
 def suits(rule: Rule, goal: GoalKind) -> bool:
-    """Whether a rule edits replies of the goal's kind, and leaves wrong ones wrong and right ones right."""
+    """Return True if a rule edits replies of the goal's kind and keeps their labels."""
     return rule.keeps_labels and rule.attacks == {"promote": "negatives", "demote": "positives"}[goal]
 
 
 def method_label(method: str) -> str:
-    """What rows and tables call a method: its name, that of a class of a user's own, or that of a policy's run."""
+    """Return the name of a method in rows and tables: its name, its class, or the run of its policy."""
     named = method.rpartition(":")[2]
     return label_of(named) if method.startswith(POLICY) else named
 
@@ -352,29 +352,29 @@ def method_label(method: str) -> str:
 def composed(
     ranker: Ranker, language: ReplyLanguage, config: RankingAttackConfig, rules: Sequence[Rule], judges: Mapping[str, Any]
 ) -> dict[str, RankAttack]:
-    """The attacks on a ranker, by method and rule; without methods that need what it does not give.
+    """Compose the attacks on a ranker by method and rule, without methods that the ranker does not suit.
 
     Args:
         ranker: any.
         language: of its replies.
-        config: what was asked for.
+        config: of the attack.
         rules: that suit the goal.
-        judges: what limits are judged by, as `compose_attack` takes it.
+        judges: of limits, as `compose_attack` takes them.
     """
-    found = {
+    attacks = {
         method_label(method): compose_attack(ranker, language, config.settings(method), **judges)
         for method in config.method_names
         if (need := need_of(method)) is None or need.is_met(ranker)
     }
     goal = goal_of(config)
-    return found | {
+    return attacks | {
         rule.name: RankAttack(ranker, language, goal=goal, method=FixedRule(rule), edits=config.edits, budget=1)
         for rule in rules
     }
 
 
 def judges_of(details: AttackDetails, train: CandidateSplit, seed: int, *, known_words: bool) -> dict[str, Any]:
-    """What edits are judged by, of the training split, as `compose_attack` takes it; read where a setting asks for it.
+    """Fit the judges of edits on the training split, as arguments of `compose_attack`; only those that settings need.
 
     Args:
         details: with the limits.
@@ -384,42 +384,42 @@ def judges_of(details: AttackDetails, train: CandidateSplit, seed: int, *, known
     """
     if not known_words and details.max_perplexity_ratio is None and details.min_cosine is None:
         return {}
-    said = utterances_of(train)
-    found: dict[str, Any] = {}
+    utterances = utterances_of(train)
+    judges: dict[str, Any] = {}
     if known_words:
-        found["known"] = frozenset().union(*said)
+        judges["vocabulary"] = frozenset().union(*utterances)
     if details.max_perplexity_ratio is not None:
         from parley.engine.perturb.lexicon.tagger import NGrams
 
-        found["ngrams"] = NGrams(said)
+        judges["ngrams"] = NGrams(utterances)
     if details.min_cosine is not None:
-        found["vectors"] = _vectors(said, seed)
-    return found
+        judges["vectors"] = _vectors(utterances, seed)
+    return judges
 
 
-def _vectors(said: Sequence[Utterance], seed: int) -> Any:
-    """Vectors of texts: the means of word vectors by skip-gram."""
+def _vectors(utterances: Sequence[Utterance], seed: int) -> Any:
+    """Make vectors of texts: means of skip-gram word vectors."""
     from parley.engine.ranking.attacks.cases import MeanVectors
     from parley.envs.corpora.pairs.vocabulary import PairVocabulary
     from parley.policies.ranking.matching.matcher import skip_gram
 
-    vocabulary = PairVocabulary.build(said, None)
-    vectors = skip_gram(said, vocabulary, _WIDTH, seed)
+    vocabulary = PairVocabulary.build(utterances, None)
+    vectors = skip_gram(utterances, vocabulary, _WIDTH, seed)
     return MeanVectors(dict(zip(vocabulary.words, vectors, strict=True)), _WIDTH)
 
 
-def _told(outcome: AttackOutcome) -> dict[str, Any]:
-    """An outcome as rows hold it."""
+def _outcome_columns(outcome: AttackOutcome) -> dict[str, Any]:
+    """Return an outcome as columns of a row."""
     before, after = outcome.ranks() or (None, None)
     return {
         "status": outcome.status,
         "reason": " ".join(outcome.reason.split()),
-        "place": outcome.place,
+        "place": outcome.index,
         "text": " ".join(outcome.words) if outcome.was_tried else None,
         "edited": list(outcome.edited),
         "num_changed": outcome.cost,
         "moves": list(outcome.moves),
-        "score_before": outcome.scores[outcome.place] if outcome.was_tried and outcome.place is not None else None,
+        "score_before": outcome.scores[outcome.index] if outcome.was_tried and outcome.index is not None else None,
         "score": outcome.score,
         "rank_before": before,
         "rank_after": after,
@@ -430,7 +430,7 @@ def _told(outcome: AttackOutcome) -> dict[str, Any]:
     }
 
 
-def _reached(found: bool | RankerError | None) -> dict[str, Any]:
-    if isinstance(found, RankerError):
-        return {"reached": None, "error": reason_of(found)}
-    return {"reached": found, "error": None}
+def _reached(reached: bool | RankerError | None) -> dict[str, Any]:
+    if isinstance(reached, RankerError):
+        return {"reached": None, "error": reason_of(reached)}
+    return {"reached": reached, "error": None}

@@ -1,11 +1,7 @@
-"""What evaluations of rankers and attacks on them are asked for: their configurations.
+"""Configurations of evaluations of rankers and of attacks on them, with their rankers, contexts and rules.
 
-The rankers of an evaluation or an attack: found by the driver, loaded by every worker.
-
-Rankers travel as names: a checkpoint is read by whoever loads it, and a ranker of a user's own is a file of Python.
-On a cluster both must lie under the same paths on every machine.
-
-What is ranked: the contexts of a corpus that are chosen, rules that are ready, and the training contexts both lean on.
+Rankers are sent to workers as names: each worker loads the checkpoint, or the user's Python file. On a cluster both must have
+the same path on every machine.
 """
 
 from __future__ import annotations
@@ -62,14 +58,14 @@ DEFAULT_CORPUS = "helpdesk"
 Lexicon = Literal["nltk", "built-in"]
 
 
-def lexicon_of(corpus: str, asked: Literal["", "nltk", "built-in"]) -> Lexicon:
-    """The lexicon that answers: the one that is asked for, else the built-in one for the built-in help desk alone."""
-    return asked or ("built-in" if corpus == DEFAULT_CORPUS else "nltk")
+def lexicon_of(corpus: str, chosen: Literal["", "nltk", "built-in"]) -> Lexicon:
+    """Return the chosen lexicon; by default the built-in one for the built-in help desk alone."""
+    return chosen or ("built-in" if corpus == DEFAULT_CORPUS else "nltk")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricSettings(Configuration):
-    """What counts."""
+    """The groups that count."""
 
     untouched: Untouched = "left-out"
     """Contexts in which a rule changes nothing are left out of its figures, or kept as attacks that failed."""
@@ -79,7 +75,7 @@ class MetricSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class RankersConfig(ShardedConfig):
-    """Which rankers choose among which candidates, and which rules change replies."""
+    """The rankers, the candidates, and the rules that change replies."""
 
     model: str = "tfidf,bm25"
     """Rankers separated by commas: tfidf, bm25, a run of a matching model, hf:FOLDER, gguf:FILE, openai:URL#MODEL, seq2seq:RUN,
@@ -97,11 +93,11 @@ class RankersConfig(ShardedConfig):
     """Tags and synonyms: NLTK's data, or a small lexicon written for this project; when empty the latter for the built-in
     help desk alone."""
     candidates: CandidateOptions = field(default_factory=CandidateOptions)
-    """How groups of candidates are made."""
+    """The construction of candidate groups."""
     replies: ReplySettings = field(default_factory=ReplySettings)
-    """How the rules attack replies."""
+    """Settings of the rules on replies."""
     chat: ChatAsking = field(default_factory=ChatAsking)
-    """How a chat model that ranks is loaded."""
+    """Loading of a chat model that ranks."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,38 +124,38 @@ class RankersConfig(ShardedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RankingConfig(RankersConfig):
-    """What an evaluation shows beside the rankers that are named, and what counts."""
+    """The controls, published figures and metrics of an evaluation."""
 
     controls: bool = True
-    """Beside the rankers those that know nothing: constant, longest, shortest, overlap, and each ranker without its context."""
+    """Also rank with trivial controls: constant, longest, shortest, overlap, and each ranker without its context."""
     published: Literal["none", "ubuntu", "douban"] = "none"
     """Figures to show beside the measured ones: Li et al. 2019, on which of their corpora."""
     num_erased: NonNegativeInt = 100
-    """Contexts whose right replies lose words one by one, to see which matter (figure 2); 0 for none."""
+    """Contexts whose right replies lose words one by one, to measure the words' importance (figure 2); 0 for none."""
     metrics: MetricSettings = field(default_factory=MetricSettings)
-    """What counts."""
+    """The contexts that count."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankingAttackConfig(RankersConfig):
-    """What attacks on rankers want, and how they search."""
+    """The goal of attacks on rankers, and their search."""
 
     goal: GoalKind = "promote"
     """Bring a wrong reply to the top, or the right one below a wrong one."""
     method: str = "greedy,beam,random"
-    """Methods separated by commas: greedy, beam, random (the baseline, there in any case), gradient (rankers with slopes),
+    """Methods separated by commas: greedy, beam, random (the baseline, always included), gradient (rankers with slopes),
     gaslite (bi-encoders; random-steps and random-words stand beside it), editor:RUN (a trained editing policy), or
     path/file.py:Name."""
     moves: str = ""
-    """Edits separated by commas: context, synonym, insertion, deletion, swap; when empty those that suit the goal."""
+    """Edits separated by commas: context, synonym, insertion, deletion, swap; by default those that suit the goal."""
     edits: NumItems = 3
     """Words changed at most: replaced, inserted or deleted, two for a swap; gaslite appends attack.gaslite.num_words."""
     budget: NumItems = 500
     """Queries at most for a context; a query is one reply scored in its context. A rule makes one."""
     known_words: bool = True
-    """Words that enter stand in the training split."""
+    """New words must be words of the training split."""
     attack: AttackDetails = field(default_factory=AttackDetails)
-    """Which reply is attacked, and what its edits keep to."""
+    """The attacked reply, and the constraints on its edits."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -168,7 +164,7 @@ class RankingAttackConfig(RankersConfig):
 
     @property
     def method_names(self) -> tuple[str, ...]:
-        """The methods one by one, each once; behind them what they are compared with, where it is not named."""
+        """The distinct methods, followed by their baselines if these are not named."""
         names = [*attack_names(self.method)]
         for name in names:
             if (other := baseline_of(name)) not in names:
@@ -176,33 +172,33 @@ class RankingAttackConfig(RankersConfig):
         return tuple(names)
 
     def settings(self, method: str) -> AttackSettings:
-        """What an attack by a method wants and may do."""
+        """Return the settings of the attack by one method."""
         moves = listed_names(self.moves)
-        known = {name: getattr(self, name) for name in ("goal", "edits", "budget")}
-        return AttackSettings(method=method, moves=moves, **known, **shared(self.attack, AttackDetails))
+        common = {name: getattr(self, name) for name in ("goal", "edits", "budget")}
+        return AttackSettings(method=method, moves=moves, **common, **shared(self.attack, AttackDetails))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayRankingConfig:
-    """What --config and --set reach of `parley play ranking`."""
+    """The settings of `parley play ranking` that --config and --set reach."""
 
     candidates: CandidateOptions = field(default_factory=CandidateOptions)
-    """How groups of candidates are made."""
+    """The construction of candidate groups."""
     replies: ReplySettings = field(default_factory=ReplySettings)
-    """How rules attack replies."""
+    """Settings of the rules on replies."""
     attack: AttackDetails = field(default_factory=AttackDetails)
-    """What the edits of an attack keep to."""
+    """The constraints on the edits of an attack."""
     chat: ChatAsking = field(default_factory=ChatAsking)
-    """How a chat model that ranks is loaded."""
+    """Loading of a chat model that ranks."""
 
 
 def listed_names(chosen: str) -> tuple[str, ...]:
-    """Names between commas, each once."""
+    """Split names at commas and drop repeated ones."""
     return tuple(dict.fromkeys(name for part in chosen.split(",") if (name := part.strip())))
 
 
 CONTROLS = ("constant", "longest", "shortest", "overlap")
-"""What a ranker must beat."""
+"""Rankers that a real ranker must beat."""
 ADVERSARIAL = "adversarial"
 """Role in the provenance of models that were trained against rules."""
 CONTROL = "control"
@@ -215,12 +211,12 @@ class RankerSpec:
     """One ranker.
 
     Args:
-        label: what metrics call it: short, without a full stop, of one ranker alone.
+        label: its name in metrics: short, unique, without a full stop.
         name: as `load_ranker` knows it, absolute.
-        is_control: whether it is there to be beaten.
+        is_control: True for a control, which a real ranker must beat.
         kind: of a checkpoint, such as "smn"; empty for others.
         against: rules that it was trained against.
-        base: label of the ranker that this training, or its control, began with; empty where that is not asked or not known.
+        base: label of the ranker that this training, or its control, began with; empty if it is not in the run or unknown.
     """
 
     label: str
@@ -231,8 +227,8 @@ class RankerSpec:
     base: str = ""
 
 
-def asked_rankers(names: Sequence[str], *, controls: bool = False) -> tuple[RankerSpec, ...]:
-    """The rankers that are named, then those to be beaten.
+def ranker_specs(names: Sequence[str], *, controls: bool = False) -> tuple[RankerSpec, ...]:
+    """Describe the named rankers, then the controls.
 
     Args:
         names: of rankers, each once.
@@ -244,15 +240,15 @@ def asked_rankers(names: Sequence[str], *, controls: bool = False) -> tuple[Rank
         alone = [f"{RESPONSE_ONLY}{name}" for name in names if name not in CONTROLS and not name.startswith(RESPONSE_ONLY)]
         beaten += [name for name in alone if name not in names]
     labels = list(_labels([*names, *beaten]))
-    # A training names its base as it was typed: a run, or the checkpoint in it.
+    # The provenance of a training holds its base as typed: a run, or the checkpoint in it.
     bases = {_checkpoint(name): label for name, label in zip(names, labels, strict=False)}
-    found = [_asked(name, label, bases) for name, label in zip(names, labels, strict=False)]
+    specs = [_spec(name, label, bases) for name, label in zip(names, labels, strict=False)]
     beside = zip(labels[len(names) :], beaten, strict=True)
-    return (*found, *(RankerSpec(label, _absolute(name), is_control=True) for label, name in beside))
+    return (*specs, *(RankerSpec(label, _absolute(name), is_control=True) for label, name in beside))
 
 
-def _asked(name: str, label: str, bases: Mapping[Path | None, str]) -> RankerSpec:
-    """A ranker with what its checkpoint, if it has one, says of itself."""
+def _spec(name: str, label: str, bases: Mapping[Path | None, str]) -> RankerSpec:
+    """Describe a ranker by its name and by the provenance of its checkpoint, if it has one."""
     folder = _checkpoint(name)
     if folder is None:
         return RankerSpec(label, _absolute(name))
@@ -266,12 +262,12 @@ def _asked(name: str, label: str, bases: Mapping[Path | None, str]) -> RankerSpe
 
 
 def loaded(
-    asked: Sequence[RankerSpec], contexts: Iterable[Context], chat: ChatModelSettings = DEFAULT, answers: Path | None = None
+    specs: Sequence[RankerSpec], contexts: Iterable[Context], chat: ChatModelSettings = DEFAULT, answers: Path | None = None
 ) -> dict[str, Ranker]:
-    """The rankers by their labels; one without its context shares the other's model.
+    """Load rankers by their labels; a ranker without its context shares the other's model.
 
     Args:
-        asked: which.
+        specs: of the rankers.
         contexts: of the training split, for those that are fitted.
         chat: where networks compute, and how a chat model is loaded or asked.
         answers: folder in which answers of chat models are kept; None keeps none.
@@ -284,35 +280,35 @@ def loaded(
     from parley.policies.ranking.ranker import ResponseOnly
 
     load = partial(load_ranker, contexts=contexts, chat=chat, answers=answers)
-    whole = {each.name: load(each.name) for each in asked if not each.name.startswith(RESPONSE_ONLY)}
-    found: dict[str, Ranker] = {}
-    for each in asked:
-        inner = each.name.removeprefix(RESPONSE_ONLY)
+    whole = {spec.name: load(spec.name) for spec in specs if not spec.name.startswith(RESPONSE_ONLY)}
+    loaded_rankers: dict[str, Ranker] = {}
+    for spec in specs:
+        inner = spec.name.removeprefix(RESPONSE_ONLY)
         if inner not in whole:
             whole[inner] = load(inner)
-        found[each.label] = whole[inner] if inner == each.name else ResponseOnly(whole[inner])
-    return found
+        loaded_rankers[spec.label] = whole[inner] if inner == spec.name else ResponseOnly(whole[inner])
+    return loaded_rankers
 
 
 def models_of(config: RankersConfig) -> Mapping[str, str]:
-    """The rankers that are files or folders, and rules of a user's own, by what names them."""
+    """Return the rankers that are files or folders, and the user's own rules, by their setting."""
     models = {f"model {name}": stored_name(name) for name in config.model_names}
     return models | {f"rule {name}": name for name in config.rule_names if ".py:" in name}
 
 
 def _labels(names: Iterable[str]) -> Iterator[str]:
-    """Labels, all different: a name whose label is taken has the first number behind it that makes it another."""
+    """Make distinct labels; a label that is taken gets the first free number as ending."""
     taken: set[str] = set()
     for name in names:
         label = label_of(name)
         numbered = (f"{label}-{number}" for number in count(2))
-        free = next(each for each in chain([label], numbered) if each not in taken)
+        free = next(option for option in chain([label], numbered) if option not in taken)
         taken.add(free)
         yield free
 
 
 def label_of(name: str) -> str:
-    """Such as "smn" of "runs/smn/checkpoint"."""
+    """Return the label of a name, such as "smn" of "runs/smn/checkpoint"."""
     for prefix in (RESPONSE_ONLY, RESPONSE_MODEL, LANGUAGE_MODEL):
         if name.startswith(prefix):
             return f"{prefix}{label_of(name.removeprefix(prefix))}"
@@ -325,14 +321,14 @@ def label_of(name: str) -> str:
 
 
 def stored_name(name: str) -> str:
-    """What a ranker's name stands for on a disk or in storage, without what says how it ranks; nothing of a server."""
+    """Return the path or URI in a ranker's name, without its prefixes; empty for a server."""
     for prefix in (RESPONSE_ONLY, *_PREFIXES):
         name = name.removeprefix(prefix)
     return weights_of(name)
 
 
 def _absolute(name: str) -> str:
-    """The name for workers, which may stand in other folders."""
+    """Make the path in a name absolute, for workers in other folders."""
     if is_chat_address(inner := name.removeprefix(RESPONSE_ONLY)):
         return f"{name.removesuffix(inner)}{absolute_address(inner)}"
     path = stored_name(name)
@@ -345,7 +341,7 @@ def _absolute(name: str) -> str:
 
 
 def _checkpoint(name: str) -> Path | None:
-    """Where the checkpoint of a name lies; None for a ranker that has none."""
+    """Return the checkpoint folder of a name; None for a ranker that has none."""
     if not name or name in rankers or ".py:" in name or is_chat_address(name) or name.startswith((RESPONSE_ONLY, *_PREFIXES)):
         return None
     folder = checkpoint_folder(name)
@@ -354,7 +350,7 @@ def _checkpoint(name: str) -> Path | None:
 
 logger = logging.getLogger(__name__)
 _FEW_CONTEXTS = 50
-"""Contexts of a file that is shared out below which the shares are said."""
+"""A split of a user's file with fewer contexts than this is reported with its share of the file."""
 FEW = 64
 """Contexts that are enough to try whether a ranker can be fitted, and a rule built."""
 
@@ -387,16 +383,16 @@ class Contexts(Iterable[Context]):
         self._split = split.first(limit)
 
     def __iter__(self) -> Iterator[Context]:
-        return iter(self._found)
+        return iter(self._contexts)
 
     @cached_property
-    def _found(self) -> list[Context]:
-        said, split = cache(self._split.said), self._split
-        return [tuple(map(said, split.contexts[row].tolist())) for row in range(len(split))]
+    def _contexts(self) -> list[Context]:
+        utterance, split = cache(self._split.utterance_of), self._split
+        return [tuple(map(utterance, split.contexts[row].tolist())) for row in range(len(split))]
 
 
 def opened(config: RankersConfig) -> CandidateCorpus:
-    """The corpus of an evaluation, its data root found.
+    """Load the corpus of an evaluation.
 
     Raises:
         DataError: it cannot be read.
@@ -409,21 +405,21 @@ def opened(config: RankersConfig) -> CandidateCorpus:
 
 
 def ranked_split(config: RankersConfig, corpus: CandidateCorpus) -> CandidateSplit:
-    """The split whose replies are ranked.
+    """Return the split whose replies are ranked.
 
     Raises:
         DataError: it has no context.
     """
     split = corpus.splits[config.split]
     if not len(split):
-        held = ", ".join(name for name, each in corpus.splits.items() if len(each))
+        held = ", ".join(name for name, groups in corpus.splits.items() if len(groups))
         what = f"the {config.split} split has no context to rank replies to"
         raise DataError(what, where=config.corpus, got=f"contexts in: {held}", fix="name another --split or --corpus")
     return split
 
 
 def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str, RankedGroup]:
-    """The contexts that are ranked, by their keys.
+    """Draw the contexts to rank, by their keys.
 
     Raises:
         DataError: there is none.
@@ -438,11 +434,11 @@ def chosen_groups(config: RankersConfig, corpus: CandidateCorpus) -> Mapping[str
 
 
 def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorpus) -> dict[str, CandidateSplit]:
-    """The groups that a training learns from, chooses its epoch by and is measured on.
+    """Return the splits for training, epoch choice and test.
 
     Args:
         config: of the training.
-        name: what the corpus was asked for by.
+        name: of the corpus, as typed.
         corpus: its candidates.
 
     Raises:
@@ -465,7 +461,7 @@ def training_splits(config: TrainMatcherConfig, name: str, corpus: CandidateCorp
 
 
 def shared_resources(corpus: str, lexicon: Lexicon, root: Path | None) -> Resources:
-    """The lexicon of rules, and the corpus that says which words are usual.
+    """Return the lexicon of rules, and the corpus that counts usual words.
 
     Args:
         corpus: whose replies are changed, by the name that it was asked for by; one of candidates says nothing of words.
@@ -477,7 +473,7 @@ def shared_resources(corpus: str, lexicon: Lexicon, root: Path | None) -> Resour
 
 @contextmanager
 def lexicon_setting() -> Iterator[None]:
-    """Where rules are tried: the error of a lexicon that is not there names the setting of these jobs."""
+    """Name the `--lexicon` setting in the error of a missing lexicon."""
     try:
         yield
     except DataError as error:
@@ -486,10 +482,10 @@ def lexicon_setting() -> Iterator[None]:
 
 
 def rule_resources(config: RankersConfig, corpus: CandidateCorpus, limit: int = 0) -> RuleResources:
-    """What rules lean on, and attacks: the language, and contexts whose words are counted when they are first asked for.
+    """Return the resources of rules and attacks: the language, and contexts to count words in.
 
     Args:
-        config: what was asked for.
+        config: of the evaluation.
         corpus: whose replies are changed.
         limit: how many contexts are counted at most, to try a rule; 0 for all.
     """
@@ -502,11 +498,11 @@ def rule_resources(config: RankersConfig, corpus: CandidateCorpus, limit: int = 
 
 
 def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
-    """The rules that are asked for.
+    """Build the rules of a configuration.
 
     Raises:
         ConfigError: two of them bear one name, there is none of a name, one does not suit the language or edits contexts.
-        DataError: what one of them leans on is not there.
+        DataError: a resource of a rule is missing.
     """
     rules = build_rules(config.rule_names, resources)
     names = [CLEAN, *(rule.name for rule in rules)]
@@ -521,16 +517,16 @@ def built_rules(config: RankersConfig, resources: RuleResources) -> list[Rule]:
 
 
 def utterances_of(split: CandidateSplit) -> list[Utterance]:
-    """The distinct turns and replies of a split, each once."""
+    """Return the distinct turns and replies of a split."""
     used = np.unique(np.concatenate([split.contexts.values, split.candidates.values]))
-    return [split.said(row) for row in used.tolist()]
+    return [split.utterance_of(row) for row in used.tolist()]
 
 
 def group_seed(seed: int, key: str) -> int:
-    """The seed of a context, by the master seed and its key."""
+    """Derive the seed of a context from the master seed and its key."""
     return derive_seed(seed, "ranking", key)
 
 
 def rule_seed(seed: int, rule: str, key: str) -> int:
-    """The seed of what a rule does to a group, by the master seed, the rule's name and the group's key."""
+    """Derive the seed of a rule on a group from the master seed, the rule's name and the group's key."""
     return derive_seed(seed, "reply rule", rule, key)

@@ -2,9 +2,9 @@
 
 The policy learns on the training split, and is measured on the test split beside itself as it began and beside random edits at
 as many replacements. Edits are those of IIW (Li et al. 2019, section 3.1): words of the context replace words with their tag in
-the wrong reply that the ranker likes best; it stays wrong, and shall come first.
+the wrong reply that the ranker likes best. The reply stays wrong, and the goal is to rank it first.
 
-What a training of an editing policy is asked for: its configuration. Torch-free.
+The module loads without torch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from parley.engine.ranking.verbs.config import (
     shared_resources,
     stored_name,
 )
-from parley.engine.ranking.verbs.prepared import not_read_in, not_read_told
+from parley.engine.ranking.verbs.prepared import not_read_in, unread_note
 from parley.envs.core.config import Configuration, NonNegativeInt, NumItemsOrAll, PositiveInt
 from parley.envs.core.errors import DataError, RankerError
 from parley.envs.core.storage.copies import CHECKPOINT
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainEditorConfig(Configuration):
-    """Which ranker an editing policy learns to mislead, and on what."""
+    """The ranker that an editing policy learns to mislead, and the corpus."""
 
     model: str = "tfidf"
     """The frozen ranker: tfidf, bm25, a run of a matching model, hf:FOLDER, seq2seq:RUN, lm:RUN, or path/file.py:Name."""
@@ -79,9 +79,9 @@ class TrainEditorConfig(Configuration):
     save_every: PositiveInt = 10
     """Updates between saved training states."""
     candidates: CandidateOptions = field(default_factory=lambda: CandidateOptions(train_size=10))
-    """How groups of candidates are made."""
+    """The construction of candidate groups."""
     game: EditRules = field(default_factory=EditRules)
-    """What edits may do."""
+    """Limits of edits."""
     editor: ChoiceSizes = field(default_factory=ChoiceSizes)
     """Widths of a new policy."""
     learning: ChoiceLearning = field(default_factory=ChoiceLearning)
@@ -90,10 +90,10 @@ class TrainEditorConfig(Configuration):
 
 @dataclass(frozen=True)
 class EditWorld:
-    """What a policy learns on, found and checked.
+    """The checked parts of a training of an editing policy.
 
     Args:
-        config: what was asked for.
+        config: of the training.
         corpus: contexts and candidates.
         ranker: frozen.
         language: tags their words.
@@ -107,7 +107,7 @@ class EditWorld:
     editor: Editor
 
     def env(self) -> ResponseRankingEnv:
-        """The environment, of the training split."""
+        """Make the environment of the training split."""
         from parley.engine.ranking.attacks.editing import ContextProposer
         from parley.policies.ranking.ranker import compared_scores
 
@@ -121,12 +121,12 @@ class EditWorld:
 
     @property
     def dialogues(self) -> dict[str, int]:
-        """Of the test contexts, by key."""
+        """The dialogues of the test contexts, by key."""
         split = self.corpus.splits["test"]
         return {split.key(row): int(split.dialogues[row]) for row in range(len(split))}
 
     def attack(self, editor: Editor | None) -> list[AttackOutcome]:
-        """What a policy, or random edits, come to in the test contexts.
+        """Attack the test contexts with a policy, or with random edits if it is None.
 
         Raises:
             RankerError: the ranker gave no scores.
@@ -147,7 +147,7 @@ class EditWorld:
 
 
 def opened_world(config: TrainEditorConfig) -> EditWorld:
-    """Reads what a training needs.
+    """Load the corpus, ranker, language and policy of a training.
 
     Raises:
         ConfigError: no ranker or corpus is called so.
@@ -175,17 +175,17 @@ def opened_world(config: TrainEditorConfig) -> EditWorld:
 
 
 def training_env(config: TrainEditorConfig) -> ResponseRankingEnv:
-    """The environment that a configuration stands for; runners make it by themselves, because rankers are not sent."""
+    """Make the environment of a configuration; each runner makes its own, because rankers are not sent."""
     return opened_world(config).env()
 
 
 def helpdesk() -> TrainEditorConfig:
-    """One word, against TF-IDF on the built-in help desk, offline, in under a minute."""
+    """Train to replace one word, against TF-IDF on the built-in help desk, offline, in under a minute."""
     return TrainEditorConfig(game=EditRules(edits=1), learning=ChoiceLearning(updates=60))
 
 
 def li2019() -> TrainEditorConfig:
-    """Three words, against TF-IDF on the dialogues of #ubuntu (corpus of Li et al. 2019)."""
+    """Train to replace three words, against TF-IDF on the dialogues of #ubuntu (corpus of Li et al. 2019)."""
     return TrainEditorConfig(corpus="ubuntu_dialogues")
 
 
@@ -200,14 +200,14 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
     title, told = "learning to edit", "success {success:.0%}"
 
     def prepare(self, config: TrainEditorConfig, path: Path, reporter: Reporter) -> EditWorld:
-        """Corpus, ranker, language and policy; the ranker is tried once."""
+        """Load corpus, ranker, language and policy; try the ranker once."""
         world = opened_world(config)
         env = world.env()
         env.reset(seed=config.seed)
         return world
 
     def work(self, run: RunFolder, prepared: EditWorld, reporter: Reporter) -> Summary:
-        """Learns, saving and resuming exactly, measures, and stores the policy as `checkpoint`.
+        """Train and measure the policy, resuming exactly; store it as `checkpoint`.
 
         Raises:
             DivergenceError: a gradient is not finite.
@@ -225,20 +225,20 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
             save = partial(FORMAT.save, editor, provenance={})
             self.learn(run, config, editor, save, training_env, EditorRunner, EditorModule, reporter)
             measured[SUCCESS] = prepared.attack(editor)
-        # Chat models know it of what they were asked.
+        # Chat models count it from the requests so far.
         splits = (prepared.corpus.splits[name] for name in ("train", "test"))
         left_out = not_read_in(splits, config.candidates.turns, config.model, prepared.ranker)
-        if said := not_read_told(left_out):
-            reporter.say(said)
-        found = _figures(measured, prepared.dialogues)
+        if note := unread_note(left_out):
+            reporter.say(note)
+        metrics = _figures(measured, prepared.dialogues)
         about = {"model": config.model, "corpus": config.corpus, "seed": config.seed}
         game = {"edits": config.game.edits, "num_places": config.game.num_places, "num_proposals": config.game.num_proposals}
-        FORMAT.save(editor, run.path / CHECKPOINT, {**about, "game": game, SUCCESS: found[SUCCESS].value})
+        FORMAT.save(editor, run.path / CHECKPOINT, {**about, "game": game, SUCCESS: metrics[SUCCESS].value})
         return Summary(
             f"editing policy against {config.model} on {config.corpus}",
             f"{config.learning.updates} updates of {config.learning.examples_per_update} examples, at most "
-            f"{config.game.edits} word{'s' * (config.game.edits > 1)} replaced, seed {config.seed}. {said}".rstrip(),
-            found,
+            f"{config.game.edits} word{'s' * (config.game.edits > 1)} replaced, seed {config.seed}. {note}".rstrip(),
+            metrics,
             left_out,
         )
 
@@ -246,30 +246,30 @@ class TrainEditor(ChoiceJob[TrainEditorConfig, EditWorld]):
         return {"model": stored_name(config.model), "start": config.start}
 
     def next_commands(self, config: TrainEditorConfig, path: Path) -> tuple[str, ...]:
-        """What it does beside other methods, and the same policy trained further."""
+        """Suggest an attack beside other methods, and further training."""
         run = display_path(path)
-        known: dict[str, Any] = {name: getattr(config, name) for name in ("model", "corpus", "lexicon", "data_root")}
+        common: dict[str, Any] = {name: getattr(config, name) for name in ("model", "corpus", "lexicon", "data_root")}
         # How many replies a training context has does not concern the attack.
         groups = replace(config.candidates, train_size=CandidateOptions().train_size)
         method = f"greedy,editor:{run}"
-        attack = RankingAttackConfig(method=method, edits=config.game.edits, candidates=groups, **known)
+        attack = RankingAttackConfig(method=method, edits=config.game.edits, candidates=groups, **common)
         attacked = command_line(("attack", "ranking"), {"": RankingAttackConfig}, attack, run=None)
         further = self.command(replace(config, start=run), path.with_name(f"{path.name}-further"))
         return (*super().next_commands(config, path), attacked, further)
 
 
 def _figures(measured: Mapping[str, Sequence[AttackOutcome]], dialogues: Mapping[str, int]) -> dict[str, Estimate]:
-    """What the legend names; contexts in which there was something to attack are the same for all."""
+    """Compute the metrics of the legend; contexts with something to attack are the same for all."""
     tried = {name: [outcome for outcome in outcomes if outcome.was_tried] for name, outcomes in measured.items()}
     reached = {name: np.array([outcome.status == "success" for outcome in of], dtype=float) for name, of in tried.items()}
     policy = tried[SUCCESS]
     clusters = [dialogues[outcome.key] for outcome in policy]
-    found = {name: clustered_rate(values, clusters) for name, values in reached.items()}
-    found[GAIN] = rate_difference(reached[SUCCESS], reached[RANDOM], clusters)
-    found[EDITS] = mean_count([outcome.cost for outcome in policy], clusters)
-    found[QUERIES] = mean_count([outcome.queries for outcome in policy], clusters)
-    found[TRIED] = count(len(policy), len(policy))
-    return {name: found[name] for name in EDITING}
+    metrics = {name: clustered_rate(values, clusters) for name, values in reached.items()}
+    metrics[GAIN] = rate_difference(reached[SUCCESS], reached[RANDOM], clusters)
+    metrics[EDITS] = mean_count([outcome.cost for outcome in policy], clusters)
+    metrics[QUERIES] = mean_count([outcome.queries for outcome in policy], clusters)
+    metrics[TRIED] = count(len(policy), len(policy))
+    return {name: metrics[name] for name in EDITING}
 
 
 TRAIN_EDITOR = TrainEditor()

@@ -10,7 +10,7 @@ Choices:
   * # Paper: silent on how long it trains against rules. Ours: all epochs of the recipe, and the control `--against none` as
     many steps on the same contexts, with replies as they are.
 
-What a training of a matching model is asked for: its configuration, and the presets. Torch-free.
+The module loads without torch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import RuleResources
 from parley.engine.ranking.attacks.settings import POLICY, AttackSettings
 from parley.engine.ranking.metrics.ranks import ATTACKED, FIRST, MATCHING, PROMOTED, RANKS, estimates, group_metrics
-from parley.engine.ranking.verbs.attack_worker import END, START, PoolSearch, composed_search, promoted, with_found
+from parley.engine.ranking.verbs.attack_worker import END, START, PoolSearch, composed_search, promoted, with_wrong_replies
 from parley.engine.ranking.verbs.config import (
     ADVERSARIAL,
     CONTROL,
@@ -53,14 +53,14 @@ from parley.engine.ranking.verbs.prepared import (
     NOTHING,
     SEARCH,
     Adversaries,
-    asked_name,
     drawn_pool,
+    evaluated_name,
     evaluated_names,
     is_searched,
     not_read_in,
-    not_read_told,
     training_names,
     training_rules,
+    unread_note,
 )
 from parley.envs.core.config import NumItems, NumItemsOrAll, PositiveInt, PositiveShare, check
 from parley.envs.core.errors import ConfigError, DataError
@@ -89,7 +89,7 @@ NO_VECTORS, SKIP_GRAM = "none", "skip-gram"
 
 @dataclass(frozen=True, kw_only=True)
 class PoolSearchSettings(AttackSettings):
-    """What the attack search of a training may do, and where."""
+    """The limits and the pool of a training's attack search."""
 
     pool: PositiveInt = 2000
     """Training contexts that are searched when an epoch begins, drawn at random once, for some 20 a second; at most as many of
@@ -100,7 +100,7 @@ class PoolSearchSettings(AttackSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainMatcherConfig(SupervisedConfig):
-    """Which model is fitted to which candidates, or goes on against which attacks."""
+    """The model, its candidates, and the attacks that it is trained against."""
 
     kind: Kind = "smn"
     """The network; the section of this name holds its sizes."""
@@ -134,11 +134,11 @@ class TrainMatcherConfig(SupervisedConfig):
     mrfn: MrfnSizes = field(default_factory=MrfnSizes)
     """Sizes of an MRFN."""
     candidates: CandidateOptions = field(default_factory=CandidateOptions)
-    """How groups of candidates are made."""
+    """The construction of candidate groups."""
     replies: ReplySettings = field(default_factory=ReplySettings)
-    """How rules change replies."""
+    """Settings of the rules on replies."""
     search: PoolSearchSettings = field(default_factory=PoolSearchSettings)
-    """How the attack search of --against search finds wrong replies, and in how many contexts."""
+    """The attack search of --against search, and the number of its contexts."""
     fit: MatcherFitConfig = field(default_factory=MatcherFitConfig)
     """The recipe."""
 
@@ -157,9 +157,9 @@ class TrainMatcherConfig(SupervisedConfig):
 
     @property
     def sizes(self) -> MatcherSizes:
-        """Those of the network."""
-        found: MatcherSizes = {"smn": self.smn, "dam": self.dam, "mrfn": self.mrfn}[self.kind]
-        return found
+        """The sizes of the network."""
+        sizes: MatcherSizes = {"smn": self.smn, "dam": self.dam, "mrfn": self.mrfn}[self.kind]
+        return sizes
 
 
 def _small(kind: Kind) -> TrainMatcherConfig:
@@ -178,66 +178,66 @@ def _paper(kind: Kind, fit: MatcherFitConfig) -> TrainMatcherConfig:
 
 
 def smn() -> TrainMatcherConfig:
-    """A sequential matching network for a laptop: half the published widths, six turns of 30 words, 10,000 words."""
+    """Train a sequential matching network on a laptop: half the published widths, six turns of 30 words, 10,000 words."""
     return _small("smn")
 
 
 def dam() -> TrainMatcherConfig:
-    """A deep attention matching network for a laptop, with two blocks of attention."""
+    """Train a deep attention matching network on a laptop, with two blocks of attention."""
     return _small("dam")
 
 
 def mrfn() -> TrainMatcherConfig:
-    """A multi-representation fusion network for a laptop."""
+    """Train a multi-representation fusion network on a laptop."""
     return _small("mrfn")
 
 
 def demo() -> TrainMatcherConfig:
-    """A tiny SMN for the built-in help desk, in seconds."""
+    """Train a tiny SMN on the built-in help desk, in seconds."""
     sizes = replace(settings.smn_small(), embed=32, gru=32)
     fit = replace(settings.small_fit(), batch_size=128, learning_rate=5e-3, max_epochs=2, precision="float32")
     return replace(smn(), smn=sizes, fit=fit)
 
 
 def hardened() -> TrainMatcherConfig:
-    """The SMN of runs/matcher further, against the seven rules of Li et al. 2019 at once."""
+    """Train the SMN of runs/matcher further, against the seven rules of Li et al. 2019 at once."""
     return replace(smn(), start="runs/matcher", against="all")
 
 
 def smn_paper() -> TrainMatcherConfig:
-    """SMN at published sizes: vectors of 200 by skip-gram, ten turns of 50 words; the best epoch by validation R@1."""
+    """Train an SMN at published sizes: skip-gram vectors of 200, ten turns of 50 words; best epoch by validation R@1."""
     return _paper("smn", settings.smn_fit())
 
 
 def dam_paper() -> TrainMatcherConfig:
-    """DAM at published sizes: vectors of 200 by skip-gram, ten turns of 50 words; the best epoch by validation R@1."""
+    """Train a DAM at published sizes: skip-gram vectors of 200, ten turns of 50 words; best epoch by validation R@1."""
     return _paper("dam", settings.dam_fit())
 
 
 def mrfn_paper() -> TrainMatcherConfig:
-    """MRFN at published sizes: vectors of 200 by skip-gram, ten turns of 50 words; the best epoch by validation R@1."""
+    """Train an MRFN at published sizes: skip-gram vectors of 200, ten turns of 50 words; best epoch by validation R@1."""
     return _paper("mrfn", settings.mrfn_fit())
 
 
 ATTACKED_SPLIT = "attacked"
-"""Kind of the event that says how many contexts of a split rules left as they were."""
+"""Kind of the event with the number of contexts of a split that rules left unchanged."""
 SPLITS = {"test": "test", "validation": "val"}
 
 
 @dataclass(frozen=True)
 class MatcherTraining:
-    """What is trained on what, found and checked.
+    """The checked parts of a training.
 
     Args:
-        config: what was asked for.
+        config: of the training.
         model: trained in place.
         corpus: its candidates.
-        corpus_name: what it was asked for by.
+        corpus_name: its name, as typed.
         splits: its groups: train, val, test.
-        replies: what fresh wrong replies are drawn from; None where those that are listed stay.
+        replies: the pool of fresh wrong replies; None if the listed ones stay.
         rules: that it is trained against.
-        judged: the same as evaluations have them, for the splits that are held out.
-        attack: the search that it is trained against, at the model as it is; None where it is against rules alone, or nothing.
+        judged: their variants for evaluation, on the held-out splits.
+        attack: the search that it is trained against, at the current model; None for none.
         vectors: of a file (V, E), to begin with; None for others.
     """
 
@@ -275,8 +275,8 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
     steps = EPOCHS
 
     def prepare(self, config: TrainMatcherConfig, path: Path, reporter: Reporter) -> MatcherTraining:
-        """The model, the candidates, word vectors of a file, and the rules, each tried once."""
-        from parley.policies.ranking.matching.checkpoints import build
+        """Load the model, candidates and word vectors, and try each rule once."""
+        from parley.policies.ranking.matching.fit import build
 
         require_device(config.device, "--device")
         started = _started(config) if config.start else None
@@ -286,22 +286,21 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
         replies = ReplyPool(splits["train"]) if config.fit.fresh_negatives else None
         if replies is not None:
             replies.fresh([0], config.seed)
-        said = list(utterances_of(splits["train"]))
-        model = started[0] if started else build(PairVocabulary.build(said, config.vocabulary), config.sizes)
+        utterances = list(utterances_of(splits["train"]))
+        model = started[0] if started else build(PairVocabulary.build(utterances, config.vocabulary), config.sizes)
         vectors = None if started else _read_vectors(config, model)
         rules, judged, attack = _against(config, name, corpus, splits["train"][0], model.to(config.device))
         return MatcherTraining(config, model, corpus, name, splits, replies, rules, judged, attack, vectors)
 
     def work(self, run: RunFolder, prepared: MatcherTraining, reporter: Reporter) -> Summary:
-        """Trains, resuming exactly where it was, measures and stores the model as `checkpoint`."""
+        """Train, resuming exactly, measure, and store the model as `checkpoint`."""
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
-        from parley.policies.ranking.matching.checkpoints import format_of
-        from parley.policies.ranking.matching.fit import MatcherFit, MatcherRanker
+        from parley.policies.ranking.matching.fit import MatcherFit, MatcherRanker, format_of
 
         config, model, train = prepared.config, prepared.model, prepared.splits["train"]
         left_out = not_read_in(prepared.splits.values(), config.candidates.turns, config.kind.upper(), MatcherRanker(model))
-        if told := not_read_told(left_out):
-            reporter.say(told)
+        if note := unread_note(left_out):
+            reporter.say(note)
         if (prepared.rules or prepared.attack) and lexicon_of(prepared.corpus_name, config.lexicon) == "built-in":
             reporter.say(ANNOUNCEMENT)
         state = run.path / STATE
@@ -331,7 +330,7 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
                 # A training that goes on has its vectors.
                 vectors=None if config.start or state.exists() else _vectors(prepared, reporter),
             )
-            run_fit(fit, run, reporter, say=_told)
+            run_fit(fit, run, reporter, say=_epoch_line)
             if config.start and config.fit.keep == "best" and not any(row["best"] for row in fit.history):
                 reporter.say("no epoch was better than the model that it began with, which is kept; try more fit.max_epochs")
             after = _figures(prepared, held)
@@ -346,44 +345,43 @@ class TrainMatcher(Job[TrainMatcherConfig, MatcherTraining, Summary]):
 
     def models(self, config: TrainMatcherConfig) -> Mapping[str, str]:
         rules = training_names(config.against) if config.against else ()
-        own = {f"rule {name}": name.removeprefix(POLICY) for name in rules if ".py:" in name or name.startswith(POLICY)}
-        return {"start": config.start} | own
+        files = {f"rule {name}": name.removeprefix(POLICY) for name in rules if ".py:" in name or name.startswith(POLICY)}
+        return {"start": config.start} | files
 
     def next_commands(self, config: TrainMatcherConfig, path: Path) -> tuple[str, ...]:
         corpus, run, stored = config.corpus or DEFAULT_CORPUS, display_path(path), path / CHECKPOINT
         if config.start and not config.corpus and stored.is_dir():
             corpus = str(read_header(stored, config.kind)["provenance"]["corpus"])
         same = ("lexicon", "candidates", "replies", "data_root")
-        known: dict[str, Any] = {"corpus": corpus} | {name: getattr(config, name) for name in same}
-        asked = RankingConfig(**known)
+        common: dict[str, Any] = {"corpus": corpus} | {name: getattr(config, name) for name in same}
+        evaluation = RankingConfig(**common)
         ranking = partial(command_line, ("evaluate", "ranking"), {"": RankingConfig}, run=None)
         searching = partial(command_line, ("attack", "ranking"), {"": RankingAttackConfig}, run=None)
         if config.start:
-            # What further training alone brings shows under attack.
+            # Attacks show the effect of further training alone.
             names = [name for name in listed_names(config.against) if not name.startswith(POLICY)]
             rules = ",".join(name for name in names if name not in (SEARCH, NOTHING)) or "all"
             both = f"{config.start},{run}"
-            # A model that learned "words of the context are wrong" would err where wrong replies have them anyway.
-            hard = replace(asked, model=both, rules="none", candidates=replace(config.candidates, negatives="hard"))
+            # A model that learned "words of the context are wrong" errs on hard negatives, which share words with the context.
+            hard = replace(evaluation, model=both, rules="none", candidates=replace(config.candidates, negatives="hard"))
             return (
-                ranking(replace(asked, model=both, rules=rules)),
-                searching(RankingAttackConfig(model=both, **known)),
+                ranking(replace(evaluation, model=both, rules=rules)),
+                searching(RankingAttackConfig(model=both, **common)),
                 ranking(hard),
             )
         harden = replace(config, start=run, against="iiw")
         hardened = self.command(harden, path.with_name(f"{path.name}-iiw"))
-        return ranking(replace(asked, model=run)), searching(RankingAttackConfig(model=run, **known)), hardened
+        return ranking(replace(evaluation, model=run)), searching(RankingAttackConfig(model=run, **common)), hardened
 
 
 def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
-    """The model of --start, and the corpus that it was fitted to.
+    """Load the model of --start, and return it with the name of its corpus.
 
     Raises:
         CheckpointError: nothing is there, it is damaged, or no matching model.
-        ConfigError: the recipe is one of another network, or nobody names a corpus.
+        ConfigError: the recipe is for another network, or no corpus is named.
     """
-    from parley.policies.ranking.matching.checkpoints import format_of
-    from parley.policies.ranking.matching.fit import load_matcher
+    from parley.policies.ranking.matching.fit import format_of, load_matcher
 
     folder = require_checkpoint(config.start, "--start", "parley train matcher")
     model = load_matcher(folder).model
@@ -398,7 +396,7 @@ def _started(config: TrainMatcherConfig) -> tuple[Matcher, str]:
 
 
 def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | None:
-    """Word vectors of a file; None where the setting names no file.
+    """Read word vectors from a file; None if the setting names no file.
 
     Raises:
         ConfigError: there is no such file.
@@ -421,25 +419,25 @@ def _read_vectors(config: TrainMatcherConfig, model: Matcher) -> np.ndarray | No
 
 
 def _vectors(prepared: MatcherTraining, reporter: Reporter) -> np.ndarray | None:
-    """Word vectors that a new training begins with; None: they are drawn."""
+    """Return the word vectors of a new training; None if they are drawn."""
     from parley.policies.ranking.matching.matcher import skip_gram
 
     config, model = prepared.config, prepared.model
     if config.vectors != SKIP_GRAM:
         return prepared.vectors
-    said = utterances_of(prepared.splits["train"])
-    reporter.say(f"word vectors by skip-gram on {len(said):,} utterances of the training split")
-    return skip_gram(said, model.vocabulary, model.sizes.embed, config.seed)
+    utterances = utterances_of(prepared.splits["train"])
+    reporter.say(f"word vectors by skip-gram on {len(utterances):,} utterances of the training split")
+    return skip_gram(utterances, model.vocabulary, model.sizes.embed, config.seed)
 
 
 def _against(
     config: TrainMatcherConfig, name: str, corpus: CandidateCorpus, group: CandidateGroup, model: Matcher
 ) -> tuple[list[Rule], list[Rule], RankAttack | None]:
-    """The rules of a training, those of its held-out splits, and its search; tried once: lexicons open when they are asked.
+    """Build the rules of a training, those of its held-out splits, and its search; try each once.
 
     Raises:
         ConfigError: there is none of a name, or one does not suit.
-        DataError: what one of them leans on is not there.
+        DataError: a resource of a rule is missing.
     """
     if config.against in ("", NOTHING):
         return [], [], None
@@ -447,7 +445,7 @@ def _against(
     resources = RuleResources(config.replies, shared, corpus.language, {"training": Contexts(corpus.splits["train"])})
     with lexicon_setting():
         names = training_names(config.against)
-        rules, judged = (training_rules(each, resources, group) for each in (names, evaluated_names(names)))
+        rules, judged = (training_rules(chosen, resources, group) for chosen in (names, evaluated_names(names)))
         if not is_searched(config.against):
             return rules, judged, None
         search = composed_search(model, resources.language, config.search, corpus.splits["train"], config.seed)
@@ -455,30 +453,30 @@ def _against(
 
 
 def _wrong_replies(split: CandidateSplit, replies: ReplyPool, groups: np.ndarray, seed: int) -> list[Utterance]:
-    return [split.said(row) for row in replies.fresh(groups, seed).tolist()]
+    return [split.utterance_of(row) for row in replies.fresh(groups, seed).tolist()]
 
 
 def _attacked(
     run: RunFolder, prepared: MatcherTraining, name: str, search: PoolSearch | None, reporter: Reporter
 ) -> list[CandidateGroup]:
-    """Groups of a split changed as evaluations change them, with an event that says how many rules leave as they were."""
+    """Change the groups of a split as evaluations do, and log the contexts that rules leave unchanged."""
     split, rules = prepared.splits[SPLITS[name]], prepared.judged
-    found = {} if search is None else search.in_split(split, START)
+    results = {} if search is None else search.in_split(split, START)
     groups = list(split) if search is None else search.drawn(split)
     adversaries = Adversaries(rules, prepared.config.seed)
     attacked = adversaries(groups)
     if rules:
         run.event(ATTACKED_SPLIT, split=name, contexts=len(groups), untouched=adversaries.untouched)
-        told = ", ".join(f"{rule} {num:,}" for rule, num in adversaries.untouched.items())
-        reporter.say(f"{name} split: of {len(groups):,} contexts, rules leave as they are: {told}")
-    return with_found(attacked, found)
+        counts = ", ".join(f"{rule} {num:,}" for rule, num in adversaries.untouched.items())
+        reporter.say(f"{name} split: of {len(groups):,} contexts, rules leave as they are: {counts}")
+    return with_wrong_replies(attacked, results)
 
 
 def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGroup]]) -> dict[str, Estimate]:
-    """What the legend names, of the model as it is."""
+    """Compute the metrics of the legend for the current model."""
     from parley.policies.ranking.matching.fit import MatcherRanker, pair_losses
 
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     for split, groups in held.items():
         scores = MatcherRanker(prepared.model).score_all([(group.context, group.candidates) for group in groups])
         sizes = [len(group.candidates) for group in groups]
@@ -487,24 +485,24 @@ def _figures(prepared: MatcherTraining, held: Mapping[str, Sequence[CandidateGro
         name, _, attacked = split.partition("_")
         whole = prepared.splits[SPLITS[name]]
         clusters = {whole.key(row): dialogue for row, dialogue in enumerate(whole.dialogues.tolist())}
-        known = estimates(group_metrics(keys, values, labels), clusters)
+        measured = estimates(group_metrics(keys, values, labels), clusters)
         wanted = RANKS if split == "test" else (FIRST,)
         suffix = f"_{attacked}" if attacked else ""
-        found |= {f"{name}_{metric}{suffix}": known[metric] for metric in wanted}
+        metrics |= {f"{name}_{metric}{suffix}": measured[metric] for metric in wanted}
         if not attacked:
-            found[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(whole.dialogues, sizes))
-    return found
+            metrics[f"{name}_loss"] = mean(pair_losses(values, labels), np.repeat(whole.dialogues, sizes))
+    return metrics
 
 
-def _told(epoch: MatcherEpoch) -> str:
-    """An epoch in words."""
+def _epoch_line(epoch: MatcherEpoch) -> str:
+    """Describe an epoch in one line."""
     figures = f"validation {epoch.validation.loss:.4f}, R@1 {epoch.validation.recall_at_1:.3f}"
     return f"training loss {epoch.train_loss:.4f}, {figures}{', best' if epoch.best else ''}"
 
 
 def _provenance(prepared: MatcherTraining) -> dict[str, Any]:
     config = prepared.config
-    against = [asked_name(rule) for rule in prepared.rules] + [SEARCH] * (prepared.attack is not None)
+    against = [evaluated_name(rule) for rule in prepared.rules] + [SEARCH] * (prepared.attack is not None)
     role = "supervised" if not config.start else ADVERSARIAL if against else CONTROL
     begun = {"base": config.start, "against": against}
     return {
@@ -527,7 +525,7 @@ def _summary(prepared: MatcherTraining, metrics: Mapping[str, Estimate], left_ou
         what = f"{config.start}, trained {'on clean replies' if config.against == NOTHING else f'against {config.against}'}"
     size = f"{counted.total:,} parameters, {counted.without_words:,} without word vectors, seed {config.seed}."
     about = f"{len(prepared.splits['train']):,} training contexts, {len(prepared.model.vocabulary):,} words, {size}"
-    description = f"{about} {not_read_told(left_out)}".rstrip()
+    description = f"{about} {unread_note(left_out)}".rstrip()
     return Summary(what, description, metrics, {"parameters": counted._asdict(), **left_out})
 
 

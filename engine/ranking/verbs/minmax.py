@@ -1,18 +1,16 @@
 """Hardening of rankers by rounds: `parley minmax ranking`.
 
-A round trains the ranker on what all policies so far find against the rankers that they learned to mislead, then a fresh
-editing policy against the ranker as it is. What is left to find is measured by that policy, by a greedy search and by random
-edits, all with as many edits of the same kind and as many queries. The fresh policy is an adversary of the next round. R@1
-under attack counts contexts that hold against the search, random edits and every policy that is known by then.
+A round trains the ranker on the edits of all policies so far, each against the ranker that it learned to mislead. Then it
+trains a fresh editing policy against the current ranker. That policy, a greedy search and random edits measure the ranker, with
+equal edits and queries. The fresh policy is an adversary of the next round. R@1 under attack counts contexts whose right reply
+stays first under the search, random edits and every policy trained by then.
 
 Rounds are measured on the validation split. They end when R@1 under attack has stopped rising there, and the ranker of the
-best round is the result (`checkpoint`). It is measured once more on the test split, as the start is, by the policies of all
-rounds and by fresh ones that chose no round. A control, the start trained as long on replies as they are, says how much of the
-gain is owed to adversaries.
+best round is the result (`checkpoint`). Start and result are measured once more on the test split, by the policies of all
+rounds and by fresh ones that chose no round. A control, the start trained as long on unchanged replies, shows how much of the
+gain is due to adversaries.
 
-The frame of a campaign is in `engine/core/verbs/hardening.py`.
-
-The rounds of a hardening of rankers: which runs they are made of, what these are asked for and come to.
+The frame of a campaign is in `engine/core/verbs/hardening.py`; here are its stages, their configurations and metrics.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ from parley.engine.ranking.verbs.attack import ATTACK_RANKING
 from parley.engine.ranking.verbs.config import DEFAULT_CORPUS, RankingAttackConfig, RankingConfig, label_of
 from parley.engine.ranking.verbs.editor import TRAIN_EDITOR, TrainEditorConfig
 from parley.engine.ranking.verbs.matcher import TRAIN_MATCHER, TrainMatcherConfig
-from parley.engine.ranking.verbs.prepared import CUT, NOTHING, NUM_CONTEXTS, UNREAD, not_read_told
+from parley.engine.ranking.verbs.prepared import CUT, NOTHING, NUM_CONTEXTS, UNREAD, unread_note
 from parley.envs.core.config import NonNegativeFloat, NonNegativeInt, NumItems, NumItemsOrAll, PositiveInt, PositiveShare
 from parley.envs.core.seeds import derive_seed
 from parley.envs.core.storage.uris import display_path
@@ -75,7 +73,7 @@ METHODS = (SEARCH_METHOD, BASELINE)
 
 @dataclass(frozen=True, kw_only=True)
 class HardenRankingConfig(HardeningConfig):
-    """Which ranker is hardened, how long, and how it is measured."""
+    """The ranker to harden, the rounds, and their measurements."""
 
     model: str = ""
     """The ranker at the start, a run or checkpoint of a matching model; when empty an SMN is trained first."""
@@ -86,7 +84,7 @@ class HardenRankingConfig(HardeningConfig):
     patience: PositiveInt = 2
     """Rounds without gain after which the campaign stops."""
     least_gain: NonNegativeFloat = 0.01
-    """By how much R@1 under attack, on the validation split, must rise to count as gain; a share of the contexts."""
+    """Least rise of R@1 under attack, on the validation split, that counts as gain; a share of the contexts."""
     limit: NumItemsOrAll = 0
     """At most so many contexts of the validation and of the test split, the seed's choice, in rounds and in trainings, which
     keep their best epoch by them; 0 for all. The training split is never cut."""
@@ -105,9 +103,9 @@ class HardenRankingConfig(HardeningConfig):
     threads: PositiveInt = 1
     """CPU threads that rankers and policies compute with."""
     candidates: CandidateOptions = field(default_factory=CandidateOptions)
-    """How groups of candidates are made; policies learn on groups of the size of the test split's."""
+    """The construction of candidate groups; policies learn on groups of the size of the test split's."""
     game: EditRules = field(default_factory=EditRules)
-    """What edits may do."""
+    """Limits of edits."""
     learning: ChoiceLearning = field(default_factory=ChoiceLearning)
     """The learning rule of policies."""
     smn: SmnSizes = field(default_factory=SmnSizes)
@@ -119,7 +117,7 @@ class HardenRankingConfig(HardeningConfig):
 
 
 class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
-    """Rankers learn from what policies find against those before them; a fresh policy and a search measure each."""
+    """A campaign: rankers learn from policies against earlier rankers; a fresh policy and a search measure each ranker."""
 
     what = "ranker"
 
@@ -155,18 +153,18 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
             planned[trained] = TRAIN_MATCHER, replace(goes_on, start=self.model(0), against=NOTHING)
             planned[f"{CONTROL}-editor"] = TRAIN_EDITOR, self._policy(rankers[CONTROL], config.seed)
         # All of them meet all policies: one that learned against another ranker may be the best.
-        known = self._known(best)
-        return planned | {f"{name}-attack": self._attack(ranker, known, "test") for name, ranker in rankers.items()}
+        policies = self._policy_stages(best)
+        return planned | {f"{name}-attack": self._attack(ranker, policies, "test") for name, ranker in rankers.items()}
 
-    def _known(self, best: int) -> list[str]:
+    def _policy_stages(self, best: int) -> list[str]:
         """Return the stages of all policies: of the rounds that were made, of result and control."""
         rounds = range(max(self.config.rounds, best) + 1)
         made = [self.editor(index) for index in rounds if index <= best or (self.path / self.editor(index)).is_dir()]
         return [*made, *([f"{RESULT}-editor"] if best else []), *([f"{CONTROL}-editor"] if self.config.control else [])]
 
     def measured(self, number: int) -> dict[str, Estimate]:
-        known = [self.editor(index) for index in range(number + 1)]
-        metrics = self._figures(self.path / self.attack(number), self.editor(number), known)
+        policies = [self.editor(index) for index in range(number + 1)]
+        metrics = self._figures(self.path / self.attack(number), self.editor(number), policies)
         if number:
             last, before, now = self.editor(number - 1), self.attack(number - 1), self.attack(number)
             of_last = {
@@ -182,23 +180,25 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         if not best:
             attacks[RESULT], editors[RESULT] = attacks[START], editors[START]
         endings = {START: BEFORE_HARDENING, RESULT: ""} | ({CONTROL: AS_CONTROL} if self.config.control else {})
-        known = self._known(best)
-        measured = {name: self._figures(attacks[name], editors[name], known) for name in endings}
-        found = {f"{metric}{endings[name]}": each for name, of in measured.items() for metric, each in of.items()}
-        known = [*METHODS, *known]
-        result = _under_attack(attacks[RESULT], known)
-        found[GAIN] = result.more_than(_under_attack(attacks[START], known))
+        policies = self._policy_stages(best)
+        measured = {name: self._figures(attacks[name], editors[name], policies) for name in endings}
+        metrics = {f"{metric}{endings[name]}": estimate for name, of in measured.items() for metric, estimate in of.items()}
+        methods = [*METHODS, *policies]
+        result = _under_attack(attacks[RESULT], methods)
+        metrics[GAIN] = result.more_than(_under_attack(attacks[START], methods))
         if self.config.control:
-            found[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], known))
-        return found
+            metrics[GAIN_BEYOND_CONTROL] = result.more_than(_under_attack(attacks[CONTROL], methods))
+        return metrics
 
     def known(self, best: int) -> KnownAdversaries:
         attacks = {"before": START, "control": CONTROL, "after": RESULT if best else START}
         if not self.config.control:
             del attacks["control"]
-        editors = self._known(best)
+        editors = self._policy_stages(best)
         names = [*METHODS, *editors]
-        lost_TA = [[_under_attack(self.path / f"{name}-attack", [each]).lost() for each in names] for name in attacks.values()]
+        lost_TA = [
+            [_under_attack(self.path / f"{name}-attack", [method]).lost() for method in names] for name in attacks.values()
+        ]
         learned = {editor: RunFolder.load(self.path / editor).metrics() for editor in editors}
         return KnownAdversaries(
             targets=list(attacks),
@@ -212,13 +212,12 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         )
 
     def extra(self, best: int) -> Mapping[str, Any]:
-        """What is not read of the splits, which is the same in all trainings."""
+        """Return the counts of unread contexts, which are the same in all trainings."""
         trained = RunFolder.load(self.path / self.trained(1)).summary() or {}
         return {name: trained[name] for name in (NUM_CONTEXTS, CUT, UNREAD) if name in trained}
 
     def store(self, best: int, folder: Path) -> None:
-        from parley.policies.ranking.matching.checkpoints import format_of
-        from parley.policies.ranking.matching.fit import load_matcher
+        from parley.policies.ranking.matching.fit import format_of, load_matcher
 
         ranker = require_checkpoint(self.model(best), "--model", "parley train matcher")
         model = load_matcher(ranker).model
@@ -227,11 +226,11 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         form.save(model, folder, {**form.provenance(ranker), **origin})
 
     def editor(self, number: int) -> str:
-        """The stage of the policy that learned to mislead the ranker after a round."""
+        """Name the stage of the policy that learned to mislead the ranker of a round."""
         return f"{number:02d}-editor"
 
     def attack(self, number: int) -> str:
-        """The stage that measures the ranker after a round."""
+        """Name the stage that measures the ranker of a round."""
         return f"{number:02d}-attack"
 
     @cached_property
@@ -239,18 +238,18 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         model = self.config.model
         return stored_kind(require_checkpoint(model, "--model", "parley train matcher")) if model else "smn"
 
-    def _figures(self, attack: Path, editor: str, known: Sequence[str]) -> dict[str, Estimate]:
-        """What a ranker is measured by, from an attack on it by the search, its fresh policy and all known ones."""
-        under = _under_attack(attack, [*METHODS, *known])
+    def _figures(self, attack: Path, editor: str, policies: Sequence[str]) -> dict[str, Estimate]:
+        """Compute the metrics of a ranker from the attack by the search, its fresh policy and the given policies."""
+        under = _under_attack(attack, [*METHODS, *policies])
         policy, search = self._success(attack, editor), self._success(attack, SEARCH_METHOD)
         return {POLICY: policy, SEARCH: search, HELD: under.held(), FIRST: under.first()}
 
     def _success(self, attack: Path, method: str) -> Estimate:
-        """The success of a method with all of its queries, in an attack on one ranker."""
+        """Return the success of a method at the full budget, in an attack on one ranker."""
         begins, ends = f"{SUCCESS}{self.config.budget}.", f".{label_of(method)}"
         metrics = RunFolder.load(attack).metrics()
-        (found,) = [each for name, each in metrics.items() if name.startswith(begins) and name.endswith(ends)]
-        return found
+        (estimate,) = [value for name, value in metrics.items() if name.startswith(begins) and name.endswith(ends)]
+        return estimate
 
     def _trained(self, kind: Any, **settings: Any) -> TrainMatcherConfig:
         names = ("corpus", "lexicon", "data_root", "seed", "threads", "candidates", "adversary_share")
@@ -264,11 +263,11 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
         return TrainEditorConfig(model=ranker, seed=seed, candidates=groups, **same)
 
     def _attack(self, ranker: str, editors: Sequence[str], split: Literal["val", "test"]) -> Stage:
-        """The search and policies, by edits of one kind; which contexts are drawn follows from the seed, one for all."""
+        """Plan an attack by the search and policies, with edits of one kind, on the contexts of the seed."""
         names = ("corpus", "limit", "lexicon", "data_root", "seed", "candidates", "budget")
         settings = RankingAttackConfig(
             model=ranker,
-            method=",".join((*METHODS, *(f"{BY_POLICY}{self.place(each)}" for each in editors))),
+            method=",".join((*METHODS, *(f"{BY_POLICY}{self.place(editor)}" for editor in editors))),
             rules=NOTHING,
             split=split,
             moves="context",
@@ -281,12 +280,12 @@ class RankingCampaign(HardeningCampaign[HardenRankingConfig]):
 
 
 def _under_attack(attack: Path, methods: Sequence[str]) -> UnderAttack:
-    """Read how a ranker stands some attacks, by the names of methods and of the stages of policies."""
+    """Read the results of a ranker under the attacks of some methods and policies."""
     return UnderAttack(RunFolder.load(attack).read_rows().to_pylist(), [label_of(method) for method in methods])
 
 
 def helpdesk() -> HardenRankingConfig:
-    """A tiny SMN on the built-in help desk, one round, offline, in a few minutes."""
+    """Harden a tiny SMN on the built-in help desk, one round, offline, in a few minutes."""
     fit = MatcherFitConfig(batch_size=64, max_epochs=4, patience=4, learning_rate=2e-3, fresh_negatives=True)
     return HardenRankingConfig(
         rounds=1,
@@ -301,7 +300,7 @@ def helpdesk() -> HardenRankingConfig:
 
 
 def li2019() -> HardenRankingConfig:
-    """A small SMN on the dialogues of #ubuntu (corpus of Li et al. 2019), four rounds at most."""
+    """Harden a small SMN on the dialogues of #ubuntu (corpus of Li et al. 2019), four rounds at most."""
     from parley.policies.ranking.matching.settings import small_fit, smn_small
 
     fit = small_fit()
@@ -334,14 +333,14 @@ class MinMaxRanking(HardeningJob[HardenRankingConfig]):
         )
 
     def note(self, run: RunFolder) -> str:
-        return not_read_told(run.summary() or {})
+        return unread_note(run.summary() or {})
 
     def next_commands(self, config: HardenRankingConfig, path: Path) -> tuple[str, ...]:
-        """The page, and the ranker before and after under all rules."""
+        """Suggest an evaluation of the ranker before and after under all rules."""
         names = f"{RankingCampaign(config, path).model(0)},{display_path(path)}"
         same = {name: getattr(config, name) for name in ("corpus", "lexicon", "candidates", "data_root")}
-        asked = RankingConfig(model=names, **same)
-        evaluated = command_line(("evaluate", "ranking"), {"": RankingConfig}, asked, run=None)
+        evaluation = RankingConfig(model=names, **same)
+        evaluated = command_line(("evaluate", "ranking"), {"": RankingConfig}, evaluation, run=None)
         return (*super().next_commands(config, path), evaluated)
 
 

@@ -1,12 +1,9 @@
-"""`parley play ranking`: a person edits candidate replies at the terminal, and sees what rankers make of it.
+"""`parley play ranking`: a person edits candidate replies at the terminal, and sees how rankers respond.
 
-What is shown goes to standard error, and what is typed comes from standard input, a pipe too. With --json each move that
-changes or shows something prints one object on standard output.
+Screens go to standard error; moves are read from standard input, also from a pipe. With --json each move that changes or shows
+something prints one object on standard output.
 
-Candidates under a person's hands: what rankers say of them, edit after edit (`parley play ranking`).
-
-A change makes a new standing; those before are kept, so that each can be taken back. A change that a ranker cannot score is
-none.
+Each change makes a new snapshot. Older snapshots are kept for undo. A change that a ranker cannot score is refused.
 """
 
 from __future__ import annotations
@@ -45,12 +42,12 @@ from parley.engine.ranking.verbs.config import (
     PlayRankingConfig,
     RankersConfig,
     RankingConfig,
-    asked_rankers,
     group_seed,
     lexicon_setting,
     loaded,
     opened,
     ranked_split,
+    ranker_specs,
     rule_resources,
     rule_seed,
 )
@@ -66,13 +63,13 @@ from parley.policies.ranking.ranker import Ranker, Unread, compared_outcomes, sc
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
-    """A context with its candidates, and what rankers say of them.
+class RankingSnapshot:
+    """A context with its candidates and their scores.
 
     Args:
         group: context and candidates.
         scores: of the candidates, by ranker (C,).
-        unread: by ranker what it leaves out; those that read all are not there.
+        unread: the parts that a ranker leaves out, by ranker; rankers that read all are missing.
     """
 
     group: CandidateGroup
@@ -80,11 +77,11 @@ class Standing:
     unread: Mapping[str, Unread]
 
     def ranks(self, ranker: str) -> np.ndarray:
-        """From 1, ties sharing theirs (C,)."""
+        """Return the ranks from 1, ties shared (C,)."""
         return expected_ranks(self.scores[ranker].tolist())
 
 
-class CandidateBoard:
+class RankingSession:
     """Contexts of a corpus one by one, whose candidates are edited.
 
     Args:
@@ -106,22 +103,22 @@ class CandidateBoard:
         self._corpus = opened(config)
         self._split = ranked_split(config, self._corpus)
         contexts = Contexts(self._corpus.splits["train"])
-        self.rankers: Mapping[str, Ranker] = loaded(asked_rankers(config.model_names), contexts, config.chat.on(device))
+        self.rankers: Mapping[str, Ranker] = loaded(ranker_specs(config.model_names), contexts, config.chat.on(device))
         order = stream(config.seed, "played", self._corpus.name).permutation(len(self._split)).tolist()
         self._rows = [self._row(key), *order] if key else order
         self._turn = 0
-        self._standings = [self._scored(self._split[self._rows[0]])]
-        self._rule = cache(self._built)
+        self._snapshots = [self._scored(self._split[self._rows[0]])]
+        self._rule: Callable[[str], Rule] = cache(lambda name: build_rules([name], self._resources)[0])
 
     @property
-    def now(self) -> Standing:
-        """What stands."""
-        return self._standings[-1]
+    def now(self) -> RankingSnapshot:
+        """The current snapshot."""
+        return self._snapshots[-1]
 
     @property
-    def start(self) -> Standing:
+    def start(self) -> RankingSnapshot:
         """The context as the corpus has it."""
-        return self._standings[0]
+        return self._snapshots[0]
 
     @property
     def lexicon(self) -> str:
@@ -129,51 +126,51 @@ class CandidateBoard:
         return self._config.lexicon_name
 
     def next(self) -> None:
-        """Goes on to another context; after the last one to the first."""
+        """Go on to another context; after the last one to the first."""
         turn = (self._turn + 1) % len(self._rows)
-        self._standings = [self._scored(self._split[self._rows[turn]])]
+        self._snapshots = [self._scored(self._split[self._rows[turn]])]
         self._turn = turn
 
     def undo(self) -> None:
-        """Takes the last change back.
+        """Undo the last change.
 
         Raises:
             ConfigError: there is none.
         """
-        if len(self._standings) == 1:
+        if len(self._snapshots) == 1:
             raise ConfigError("nothing is changed, so there is nothing to take back")
-        self._standings.pop()
+        self._snapshots.pop()
 
-    def place(self, number: str) -> int:
-        """The place of a reply that is named by its number.
+    def index_of(self, number: str) -> int:
+        """Return the index of a reply from its number as typed.
 
         Raises:
             ConfigError: no reply has it.
         """
-        return _place(number, len(self.now.group.candidates), "reply")
+        return _index(number, len(self.now.group.candidates), "reply")
 
-    def edit(self, place: int, text: str) -> None:
-        """Says a reply otherwise.
+    def edit(self, index: int, text: str) -> None:
+        """Replace the words of a reply.
 
         Raises:
             ConfigError: the text has no word, or is Chinese without blanks and jieba is not installed.
             RankerError: a ranker gives no scores.
         """
-        self._replace(place, self._words(text, f"{place + 1} i am sorry can you repeat"))
+        self._replace(index, self._words(text, f"{index + 1} i am sorry can you repeat"))
 
     def edit_turn(self, number: str, text: str) -> None:
-        """Says a turn of the context otherwise; errors as of `edit`, and of a number that no turn has."""
+        """Replace the words of a turn of the context; raise as `edit` does, and for an unknown number."""
         context = self.now.group.context
-        place = _place(number, len(context), "turn")
-        words = self._words(text, f"turn {place + 1} how do i print this ?")
-        self._stand(replace(self.now.group, context=(*context[:place], words, *context[place + 1 :])))
+        index = _index(number, len(context), "turn")
+        words = self._words(text, f"turn {index + 1} how do i print this ?")
+        self._stand(replace(self.now.group, context=(*context[:index], words, *context[index + 1 :])))
 
     def apply(self, name: str) -> Attacked:
-        """What a fixed rule makes of the candidates as they stand; nothing changes where it finds nothing to do.
+        """Apply a fixed rule to the current candidates; change nothing if the rule does not.
 
         Raises:
             ConfigError: not one rule is called so, or it does not suit the language.
-            DataError: what it leans on is not there.
+            DataError: its resource is missing.
             RankerError: a ranker gives no scores.
         """
         names = rule_names(name) if name else ()
@@ -188,11 +185,11 @@ class CandidateBoard:
             self._stand(attacked.group)
         return attacked
 
-    def attack(self, place: int) -> AttackOutcome:
-        """Searches for few edits of a reply: a wrong one is promoted, a right one demoted, in the eyes of the first ranker.
+    def attack(self, index: int) -> AttackOutcome:
+        """Attack a reply at the first ranker: promote a wrong one, demote a right one.
 
         Returns:
-            What came of it; the best draft stands, if there is one.
+            The result; the best draft, if any, becomes the current reply.
 
         Raises:
             ConfigError: the method asks for slopes, and the ranker gives none.
@@ -200,31 +197,31 @@ class CandidateBoard:
             RankerError: a ranker gives no scores.
         """
         group, ranker = self.now.group, next(iter(self.rankers.values()))
-        alone = replace(group, attackable=tuple(other == place for other in range(len(group.candidates))))
-        settings = replace(self._settings, goal="demote" if group.labels[place] else "promote")
+        alone = replace(group, attackable=tuple(other == index for other in range(len(group.candidates))))
+        settings = replace(self._settings, goal="demote" if group.labels[index] else "promote")
         with lexicon_setting():
             search = compose_attack(ranker, self._resources.language, settings, **self._judges)
             (outcome,) = search.run([alone], [group_seed(self._config.seed, group.key)])
         if outcome.status == "error":
             raise RankerError(outcome.reason)
         if outcome.cost:
-            self._replace(place, outcome.words)
+            self._replace(index, outcome.words)
         return outcome
 
-    def drops(self, standing: Standing, place: int) -> dict[str, np.ndarray]:
-        """What leaving a word out costs a reply, by ranker, in scores, or log-odds of probabilities (T,).
+    def drops(self, snapshot: RankingSnapshot, index: int) -> dict[str, np.ndarray]:
+        """Return the loss of score, or log-odds of probabilities, when each word is left out, by ranker (T,).
 
         Raises:
             RankerError: a ranker gives no scores.
         """
-        asked = [(standing.group.context, erased(standing.group.candidates[place]))]
-        found = {}
+        pairs = [(snapshot.group.context, erased(snapshot.group.candidates[index]))]
+        drops_by_ranker = {}
         for label, ranker in self.rankers.items():
-            (scores,) = compared_outcomes(ranker, asked)
+            (scores,) = compared_outcomes(ranker, pairs)
             if isinstance(scores, RankerError):
                 raise scores
-            found[label] = scores[0] - scores[1:]
-        return found
+            drops_by_ranker[label] = scores[0] - scores[1:]
+        return drops_by_ranker
 
     @cached_property
     def _resources(self) -> RuleResources:
@@ -232,12 +229,8 @@ class CandidateBoard:
 
     @cached_property
     def _judges(self) -> dict[str, Any]:
-        """What edits are judged by; words of the training split alone enter."""
+        """Fit the judges of edits; only words of the training split enter."""
         return judges_of(self._settings, self._corpus.splits["train"], self._config.seed, known_words=True)
-
-    def _built(self, name: str) -> Rule:
-        (rule,) = build_rules([name], self._resources)
-        return rule
 
     def _row(self, key: str) -> int:
         keys = [self._split.key(row) for row in range(len(self._split))]
@@ -252,21 +245,21 @@ class CandidateBoard:
             raise ConfigError("there is no word behind the number", fix=f"type words, such as: {example}")
         return words
 
-    def _replace(self, place: int, words: Sequence[str]) -> None:
+    def _replace(self, index: int, words: Sequence[str]) -> None:
         candidates = self.now.group.candidates
-        self._stand(replace(self.now.group, candidates=(*candidates[:place], tuple(words), *candidates[place + 1 :])))
+        self._stand(replace(self.now.group, candidates=(*candidates[:index], tuple(words), *candidates[index + 1 :])))
 
     def _stand(self, group: CandidateGroup) -> None:
-        self._standings.append(self._scored(group))
+        self._snapshots.append(self._scored(group))
 
-    def _scored(self, group: CandidateGroup) -> Standing:
+    def _scored(self, group: CandidateGroup) -> RankingSnapshot:
         pair = (group.context, group.candidates)
         scores = {label: scores_of(ranker, [pair])[0] for label, ranker in self.rankers.items()}
         unread = {label: unread_of(ranker, *pair) for label, ranker in self.rankers.items()}
-        return Standing(group, scores, {label: each for label, each in unread.items() if any(each)})
+        return RankingSnapshot(group, scores, {label: left_out for label, left_out in unread.items() if any(left_out)})
 
 
-def _place(number: str, size: int, what: str) -> int:
+def _index(number: str, size: int, what: str) -> int:
     if number.isdecimal() and 1 <= int(number) <= size:
         return int(number) - 1
     wrong = f"no {what} has the number {number}" if number else f"the number of a {what} is missing"
@@ -291,7 +284,7 @@ _MOST_WORDS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class PlayRankingArguments(Configuration):
-    """Which rankers, about which candidates, and how they are attacked."""
+    """The rankers, the candidates, and the attacks on them."""
 
     model: Annotated[str, conf.arg(metavar="RANKER[,RANKER]")] = "tfidf"
     """tfidf, bm25, a run of a matching model, hf:FOLDER, seq2seq:RUN, lm:RUN, or path/file.py:Name; attacks search by the
@@ -329,55 +322,55 @@ class PlayRankingArguments(Configuration):
 
 
 def run_play_ranking(verb: Verb, arguments: Sequence[str]) -> int:
-    """Plays until the person leaves; returns the exit status."""
-    asked = parse(PlayRankingArguments, verb, gathered(arguments, "--model"))
-    more = overlay(PlayRankingConfig(), fetched_file(asked.config), asked.config) if asked.config else PlayRankingConfig()
-    more = assign(more, asked.set)
-    require_device(asked.device, "--device")
+    """Play until the person leaves; return the exit status."""
+    parsed = parse(PlayRankingArguments, verb, gathered(arguments, "--model"))
+    more = overlay(PlayRankingConfig(), fetched_file(parsed.config), parsed.config) if parsed.config else PlayRankingConfig()
+    more = assign(more, parsed.set)
+    require_device(parsed.device, "--device")
     config = RankersConfig(
-        model=asked.model,
-        corpus=asked.corpus,
-        split=asked.split,
-        seed=asked.seed,
-        lexicon=asked.lexicon,
+        model=parsed.model,
+        corpus=parsed.corpus,
+        split=parsed.split,
+        seed=parsed.seed,
+        lexicon=parsed.lexicon,
         rules="none",
-        data_root=asked.data_root,
+        data_root=parsed.data_root,
         candidates=more.candidates,
         replies=more.replies,
         chat=more.chat,
     )
     details = shared(more.attack, AttackDetails)
-    settings = AttackSettings(method=asked.method, edits=asked.edits, budget=asked.budget, **details)
-    with threads(asked.threads):
+    settings = AttackSettings(method=parsed.method, edits=parsed.edits, budget=parsed.budget, **details)
+    with threads(parsed.threads):
         with watching():
-            board = CandidateBoard(config, settings, asked.key, asked.device)
+            session = RankingSession(config, settings, parsed.key, parsed.device)
         terminal = StandardTerminal()
-        terminal.show(f"You edit replies, and see where {asked.model} ranks them.\n\n{HELP}\n")
-        game = RankingScreen(board, make_console(), as_json=asked.json)
+        terminal.show(f"You edit replies, and see where {parsed.model} ranks them.\n\n{HELP}\n")
+        game = RankingScreen(session, make_console(), as_json=parsed.json)
         game.begin()
         try:
             game.play(terminal)
         except KeyboardInterrupt:
             terminal.show("")
-    known = {each.name: getattr(config, each.name) for each in fields(config) if each.name != "rules"}
-    again = command_line(("evaluate", "ranking"), {"": RankingConfig}, RankingConfig(**known), run=None)
+    common = {setting.name: getattr(config, setting.name) for setting in fields(config) if setting.name != "rules"}
+    again = command_line(("evaluate", "ranking"), {"": RankingConfig}, RankingConfig(**common), run=None)
     show_lines(game.console, "next", [again])
     return 0
 
 
 class RankingScreen:
-    """What a person sees of a board, and the moves that are typed.
+    """The screen of a session, and the moves that a person types.
 
     Args:
-        board: contexts and rankers.
+        session: contexts and rankers.
         console: where screens go.
         as_json: whether each move prints an object on standard output too.
     """
 
-    def __init__(self, board: CandidateBoard, console: Console, *, as_json: bool) -> None:
-        self._board, self.console, self._as_json = board, console, as_json
-        # The last two standings are asked for again and again.
-        self._drops = lru_cache(4)(board.drops)
+    def __init__(self, session: RankingSession, console: Console, *, as_json: bool) -> None:
+        self._session, self.console, self._as_json = session, console, as_json
+        # Each screen needs the word importance of the last two snapshots.
+        self._drops = lru_cache(4)(session.drops)
         self._watched, self._announced = 0, False
         self._moves: Mapping[str, Callable[[str], None]] = {
             "turn": self._edit_turn,
@@ -391,13 +384,13 @@ class RankingScreen:
         }
 
     def begin(self) -> None:
-        """Shows a context for the first time, and how much the words of its right reply matter."""
-        labels = self._board.now.group.labels
+        """Show a new context, and how much the words of its right reply matter."""
+        labels = self._session.now.group.labels
         self._watched = labels.index(True) if True in labels else 0
         self._show("", "context")
 
     def play(self, terminal: Terminal) -> None:
-        """Does what is typed until the person leaves; what cannot be done is told, with what to type instead.
+        """Make the typed moves until the person leaves; show errors with their fixes.
 
         Raises:
             KeyboardInterrupt: the input has ended.
@@ -407,149 +400,150 @@ class RankingScreen:
             try:
                 if word.isdecimal():
                     self._edit(word, rest)
+                elif word in self._moves:
+                    self._moves[word](rest.strip())
                 elif word:
-                    self._move(word)(rest.strip())
+                    what = f"there is no move {word!r}{nearest(word, [*self._moves, 'quit'])}"
+                    raise ConfigError(what, fix="3 WORDS says reply 3 otherwise; help lists the moves")
             except ParleyError as error:
                 show_error(error)
 
-    def _move(self, word: str) -> Callable[[str], None]:
-        if word not in self._moves:
-            what = f"there is no move {word!r}{nearest(word, [*self._moves, 'quit'])}"
-            raise ConfigError(what, fix="3 WORDS says reply 3 otherwise; help lists the moves")
-        return self._moves[word]
-
     def _edit(self, number: str, text: str) -> None:
-        before, place = self._board.now, self._board.place(number)
-        self._board.edit(place, text)
-        self._watched = place
+        before, index = self._session.now, self._session.index_of(number)
+        self._session.edit(index, text)
+        self._watched = index
         self._show_moved("edit", before)
 
     def _edit_turn(self, rest: str) -> None:
-        before = self._board.now
+        before = self._session.now
         number, _, text = rest.partition(" ")
-        self._board.edit_turn(number, text)
+        self._session.edit_turn(number, text)
         self._show_moved("turn", before)
 
     def _attack(self, number: str) -> None:
-        before, place = self._board.now, self._board.place(number)
+        before, index = self._session.now, self._session.index_of(number)
         self._announce()
-        outcome = self._board.attack(place)
-        self._watched = place
-        told = AttackTold.of(before, place, outcome)
-        self._say(str(told))
-        self._show_moved("attack", before, attack=asdict(told))
+        outcome = self._session.attack(index)
+        self._watched = index
+        report = AttackReport.of(before, index, outcome)
+        self._say(str(report))
+        self._show_moved("attack", before, attack=asdict(report))
 
     def _rule(self, name: str) -> None:
-        before = self._board.now
+        before = self._session.now
         self._announce()
-        changed = {place: num for place, num in enumerate(self._board.apply(name).changed) if num}
+        changed = {index: num for index, num in enumerate(self._session.apply(name).changed) if num}
         if not changed:
             self._say(f"{name} finds nothing to change: these replies are untouched")
         self._watched = next(iter(changed), self._watched)
-        told = {"name": name, "words_changed": {str(place + 1): num for place, num in changed.items()}}
-        self._show_moved("rule", before, rule=told)
+        record = {"name": name, "words_changed": {str(index + 1): num for index, num in changed.items()}}
+        self._show_moved("rule", before, rule=record)
 
     def _undo(self, _: str) -> None:
-        before = self._board.now
-        self._board.undo()
+        before = self._session.now
+        self._session.undo()
         self._show_moved("undo", before)
 
     def _next(self, _: str) -> None:
-        self._board.next()
+        self._session.next()
         self.begin()
 
     def _show_words(self, number: str) -> None:
-        self._watched = self._board.place(number)
-        self._show_drops(self._board.now)
+        self._watched = self._session.index_of(number)
+        self._show_drops(self._session.now)
         self._print("words")
 
     def _show(self, _: str, move: str = "show") -> None:
-        now = self._board.now
+        now = self._session.now
         turns = [(str(number), " ".join(words)) for number, words in enumerate(now.group.context, 1)]
         show_table(self.console, f"context {now.group.key}, the newest turn last", ("turn", "words"), turns)
         self._show_replies(now)
         self._show_drops(now)
         self._print(move)
 
-    def _show_moved(self, move: str, before: Standing, **told: Any) -> None:
-        """What a move changed: words, scores and ranks, and how much words matter."""
+    def _show_moved(self, move: str, before: RankingSnapshot, **details: Any) -> None:
+        """Show the effect of a move on words, scores, ranks and word importance."""
         for name, old, new in (
-            *_changed_lines("turn", before.group.context, self._board.now.group.context),
-            *_changed_lines("reply", before.group.candidates, self._board.now.group.candidates),
+            *_changed_lines("turn", before.group.context, self._session.now.group.context),
+            *_changed_lines("reply", before.group.candidates, self._session.now.group.candidates),
         ):
             self._say(f"\n{name:<8} - {old}\n{'':<8} + {new}")
         self._show_replies(before)
         self._show_drops(before)
-        self._print(move, **told)
+        self._print(move, **details)
 
-    def _show_replies(self, before: Standing) -> None:
-        """The replies as they are ranked now, the first ranker's best on top; the figures of several rankers by themselves."""
-        now, rankers = self._board.now, [*self._board.rankers]
+    def _show_replies(self, before: RankingSnapshot) -> None:
+        """Show the replies by rank at the first ranker; several rankers get a table of figures."""
+        now, rankers = self._session.now, [*self._session.rankers]
         first = now.ranks(rankers[0])
-        order = sorted(range(len(first)), key=lambda place: (first[place], place))
-        words = {place: (self._told_of(place), " ".join(now.group.candidates[place])) for place in order}
-        figures = {place: [each for label in rankers for each in _figures(before, now, label, place)] for place in order}
+        order = sorted(range(len(first)), key=lambda index: (first[index], index))
+        words = {index: (self._state_of(index), " ".join(now.group.candidates[index])) for index in order}
+        figures = {index: [figure for label in rankers for figure in _figures(before, now, label, index)] for index in order}
         for label, unread in now.unread.items():
             self._say(f"{label} does not read all of {unread}, for they are too long")
         if len(rankers) == 1:
-            rows = [(str(place + 1), *figures[place], *words[place]) for place in order]
+            rows = [(str(index + 1), *figures[index], *words[index]) for index in order]
             show_table(self.console, "replies", ("reply", *_FIGURES, "is", "words"), rows, right=_FIGURES)
             return
-        show_table(self.console, "replies", ("reply", "is", "words"), [(str(place + 1), *words[place]) for place in order])
+        show_table(self.console, "replies", ("reply", "is", "words"), [(str(index + 1), *words[index]) for index in order])
         columns = [f"{label} {what}" for label in rankers for what in _FIGURES]
-        rows = [(str(place + 1), *figures[place]) for place in order]
+        rows = [(str(index + 1), *figures[index]) for index in order]
         show_table(self.console, "ranks and scores", ("reply", *columns), rows, right=columns)
 
-    def _told_of(self, place: int) -> str:
-        """Such as "wrong, edited"."""
-        now, start = self._board.now.group, self._board.start.group
-        edited = now.candidates[place] != start.candidates[place]
-        return ("right" if now.labels[place] else "wrong") + ", edited" * edited
+    def _state_of(self, index: int) -> str:
+        """Describe a reply, such as "wrong, edited"."""
+        now, start = self._session.now.group, self._session.start.group
+        edited = now.candidates[index] != start.candidates[index]
+        return ("right" if now.labels[index] else "wrong") + ", edited" * edited
 
-    def _show_drops(self, before: Standing) -> None:
-        """How much each word of the reply that is watched matters, the most important ones on top."""
-        board, now, place = self._board, self._board.now, self._watched
-        words = now.group.candidates[place]
-        drops, earlier = self._drops(now, place), self._drops(before, place)
-        kept = _kept(before.group.candidates[place], words)
-        label, most = next((label, float(np.abs(each).max(initial=0.0))) for label, each in drops.items())
+    def _show_drops(self, before: RankingSnapshot) -> None:
+        """Show how much each word of the watched reply matters, the most important ones first."""
+        session, now, index = self._session, self._session.now, self._watched
+        words = now.group.candidates[index]
+        drops, earlier = self._drops(now, index), self._drops(before, index)
+        kept = _kept(before.group.candidates[index], words)
+        label, most = next((label, float(np.abs(lost_scores).max(initial=0.0))) for label, lost_scores in drops.items())
         rows = []
         for i in sorted(range(len(words)), key=lambda i: -drops[label][i])[:_MOST_WORDS]:
-            told = [_moved(f"{earlier[each][kept[i]]:.3g}" if i in kept else "", f"{drops[each][i]:.3g}") for each in drops]
+            cells = [
+                _moved(f"{earlier[ranker][kept[i]]:.3g}" if i in kept else "", f"{drops[ranker][i]:.3g}") for ranker in drops
+            ]
             size = round(_BAR * abs(drops[label][i]) / most) if most else 0
-            rows.append((words[i], *told, ("+" if drops[label][i] > 0 else "-") * size))
+            rows.append((words[i], *cells, ("+" if drops[label][i] > 0 else "-") * size))
         left = f"; {len(words) - _MOST_WORDS} words matter less" if len(words) > _MOST_WORDS else ""
-        lost = "log-odds" if any(getattr(each, "gives_probabilities", False) for each in board.rankers.values()) else "score"
-        title = f"words of reply {place + 1}: {lost} lost when a word is left out{left}"
-        columns = [*board.rankers] if len(board.rankers) > 1 else [lost]
+        lost = (
+            "log-odds" if any(getattr(ranker, "gives_probabilities", False) for ranker in session.rankers.values()) else "score"
+        )
+        title = f"words of reply {index + 1}: {lost} lost when a word is left out{left}"
+        columns = [*session.rankers] if len(session.rankers) > 1 else [lost]
         show_table(self.console, title, ("word", *columns, ""), rows, right=columns)
 
-    def _print(self, move: str, **told: Any) -> None:
+    def _print(self, move: str, **details: Any) -> None:
         if not self._as_json:
             return
-        now, start = self._board.now, self._board.start.group
-        ranks = {label: now.ranks(label) for label in self._board.rankers}
+        now, start = self._session.now, self._session.start.group
+        ranks = {label: now.ranks(label) for label in self._session.rankers}
         replies = [
             {
-                "reply": place + 1,
+                "reply": index + 1,
                 "words": " ".join(words),
-                "right": now.group.labels[place],
-                "edited": words != start.candidates[place],
-                "scores": {label: float(scores[place]) for label, scores in now.scores.items()},
-                "ranks": {label: float(each[place]) for label, each in ranks.items()},
+                "right": now.group.labels[index],
+                "edited": words != start.candidates[index],
+                "scores": {label: float(scores[index]) for label, scores in now.scores.items()},
+                "ranks": {label: float(values[index]) for label, values in ranks.items()},
             }
-            for place, words in enumerate(now.group.candidates)
+            for index, words in enumerate(now.group.candidates)
         ]
-        drops = {label: each.tolist() for label, each in self._drops(now, self._watched).items()}
+        drops = {label: values.tolist() for label, values in self._drops(now, self._watched).items()}
         watched = {"reply": self._watched + 1, "words": now.group.candidates[self._watched], "lost": drops}
         record = {"move": move, "key": now.group.key, "context": [" ".join(turn) for turn in now.group.context]}
-        unread = {label: each._asdict() for label, each in now.unread.items()}
-        sys.stdout.write(f"{json.dumps({**record, 'unread': unread, **told, 'replies': replies, 'importance': watched})}\n")
+        unread = {label: left_out._asdict() for label, left_out in now.unread.items()}
+        sys.stdout.write(f"{json.dumps({**record, 'unread': unread, **details, 'replies': replies, 'importance': watched})}\n")
         sys.stdout.flush()
 
     def _announce(self) -> None:
-        """Says once where words come from."""
-        if self._board.lexicon == "built-in" and not self._announced:
+        """Name the source of words once."""
+        if self._session.lexicon == "built-in" and not self._announced:
             self._announced = True
             self._say(ANNOUNCEMENT)
 
@@ -558,7 +552,7 @@ class RankingScreen:
 
 
 @dataclass(frozen=True)
-class AttackTold:
+class AttackReport:
     """A search on a reply, as it is told.
 
     Args:
@@ -582,41 +576,41 @@ class AttackTold:
     closer_at: Sequence[int]
 
     @classmethod
-    def of(cls, before: Standing, place: int, outcome: AttackOutcome) -> Self:
-        """What came of an attack on a reply of a standing."""
-        goal = "demote" if before.group.labels[place] else "promote"
+    def of(cls, before: RankingSnapshot, index: int, outcome: AttackOutcome) -> Self:
+        """Report an attack on a reply of a snapshot."""
+        goal = "demote" if before.group.labels[index] else "promote"
         closer = [point.queries for point in outcome.trace]
         reached = (outcome.status, outcome.reason, outcome.queries, outcome.cost)
-        return cls(place + 1, goal, *reached, outcome.moves, closer)
+        return cls(index + 1, goal, *reached, outcome.moves, closer)
 
     def __str__(self) -> str:
         start = f"{self.goal} reply {self.reply}: "
         if self.status == "skipped":
             return f"{start}{self.reason}"
-        found = "success" if self.status == "success" else f"no success, {self.reason}"
-        start += f"{found}; {self.queries:,} queries"
+        outcome = "success" if self.status == "success" else f"no success, {self.reason}"
+        start += f"{outcome}; {self.queries:,} queries"
         if not self.words_changed:
             return f"{start}, and no edit brings it closer"
         closer = ", ".join(map(str, self.closer_at))
         return f"{start}, closer at query {closer}; words changed: {self.words_changed} ({', '.join(self.moves)})"
 
 
-def _figures(before: Standing, now: Standing, ranker: str, place: int) -> tuple[str, str]:
-    """Rank and score of a reply, with what they were where they moved."""
-    ranks = (f"{each.ranks(ranker)[place]:g}" for each in (before, now))
-    scores = (f"{each.scores[ranker][place]:.3g}" for each in (before, now))
+def _figures(before: RankingSnapshot, now: RankingSnapshot, ranker: str, index: int) -> tuple[str, str]:
+    """Return rank and score of a reply, with the old ones if they moved."""
+    ranks = (f"{snapshot.ranks(ranker)[index]:g}" for snapshot in (before, now))
+    scores = (f"{snapshot.scores[ranker][index]:.3g}" for snapshot in (before, now))
     return _moved(*ranks), _moved(*scores)
 
 
 def _changed_lines(what: str, before: Sequence[Utterance], after: Sequence[Utterance]) -> Iterator[tuple[str, str, str]]:
-    """Utterances that changed, with changed words in brackets: such as ("reply 3", "the [old] disk", "the [new] disk")."""
+    """Yield changed utterances with changed words in brackets, such as ("reply 3", "the [old] disk", "the [new] disk")."""
     for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
         if old != new:
             yield (f"{what} {number}", *bracketed(spans(((old,),), ((new,),))))
 
 
 def _kept(old: Utterance, new: Utterance) -> dict[int, int]:
-    """Of the words that stayed, where they stood, by where they stand."""
+    """Map the new position of each unchanged word to its old one."""
     same = ((before, after) for kind, before, after in aligned(old, new) if kind is ChangeKind.SAME)
     return {new_i: old_i for before, after in same for old_i, new_i in zip(_range(before), _range(after), strict=True)}
 
@@ -626,5 +620,5 @@ def _range(part: slice) -> range:
 
 
 def _moved(before: str, after: str) -> str:
-    """Such as "1 -> 4"."""
+    """Show a move of a figure, such as "1 -> 4"."""
     return after if before in ("", after) else f"{before} -> {after}"

@@ -1,19 +1,17 @@
-"""What evaluations of rankers and attacks on them find and check before there is a run, and what jobs of both share.
+"""Checks before evaluations of rankers and attacks on them, the rows of both, and adversarial training of matching models.
 
-What a matching model is trained against: the pool of training contexts whose replies rules change, and what becomes of them.
+A training changes the replies of a pool of training contexts (`Adversaries`).
 
 Source: Li et al. 2019, section 4. A rule that keeps labels (IIW, RSW) replaces replies of the pool, with the labels that they
-had. Any other rule adds what it makes of right replies as new wrong ones, beside the right ones. IIW takes random words of the
+had. Any other rule adds its edits of right replies as new wrong ones, beside the right ones. IIW takes random words of the
 context, one for nine.
 
   * # Paper: a pool of 100,000 examples, silent on what one is. Ours: a share of the contexts, each with its replies.
   * # Paper: one rule a training. Ours: several too, at once. A right reply that one rule replaces then stays if another one
     makes a wrong reply of it, as the paper keeps it beside those.
 
-The rows of evaluations of rankers and of attacks on them: a context each, with its candidates.
-
-Of an evaluation what rules made of candidates, and all scores; of attacks what each method found on each ranker. At the end
-what becomes of them in a flat file (`parley rows`).
+A row of an evaluation or an attack is one context with its candidates. Rows of an evaluation hold the changes of each rule and
+all scores; rows of an attack hold the result of each method on each ranker. `FlatRows` make the lines of `parley rows`.
 """
 
 from __future__ import annotations
@@ -66,9 +64,9 @@ from parley.policies.ranking.ranker import Ranker, Unread, unread_of
 from parley.policies.ranking.rankers import RESPONSE_ONLY
 
 NOTHING = "none"
-"""Asks for the control: as many epochs on replies as they are."""
+"""The control: as many epochs on unchanged replies."""
 SEARCH = "search"
-"""Asks for what the attack search finds (`attack_worker.py`); no rule."""
+"""The attack search (`attack_worker.py`); no rule."""
 _IN_TRAINING = {"iiw": "iiw-training"}
 _CHUNK = 512
 
@@ -81,16 +79,16 @@ class _Reply(NamedTuple):
 
 
 class Keyed(Protocol):
-    """What has keys by row, such as a split."""
+    """A collection with a key for each row, such as a split."""
 
     def __len__(self) -> int: ...
 
     def key(self, row: int) -> str:
-        """The key of a row."""
+        """Return the key of a row."""
 
 
 def training_names(against: str) -> tuple[str, ...]:
-    """The rules of a training, each by its variant for training where it has one, then policies; none for "none" and "search".
+    """Return the rules of a training, in their variants for training, then its policies; empty for "none" and "search".
 
     Raises:
         ConfigError: none is named, or one is unknown, with the nearest name.
@@ -105,38 +103,38 @@ def training_names(against: str) -> tuple[str, ...]:
 
 
 def evaluated_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The rules that evaluations attack by where a training has these, some of which are variants for training."""
-    own = {variant: name for name, variant in _IN_TRAINING.items()}
-    return tuple(own.get(name, name) for name in names)
+    """Return the rules of an evaluation from those of a training, some of which are variants."""
+    names_by_variant = {variant: name for name, variant in _IN_TRAINING.items()}
+    return tuple(names_by_variant.get(name, name) for name in names)
 
 
 def is_searched(against: str) -> bool:
-    """Whether the attack search is part of a training."""
+    """Return True if the attack search is part of a training."""
     return SEARCH in map(str.strip, against.split(","))
 
 
-def asked_name(rule: Rule) -> str:
-    """What evaluations call a rule of a training."""
+def evaluated_name(rule: Rule) -> str:
+    """Return the name of a training's rule in evaluations."""
     return evaluated_names([rule.name])[0]
 
 
 def training_rules(names: Sequence[str], resources: RuleResources, group: CandidateGroup) -> list[Rule]:
-    """The rules of a training, each tried once, because lexicons open when they are first asked.
+    """Build the rules of a training and try each once, because lexicons open at first use.
 
     Args:
         names: as `training_names` gives them.
-        resources: what rules share.
+        resources: shared by rules.
         group: that they are tried on.
 
     Raises:
         ConfigError: there is none of a name, two bear the same, one edits contexts or does not suit the language.
-        DataError: what one of them leans on is not there.
+        DataError: a resource of a rule is missing.
     """
     fixed = build_rules([name for name in names if not name.startswith(POLICY)], resources)
     rules = [*fixed, *(policy_rule(name, resources) for name in names if name.startswith(POLICY))]
-    own = [rule.name for rule in rules]
-    if len(set(own)) < len(own):
-        raise ConfigError("two rules bear the same name", where="--against", got=", ".join(own), fix="rename yours")
+    bound_names = [rule.name for rule in rules]
+    if len(set(bound_names)) < len(bound_names):
+        raise ConfigError("two rules bear the same name", where="--against", got=", ".join(bound_names), fix="rename yours")
     for rule in rules:
         if rule.attacks == "context":
             raise ConfigError("a rule edits contexts, and a matching model is trained on changed replies", where=rule.name)
@@ -145,18 +143,18 @@ def training_rules(names: Sequence[str], resources: RuleResources, group: Candid
 
 
 def drawn_rows(split: Sized, size: int, seed: int) -> np.ndarray:
-    """So many contexts of a split (n,), ascending, all where there are fewer; fewer are some of more."""
+    """Draw at most `size` contexts of a split (n,), ascending; a smaller draw is part of a larger one."""
     return np.sort(stream(seed, "pool").permutation(len(split))[:size])
 
 
 def drawn_pool(split: Keyed, share: float, seed: int) -> frozenset[str]:
-    """The keys of a share of a split's contexts, of one at least; a smaller share is part of a larger one."""
+    """Draw the keys of a share of a split's contexts, at least one; smaller shares are part of larger ones."""
     size = max(1, round(share * len(split)))
     return frozenset(split.key(row) for row in drawn_rows(split, size, seed).tolist())
 
 
 class Adversaries:
-    """Changes the groups of a pool, and leaves others as they are; what becomes of one depends on that group and the seed.
+    """A function that changes the groups of a pool and keeps the others; a result depends on its group and the seed alone.
 
     Args:
         rules: all of which meet each group.
@@ -168,36 +166,36 @@ class Adversaries:
     def __init__(self, rules: Sequence[Rule], seed: int, pool: Collection[str] | None = None, *, fixed: bool = False) -> None:
         self._rules, self._seed, self._pool = rules, seed, pool
         self._made: dict[str, CandidateGroup] | None = {} if fixed else None
-        self.untouched = dict.fromkeys(map(asked_name, rules), 0)
+        self.untouched = dict.fromkeys(map(evaluated_name, rules), 0)
         """Groups so far in which a rule changed nothing."""
 
     def __call__(self, groups: Sequence[CandidateGroup]) -> list[CandidateGroup]:
-        """The groups to learn from, in their order."""
+        """Return the groups to learn from, in their order."""
         made = {} if self._made is None else self._made
-        found = [made.get(group.key, group) for group in groups]
+        changed = [made.get(group.key, group) for group in groups]
         met = [
-            place
-            for place, group in enumerate(groups)
+            index
+            for index, group in enumerate(groups)
             if group.key not in made and (self._pool is None or group.key in self._pool)
         ]
         for start in range(0, len(met), _CHUNK):
-            places = met[start : start + _CHUNK]
-            some = [groups[place] for place in places]
-            attacked = [rule.apply(some, [self._seed_of(rule, group) for group in some]) for rule in self._rules]
+            indices = met[start : start + _CHUNK]
+            some = [groups[index] for index in indices]
+            attacked = [
+                rule.apply(some, [derive_seed(self._seed, "adversaries", rule.name, group.key) for group in some])
+                for rule in self._rules
+            ]
             for rule, attacks in zip(self._rules, attacked, strict=True):
-                self.untouched[asked_name(rule)] += sum(not any(each.changed) for each in attacks)
-            for place, group, *attacks in zip(places, some, *attacked, strict=True):
-                found[place] = with_adversaries(group, list(zip(self._rules, attacks, strict=True)))
+                self.untouched[evaluated_name(rule)] += sum(not any(attack.changed) for attack in attacks)
+            for index, group, *attacks in zip(indices, some, *attacked, strict=True):
+                changed[index] = with_adversaries(group, list(zip(self._rules, attacks, strict=True)))
                 if self._made is not None:
-                    made[group.key] = found[place]
-        return found
-
-    def _seed_of(self, rule: Rule, group: CandidateGroup) -> int:
-        return derive_seed(self._seed, "adversaries", rule.name, group.key)
+                    made[group.key] = changed[index]
+        return changed
 
 
 def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attacked]]) -> CandidateGroup:
-    """A group with what rules made of its replies, the replies themselves first.
+    """Return a group with the replies that rules made, behind its own.
 
     A reply with the words of a right one is never added as a wrong one.
     """
@@ -205,28 +203,28 @@ def with_adversaries(group: CandidateGroup, attacks: Sequence[tuple[Rule, Attack
     rights = {reply.words for reply in whole if reply.label}
     replaced: set[int] = set()
     sources: set[int] = set()
-    others: list[_Reply] = []
+    added: list[_Reply] = []
     for rule, attacked in attacks:
-        for place, words in enumerate(attacked.group.candidates):
-            label = whole[place].label and rule.keeps_labels
-            if not attacked.changed[place] or (not label and words in rights):
+        for index, words in enumerate(attacked.group.candidates):
+            label = whole[index].label and rule.keeps_labels
+            if not attacked.changed[index] or (not label and words in rights):
                 continue
-            (replaced if rule.keeps_labels else sources).add(place)
-            others.append(_Reply(words, label, whole[place].kind if rule.keeps_labels else CandidateKind.HARD, True))
-    found = [reply for place, reply in enumerate(whole) if place not in replaced or place in sources] + others
+            (replaced if rule.keeps_labels else sources).add(index)
+            added.append(_Reply(words, label, whole[index].kind if rule.keeps_labels else CandidateKind.HARD, True))
+    kept = [reply for index, reply in enumerate(whole) if index not in replaced or index in sources] + added
     return CandidateGroup(
         group.key,
         group.context,
-        tuple(reply.words for reply in found),
-        tuple(reply.label for reply in found),
-        tuple(reply.kind for reply in found),
-        tuple(reply.attackable for reply in found),
+        tuple(reply.words for reply in kept),
+        tuple(reply.label for reply in kept),
+        tuple(reply.kind for reply in kept),
+        tuple(reply.attackable for reply in kept),
     )
 
 
 _CHANGED = pa.struct(
     [
-        # The place of a candidate, the words that a rule left of it between blanks, and how many of them it changed.
+        # The index of a candidate, its words under the rule between blanks, and the number of changed words.
         pa.field("place", pa.int64()),
         pa.field("text", pa.string()),
         pa.field("num_changed", pa.int64()),
@@ -234,7 +232,7 @@ _CHANGED = pa.struct(
 )
 _ATTACK = pa.struct(
     [
-        # A rule, whether what it changes stays right or wrong, and the candidates that it changed.
+        # A rule, true if it keeps labels, and the candidates that it changed.
         pa.field("rule", pa.string()),
         pa.field("keeps_labels", pa.bool_()),
         pa.field("changed", list_of(_CHANGED)),
@@ -263,13 +261,13 @@ _CONTEXT = [
     pa.field("is_cut", pa.bool_()),
     pa.field("candidates", list_of(pa.string())),
     pa.field("labels", list_of(pa.bool_())),
-    # Where each candidate comes from, as `parley.envs.ranking.groups.CandidateKind` says it.
+    # The source of each candidate, a `parley.envs.ranking.groups.CandidateKind`.
     pa.field("kinds", list_of(pa.string())),
 ]
 _READING = pa.struct(
     [
-        # A ranker, the place of a right reply, its distinct words with their importance to the ranker by erasure, and the
-        # scores of the reply of which the 1 to 6 most important words stay.
+        # A ranker, the index of a right reply, its distinct words with their importance to the ranker by erasure, and the
+        # scores of the reply with only its 1 to 6 most important words.
         pa.field("model", pa.string()),
         pa.field("place", pa.int64()),
         pa.field("words", list_of(pa.string())),
@@ -282,7 +280,7 @@ RANKING = with_base(
         *_CONTEXT,
         pa.field("attacks", list_of(_ATTACK)),
         pa.field("ranked", list_of(_SCORED)),
-        # Of the contexts that are chosen for it; empty in others.
+        # Of the contexts drawn for it; empty in others.
         pa.field("readings", list_of(_READING)),
     ]
 )
@@ -310,8 +308,8 @@ _SEARCHED = pa.struct(
         # A ranker, and a method or a rule.
         pa.field("model", pa.string()),
         pa.field("method", pa.string()),
-        # As `parley.engine.ranking.attacks.cases.AttackOutcome`; text: the edited reply, words between blanks, of which
-        # `edited` says which are not as they were; scores are on the scale of those of `before`.
+        # As `parley.engine.ranking.attacks.cases.AttackOutcome`; text: the edited reply, words between blanks; `edited`: true
+        # for its new words; scores are on the scale of those of `before`.
         pa.field("status", pa.string()),
         pa.field("reason", pa.string()),
         pa.field("place", pa.int64()),
@@ -326,7 +324,7 @@ _SEARCHED = pa.struct(
         pa.field("rank_after", pa.float64()),
         pa.field("queries", pa.int64()),
         pa.field("num_slopes", pa.int64()),
-        # Drafts without a score, which are taken to be no closer to the goal than the reply as it was.
+        # Drafts without a score, which count as no closer to the goal than the original.
         pa.field("num_unscored", pa.int64()),
         pa.field("trace", list_of(_TRACE)),
         pa.field("transfers", list_of(_TRANSFER)),
@@ -336,37 +334,37 @@ SEARCHES = with_base([*_CONTEXT, pa.field("before", list_of(_BEFORE)), pa.field(
 """One attacked context per row."""
 
 _ABOUT = _CONTEXT[:3]
-"""What a line of a flat file says of its context: the dialogue, the turns, whether older ones are left out."""
+"""Columns of the context in a flat file: the dialogue, the turns, and a mark if older turns are left out."""
 
 
 def _ranked_lines(row: Row) -> Iterator[Line]:
     about = {field.name: row[field.name] for field in _ABOUT}
-    changed = {attack["rule"]: {each["place"]: each for each in attack["changed"]} for attack in row["attacks"]}
+    changed = {attack["rule"]: {reply["place"]: reply for reply in attack["changed"]} for attack in row["attacks"]}
     keeps_labels = {attack["rule"]: attack["keeps_labels"] for attack in row["attacks"]}
     for entry in row["ranked"]:
         rule, scores = entry["rule"], entry["scores"] if entry["error"] is None else []
         ranks, times = expected_ranks(scores).tolist(), Counter(scores)
-        told = about | {"model": entry["model"], "rule": rule, "keeps_labels": keeps_labels.get(rule, True)}
-        told |= {name: entry[name] for name in ("turns_unread", "replies_unread")} | _error(entry["error"])
-        for place, candidate in enumerate(zip(row["candidates"], row["labels"], row["kinds"], strict=True)):
+        common = about | {"model": entry["model"], "rule": rule, "keeps_labels": keeps_labels.get(rule, True)}
+        common |= {name: entry[name] for name in ("turns_unread", "replies_unread")} | _error(entry["error"])
+        for index, candidate in enumerate(zip(row["candidates"], row["labels"], row["kinds"], strict=True)):
             text, label, kind = candidate
-            edited: Mapping[str, Any] = changed.get(rule, {}).get(place, {"text": text, "num_changed": 0})
-            line = told | {"place": place, "label": label, "kind": kind}
+            edited: Mapping[str, Any] = changed.get(rule, {}).get(index, {"text": text, "num_changed": 0})
+            line = common | {"place": index, "label": label, "kind": kind}
             line |= {"text": edited["text"], "num_changed": edited["num_changed"]}
             if scores:
-                line |= {"score": scores[place], "rank": ranks[place], "tied": times[scores[place]]}
+                line |= {"score": scores[index], "rank": ranks[index], "tied": times[scores[index]]}
             yield line
 
 
 def _searched_lines(row: Row) -> Iterator[Line]:
     about = {field.name: row[field.name] for field in _ABOUT}
-    for found in row["searches"]:
-        status, place = found["status"], found["place"]
-        line = about | {field.name: found[field.name] for field in _FOUND} | {"outcome": status}
+    for search in row["searches"]:
+        status, index = search["status"], search["place"]
+        line = about | {field.name: search[field.name] for field in _SEARCH_FIELDS} | {"outcome": status}
         if status == ERROR:
-            line |= _error(found["reason"])
-        if place is not None:
-            line |= {"label": row["labels"][place], "kind": row["kinds"][place], "original": row["candidates"][place]}
+            line |= _error(search["reason"])
+        if index is not None:
+            line |= {"label": row["labels"][index], "kind": row["kinds"][index], "original": row["candidates"][index]}
         yield line
 
 
@@ -382,7 +380,7 @@ RANKED_CANDIDATES = FlatRows(
             pa.field("model", pa.string()),
             pa.field("rule", pa.string()),
             pa.field("keeps_labels", pa.bool_()),
-            # Which candidate of the context, whether it was right, where it comes from; what the rule left of it.
+            # The index of the candidate, its label before the rule, its source, and its words under the rule.
             pa.field("place", pa.int64()),
             pa.field("label", pa.bool_()),
             pa.field("kind", pa.string()),
@@ -400,20 +398,20 @@ RANKED_CANDIDATES = FlatRows(
 )
 """Of `RANKING` one candidate per line, as one ranker scored it under one rule."""
 
-_FOUND = [field for field in _SEARCHED if field.name != "status"]
+_SEARCH_FIELDS = [field for field in _SEARCHED if field.name != "status"]
 ATTACKED_CONTEXTS = FlatRows(
     with_base(
         [
             *_ABOUT,
             # As in `SEARCHES`; outcome: "success", "failure", "skipped" or "error".
-            *_FOUND[:2],
+            *_SEARCH_FIELDS[:2],
             pa.field("outcome", pa.string()),
-            *_FOUND[2:4],
-            # Of the edited reply its label, where it comes from, and its words before.
+            *_SEARCH_FIELDS[2:4],
+            # The label, source and original words of the edited reply.
             pa.field("label", pa.bool_()),
             pa.field("kind", pa.string()),
             pa.field("original", pa.string()),
-            *_FOUND[4:],
+            *_SEARCH_FIELDS[4:],
         ]
     ),
     _searched_lines,
@@ -433,12 +431,12 @@ RankersConfigT = TypeVar("RankersConfigT", bound=RankersConfig)
 
 @dataclass(frozen=True)
 class PreparedRanking(Generic[RankersConfigT]):
-    """What is to be done, found and checked.
+    """The checked parts of an evaluation or an attack.
 
     Args:
-        config: what was asked for, its data root found.
-        rankers: who is asked.
-        groups: about what, by key.
+        config: with an absolute data root.
+        rankers: their specs.
+        groups: the contexts, by key.
     """
 
     config: RankersConfigT
@@ -448,7 +446,7 @@ class PreparedRanking(Generic[RankersConfigT]):
 
 @dataclass(frozen=True)
 class Tried:
-    """Parts that were made once, of a few training contexts, to see whether they can be.
+    """Parts that were made once from a few training contexts, as a check.
 
     Args:
         rankers: by their labels.
@@ -461,43 +459,43 @@ class Tried:
     language: ReplyLanguage
 
 
-def found_ranking(
-    config: RankersConfigT, asked: Sequence[RankerSpec], reporter: Reporter, *, tags: bool = False
+def prepare_ranking(
+    config: RankersConfigT, specs: Sequence[RankerSpec], reporter: Reporter, *, tags: bool = False
 ) -> tuple[PreparedRanking[RankersConfigT], Tried]:
-    """Finds out before a run is made whether everything is there and works.
+    """Load and check everything before a run is made.
 
     Args:
-        config: what was asked for.
-        asked: its rankers.
-        reporter: who looks on.
+        config: of the evaluation or attack.
+        specs: of its rankers.
+        reporter: shows progress.
         tags: whether words are tagged where there is no rule either.
 
     Raises:
         ParleyError: something is missing, damaged or does not fit.
     """
     config.require_device()
-    found: RankersConfigT = replace(config, data_root=data_root(config.data_root))
-    corpus = opened(found)
-    groups = chosen_groups(found, corpus)
-    rankers = loaded(asked, Contexts(corpus.splits["train"], FEW), config.chat.on("cpu"))
+    resolved: RankersConfigT = replace(config, data_root=data_root(config.data_root))
+    corpus = opened(resolved)
+    groups = chosen_groups(resolved, corpus)
+    rankers = loaded(specs, Contexts(corpus.splits["train"], FEW), config.chat.on("cpu"))
     first = next(iter(groups.values())).group
     with lexicon_setting():
-        resources = rule_resources(found, corpus, FEW)
-        rules = built_rules(found, resources)
-        # Lexicons open when they are first asked.
+        resources = rule_resources(resolved, corpus, FEW)
+        rules = built_rules(resolved, resources)
+        # Lexicons open at first use.
         if tags:
             resources.language.tag_all([first.candidates[0]])
         for rule in rules:
-            rule.apply([first], [rule_seed(found.seed, rule.name, first.key)])
-    if (rules or tags) and found.lexicon_name == "built-in":
+            rule.apply([first], [rule_seed(resolved.seed, rule.name, first.key)])
+    if (rules or tags) and resolved.lexicon_name == "built-in":
         from parley.engine.perturb.lexicon.built_in import ANNOUNCEMENT
 
         reporter.say(ANNOUNCEMENT)
-    return PreparedRanking(found, asked, groups), Tried(rankers, rules, resources.language)
+    return PreparedRanking(resolved, specs, groups), Tried(rankers, rules, resources.language)
 
 
 def not_scored(summary: Mapping[str, Any]) -> list[str]:
-    """What rankers gave no scores of, and why, and what they did not read, in sentences; of the summary of a run."""
+    """Say which contexts rankers did not score or not read whole, from the summary of a run."""
     # Runs of older versions do not count them.
     counted, whole = summary.get(NOT_SCORED, {}), f" of {summary.get(NUM_CONTEXTS, 0):,}"
     sentences = [
@@ -522,7 +520,7 @@ def not_scored(summary: Mapping[str, Any]) -> list[str]:
 
 
 def without_scores(errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The entries `ERRORS` and `NOT_SCORED` of the summary.
+    """Return the entries `ERRORS` and `NOT_SCORED` of the summary.
 
     Args:
         errors: by ranker one reason for each context without scores.
@@ -532,15 +530,15 @@ def without_scores(errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers: Sequence[RankerSpec]) -> dict[str, Any]:
-    """The entries `CUT` and `UNREAD` of the summary.
+    """Return the entries `CUT` and `UNREAD` of the summary.
 
     Args:
         rows: of contexts.
-        column: holds what each ranker left out of the candidates as they are.
+        column: holds the counts of unread turns and replies of each ranker.
         turns: `candidates.turns`.
-        rankers: who was asked; of controls nothing is told.
+        rankers: of the run; controls are left out.
     """
-    done, labels = [row for row in rows if row["status"] == OK], {each.label for each in rankers if not each.is_control}
+    done, labels = [row for row in rows if row["status"] == OK], {spec.label for spec in rankers if not spec.is_control}
     left_out = (
         # Rows of older versions do not say.
         (entry["model"], Unread(entry.get("turns_unread") or 0, entry.get("replies_unread") or 0))
@@ -552,13 +550,13 @@ def not_read(rows: Iterable[Mapping[str, Any]], column: str, turns: int, rankers
 
 
 def not_read_in(splits: Iterable[CandidateSplit], turns: int, label: str, ranker: Ranker) -> dict[str, Any]:
-    """The entries `NUM_CONTEXTS`, `CUT` and `UNREAD` of the summary of a training.
+    """Return the entries `NUM_CONTEXTS`, `CUT` and `UNREAD` of the summary of a training.
 
     Args:
-        splits: what is trained and measured on.
+        splits: for training and measurement.
         turns: `candidates.turns`.
-        label: what the ranker is called.
-        ranker: knows beforehand what it leaves out.
+        label: of the ranker.
+        ranker: counts unread parts before it scores.
     """
     whole = [*splits]
     left_out = ((label, unread_of(ranker, group.context, group.candidates)) for split in whole for group in split)
@@ -566,40 +564,40 @@ def not_read_in(splits: Iterable[CandidateSplit], turns: int, label: str, ranker
     return {NUM_CONTEXTS: sum(map(len, whole)), **_left_out(cut, turns, left_out)}
 
 
-def not_read_told(summary: Mapping[str, Any]) -> str:
-    """What is not read of what is trained and measured on, in sentences, of a summary; empty where all is."""
-    told = " ".join(not_scored(summary))
-    return told and f"All splits that are used: {told}"
+def unread_note(summary: Mapping[str, Any]) -> str:
+    """Say what is not read of the splits of a training, from its summary; empty if all is read."""
+    note = " ".join(not_scored(summary))
+    return note and f"All splits that are used: {note}"
 
 
 def _left_out(is_cut: Iterable[Any], turns: int, unread: Iterable[tuple[str, Unread]]) -> dict[str, Any]:
-    """The entries of contexts that are cut, and of what a ranker does not read of each, by its label."""
-    found: dict[str, list[int]] = {}
-    for label, each in unread:
-        if any(each):
-            counted = found.setdefault(label, [0, 0])
-            counted[0] += bool(each.turns)
-            counted[1] += each.replies
-    return {CUT: (sum(map(bool, is_cut)), turns), UNREAD: found}
+    """Return the entries of cut contexts, and of unread contexts and replies by ranker."""
+    counts: dict[str, list[int]] = {}
+    for label, left_out in unread:
+        if any(left_out):
+            counted = counts.setdefault(label, [0, 0])
+            counted[0] += bool(left_out.turns)
+            counted[1] += left_out.replies
+    return {CUT: (sum(map(bool, is_cut)), turns), UNREAD: counts}
 
 
 def not_rated(
     path: Path, rankers: Sequence[RankerSpec], scores: Iterable[tuple[str, Sequence[float]]]
 ) -> dict[str, tuple[int, int]]:
-    """Replies that chat models rated by no number, and replies that they were to rate, by label; nobody who rated all.
+    """Count the replies that chat models rated by no number, and all their replies, by label.
 
     Args:
-        path: of the run; who was asked for ratings has answers there.
-        rankers: who was asked.
+        path: of the run, which holds the answers of chat models.
+        rankers: of the run.
         scores: of the candidates of a context, with the label of their ranker.
     """
     usage = usage_of(path)
-    rating = {each.label for each in rankers if usage and each.name.removeprefix(RESPONSE_ONLY) in usage.models}
+    rating = {spec.label for spec in rankers if usage and spec.name.removeprefix(RESPONSE_ONLY) in usage.models}
     lost, num = Counter[str](), Counter[str]()
-    for label, found in scores:
+    for label, reply_scores in scores:
         if label in rating:
-            lost[label] += sum(score == UNRATED for score in found)
-            num[label] += len(found)
+            lost[label] += sum(score == UNRATED for score in reply_scores)
+            num[label] += len(reply_scores)
     return {label: (count, num[label]) for label, count in lost.items() if count}
 
 
@@ -618,7 +616,7 @@ class RankersJob(Job[RankersConfigT, PreparedRanking[RankersConfigT], PreparedRa
         return len(self.prepare(config, Path(self.run_name), Silent()).groups)
 
     def metrics_of(self, config: RankersConfigT) -> None:
-        """Only a run can tell which rules suit, and where there are ties."""
+        """Return None, because only a run can tell which rules suit, and where there are ties."""
 
     def note(self, run: RunFolder) -> str:
         return " ".join(not_scored(run.summary() or {}))

@@ -19,9 +19,9 @@ from parley.engine.core.verbs.export import FlatRows
 from parley.engine.core.verbs.job import Reporter, Result, Summary, command_line, drawn, noted
 from parley.engine.core.verbs.sharded import run_items
 from parley.engine.ranking.metrics.ranking import CLEAN, RANKED_ITEMS, RankedRows, describe, ranking_metrics
-from parley.engine.ranking.metrics.table import Shown, Trainings, differences, overview, rankers_beside, tables
+from parley.engine.ranking.metrics.table import EvaluationInfo, Trainings, differences, overview, rankers_beside, tables
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING
-from parley.engine.ranking.verbs.config import RankersConfig, RankingAttackConfig, RankingConfig, asked_rankers
+from parley.engine.ranking.verbs.config import RankersConfig, RankingAttackConfig, RankingConfig, ranker_specs
 from parley.engine.ranking.verbs.prepared import (
     NOT_RATED,
     NUM_CONTEXTS,
@@ -30,9 +30,9 @@ from parley.engine.ranking.verbs.prepared import (
     RANKING,
     PreparedRanking,
     RankersJob,
-    found_ranking,
     not_rated,
     not_read,
+    prepare_ranking,
     without_scores,
 )
 from parley.engine.ranking.verbs.worker import RankingTask
@@ -52,12 +52,12 @@ EvaluatedRanking = PreparedRanking[RankingConfig]
 
 
 def helpdesk() -> RankingConfig:
-    """The built-in help desk under the seven rules, offline, in seconds."""
+    """Rank the built-in help desk under the seven rules, offline, in seconds."""
     return RankingConfig()
 
 
 def li2019() -> RankingConfig:
-    """The dialogues of #ubuntu under the seven rules, beside the published figures (Li et al. 2019)."""
+    """Rank the dialogues of #ubuntu under the seven rules, beside the published figures (Li et al. 2019)."""
     return RankingConfig(corpus="ubuntu_dialogues", published="ubuntu")
 
 
@@ -72,12 +72,12 @@ class EvaluateRanking(RankersJob[RankingConfig]):
     item_metrics = RANKED_ITEMS
 
     def prepare(self, config: RankingConfig, path: Path, reporter: Reporter) -> EvaluatedRanking:
-        """Groups, rankers and rules, each rule tried once.
+        """Load groups, rankers and rules; try each rule once.
 
         Raises:
             DataError: no context has both right and wrong replies.
         """
-        prepared, _ = found_ranking(config, asked_rankers(config.model_names, controls=config.controls), reporter)
+        prepared, _ = prepare_ranking(config, ranker_specs(config.model_names, controls=config.controls), reporter)
         if not any(len(set(item.group.labels)) > 1 for item in prepared.groups.values()):
             what = f"no context of the {config.split} split has both right and wrong replies"
             fix = "list replies of both labels, or name another --split or --corpus"
@@ -93,29 +93,29 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
-    def measure(self, run: RunFolder, found: EvaluatedRanking) -> Summary:
-        config = found.config
+    def measure(self, run: RunFolder, prepared: EvaluatedRanking) -> Summary:
+        config = prepared.config
         rows = run.read_rows().to_pylist()
-        controls = [ranker.label for ranker in found.rankers if ranker.is_control]
+        controls = [ranker.label for ranker in prepared.rankers if ranker.is_control]
         read = RankedRows(rows, config.metrics.untouched, config.metrics.unranked, controls)
         entries = (entry for row in rows if row["status"] == OK for entry in row["ranked"])
         scored = ((entry["model"], entry["scores"]) for entry in entries if entry["rule"] == CLEAN and entry["scores"])
-        named = [each.label for each in found.rankers if not each.is_control]
-        rankers = {each.label: asdict(each) for each in found.rankers}
+        named = [ranker.label for ranker in prepared.rankers if not ranker.is_control]
+        rankers = {ranker.label: asdict(ranker) for ranker in prepared.rankers}
         pairs = rankers_beside(named, _trainings(rankers))
         num = len(config.rule_names)
         rules = f"{num} rule{'s' * (num > 1)}" if num else "no rules"
         return Summary(
             f"ranking by {', '.join(named)} on {config.corpus}",
-            f"{len(found.groups):,} {config.split} contexts, {rules}, seed {config.seed}.",
+            f"{len(prepared.groups):,} {config.split} contexts, {rules}, seed {config.seed}.",
             ranking_metrics(read) | differences(read, pairs),
             {
-                NUM_CONTEXTS: len(found.groups),
+                NUM_CONTEXTS: len(prepared.groups),
                 RANKERS: rankers,
                 RULES: read.rules,
                 **without_scores(read.errors),
-                NOT_RATED: not_rated(run.path, found.rankers, scored),
-                **not_read(rows, "ranked", config.candidates.turns, found.rankers),
+                NOT_RATED: not_rated(run.path, prepared.rankers, scored),
+                **not_read(rows, "ranked", config.candidates.turns, prepared.rankers),
                 SIZE: read.size,
                 SEVERAL: read.several,
             },
@@ -125,32 +125,32 @@ class EvaluateRanking(RankersJob[RankingConfig]):
         return RANKED_CANDIDATES
 
     def next_commands(self, config: RankingConfig, path: Path) -> tuple[str, ...]:
-        """The page, and how many queries a search needs where rules change what they change anyway."""
-        known = shared(config, RankersConfig) | {"rules": "all"}
+        """Suggest an attack search on the same rankers."""
+        settings = shared(config, RankersConfig) | {"rules": "all"}
         # Searches cost more than rules do.
-        wanted = RankingAttackConfig(**known | {"limit": min(config.limit or _SEARCHED, _SEARCHED)})
+        wanted = RankingAttackConfig(**settings | {"limit": min(config.limit or _SEARCHED, _SEARCHED)})
         searched = command_line(ATTACK_RANKING.words, ATTACK_RANKING.presets, wanted, None)
         return (*super().next_commands(config, path), searched)
 
     def tables(self, run: RunFolder) -> dict[str, EstimateTable]:
-        """All rankers at a glance, all metrics of candidates as they are, then tables 3 to 6 of the paper where they tell."""
+        """Return an overview of rankers, all metrics of unchanged candidates, then tables 3 to 6 of the paper."""
         metrics, shown = run.metrics(), _shown(run.config, run.summary() or {})
         return {OVERVIEW: overview(metrics, shown), **tables(metrics, shown)} if metrics else {}
 
     def present(self, result: Result, run: RunFolder) -> Result:
-        """With what the metrics mean, in their place the first two tables, and what rankers did not score."""
+        """Show the first two tables in place of the metrics, a legend, and a note on missing scores."""
         size = (run.summary() or {})[SIZE]
         legend = {name: describe(name, size) for name in result.metrics}
         shown = dict(islice(self.tables(run).items(), 2))
         return replace(result, legend=legend, tables=noted(shown, self.note(run)))
 
 
-def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:
+def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> EvaluationInfo:
     rankers: Mapping[str, Mapping[str, Any]] = summary[RANKERS]
-    return Shown(
+    return EvaluationInfo(
         rules=summary[RULES],
-        controls=[label for label, each in rankers.items() if each["is_control"]],
-        kinds={label: each["kind"] for label, each in rankers.items() if each["kind"]},
+        controls=[label for label, spec in rankers.items() if spec["is_control"]],
+        kinds={label: spec["kind"] for label, spec in rankers.items() if spec["kind"]},
         trainings=_trainings(rankers),
         size=summary[SIZE],
         several=summary[SEVERAL],
@@ -161,7 +161,7 @@ def _shown(config: Mapping[str, Any], summary: Mapping[str, Any]) -> Shown:
 
 
 def _trainings(rankers: Mapping[str, Mapping[str, Any]]) -> Trainings:
-    return {label: (each["against"], each["base"]) for label, each in rankers.items() if each["against"] or each["base"]}
+    return {label: (spec["against"], spec["base"]) for label, spec in rankers.items() if spec["against"] or spec["base"]}
 
 
 EVALUATE_RANKING = EvaluateRanking()

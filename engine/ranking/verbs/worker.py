@@ -1,7 +1,7 @@
 """A worker of an evaluation of rankers: shards of contexts in, rows of `parley.engine.ranking.verbs.prepared.RANKING` out.
 
-A candidate's score does not depend on its neighbours. So a ranker is asked once about each context, with the candidates and
-all texts that rules made of them, and a shard of contexts is one batch.
+A candidate's score does not depend on the other candidates. So a ranker scores each context once, with the candidates and all
+texts that rules made of them, and a shard of contexts is one batch.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from parley.policies.ranking.ranker import Pair, Ranker, outcomes_of, unread_of
 BATCH = 64
 """Contexts of a shard at most."""
 FAILED, SHORTENED = "failed.", "shortened."
-"""Begin what is counted by ranker: contexts without its scores, and those that it did not read whole."""
+"""Prefixes of counts by ranker: contexts without its scores, and those that it did not read whole."""
 
 Attacks = Mapping[str, Attacked]
-"""What rules made of a group, by rule."""
+"""The attacked group of each rule."""
 
 
 @dataclass(frozen=True)
 class RankerQueries(Sharded[RankedGroup]):
-    """Rankers that are asked about contexts.
+    """A sharded task of rankers on contexts.
 
     Args:
-        config: what was asked for, its data root found.
-        rankers: who is asked.
+        config: with an absolute data root.
+        rankers: their specs.
         answers: folder in which answers of chat models are kept.
     """
 
@@ -69,7 +69,7 @@ class RankerQueries(Sharded[RankedGroup]):
         return group_seed(self.config.seed, key)
 
     def loaded(self, contexts: Iterable[Context]) -> dict[str, Ranker]:
-        """The rankers by their labels.
+        """Load the rankers by their labels.
 
         Args:
             contexts: of the training split, for those that are fitted.
@@ -83,7 +83,7 @@ class RankerQueries(Sharded[RankedGroup]):
 
 @dataclass(frozen=True)
 class RankingTask(RankerQueries):
-    """Rankers that are asked about candidates, as they are and as rules leave them."""
+    """A sharded ranking of candidates, unchanged and under rules."""
 
     event = "ranked"
 
@@ -91,22 +91,22 @@ class RankingTask(RankerQueries):
         return RankingWorker(self)
 
     def digest(self, rows: Rows) -> Counts:
-        """Contexts, and by ranker those without its scores, and those that it did not read whole."""
+        """Count contexts, and by ranker those without scores and those not read whole."""
         done = [row for row in rows if row["status"] == OK]
         lost = {(row["item_key"], entry["model"]) for row in done for entry in row["ranked"] if entry["error"]}
         return Counter(f"{FAILED}{model}" for _, model in lost) + shortened(rows, "ranked") + Counter({self.unit: len(done)})
 
     def describe(self, tally: Tally) -> str:
-        """Such as "no scores: Mine 3; contexts not read whole: smn 7"."""
+        """Describe the counts, such as "no scores: Mine 3; contexts not read whole: smn 7"."""
         counted = {"no scores": FAILED, "contexts not read whole": SHORTENED}
         return "; ".join(filter(None, (counts_of(tally, begins, what) for what, begins in counted.items())))
 
 
 class RankingWorker:
-    """Holds rules and rankers, and asks.
+    """A worker that holds rules and rankers.
 
     Args:
-        ranking: who is asked what.
+        ranking: the task.
     """
 
     def __init__(self, ranking: RankingTask) -> None:
@@ -114,23 +114,25 @@ class RankingWorker:
         corpus = opened(self.config)
         self.rules: list[Rule] = built_rules(self.config, rule_resources(self.config, corpus))
         self.rankers = ranking.loaded(Contexts(corpus.splits["train"]))
-        self.named = [each.label for each in ranking.rankers if not each.is_control]
+        self.named = [spec.label for spec in ranking.rankers if not spec.is_control]
 
     def run(self, shard: Shard[RankedGroup]) -> list[dict[str, Any]]:
-        """One row per context."""
+        """Rank the contexts of a shard under all rules; one row per context."""
         groups, seed = [item.group for item in shard.items], self.config.seed
         made = {
             rule.name: rule.apply(groups, [rule_seed(seed, rule.name, group.key) for group in groups]) for rule in self.rules
         }
-        attacks = [dict(zip(made, each, strict=True)) for each in zip(*made.values(), strict=True)] or [{} for _ in groups]
+        attacks = [dict(zip(made, attacked, strict=True)) for attacked in zip(*made.values(), strict=True)] or [
+            {} for _ in groups
+        ]
         views = [
-            {CLEAN: group} | {rule: each.group for rule, each in found.items()}
-            for group, found in zip(groups, attacks, strict=True)
+            {CLEAN: group} | {rule: attacked.group for rule, attacked in by_rule.items()}
+            for group, by_rule in zip(groups, attacks, strict=True)
         ]
         ranked: list[list[dict[str, Any]]] = [[] for _ in groups]
         for label, ranker in self.rankers.items():
-            for entries, found in zip(ranked, _scores(ranker, views), strict=True):
-                entries += [{"model": label, "rule": rule, **_told(outcome)} for rule, outcome in found.items()]
+            for entries, outcomes in zip(ranked, _scores(ranker, views), strict=True):
+                entries += [{"model": label, "rule": rule, **_outcome_columns(outcome)} for rule, outcome in outcomes.items()]
             for entries, view in zip(ranked, views, strict=True):
                 for entry, group in zip(entries[-len(view) :], view.values(), strict=True):
                     entry |= unread_columns(ranker, group)
@@ -141,21 +143,23 @@ class RankingWorker:
         ]
 
     def _read(self, groups: Sequence[CandidateGroup]) -> dict[str, list[dict[str, Any]]]:
-        """What the words of right replies are to the rankers that are named, by the key of the context."""
-        found: dict[str, list[dict[str, Any]]] = {group.key: [] for group in groups}
+        """Measure the importance of the words of right replies to the named rankers, by key of the context."""
+        readings: dict[str, list[dict[str, Any]]] = {group.key: [] for group in groups}
         for label in self.named:
-            for group, places in zip(groups, read_words(partial(_scores_or_none, self.rankers[label]), groups), strict=True):
-                found[group.key] += [
+            for group, readings_by_index in zip(
+                groups, read_words(partial(_scores_or_none, self.rankers[label]), groups), strict=True
+            ):
+                readings[group.key] += [
                     {
                         "model": label,
-                        "place": place,
+                        "place": index,
                         "words": list(reading.importance),
                         "importance": list(reading.importance.values()),
                         "kept": list(reading.kept),
                     }
-                    for place, reading in places.items()
+                    for index, reading in readings_by_index.items()
                 ]
-        return found
+        return readings
 
     def _row(
         self, item: RankedGroup, attacks: Attacks, ranked: list[dict[str, Any]], readings: list[dict[str, Any]]
@@ -176,28 +180,30 @@ class RankingWorker:
 
 
 def _scores(ranker: Ranker, views: Sequence[Mapping[str, CandidateGroup]]) -> list[dict[str, np.ndarray | RankerError]]:
-    """The scores of each group's candidates by rule; each text is scored once in its context."""
+    """Score each group's candidates by rule; each text is scored once in its context."""
     pairs = [
         (view[CLEAN].context, tuple(dict.fromkeys(chain.from_iterable(group.candidates for group in view.values()))))
         for view in views
     ]
-    found = []
+    scores = []
     for view, (_, texts), outcome in zip(views, pairs, outcomes_of(ranker, pairs), strict=True):
         if isinstance(outcome, RankerError):
-            # The texts of one rule may be to blame.
-            each = outcomes_of(ranker, [(group.context, group.candidates) for group in view.values()])
-            found.append(dict(zip(view, each, strict=True)))
+            # The texts of one rule may be the cause.
+            outcomes = outcomes_of(ranker, [(group.context, group.candidates) for group in view.values()])
+            scores.append(dict(zip(view, outcomes, strict=True)))
         else:
-            told = dict(zip(texts, outcome.tolist(), strict=True))
-            found.append({rule: np.array([told[words] for words in group.candidates]) for rule, group in view.items()})
-    return found
+            score_by_text = dict(zip(texts, outcome.tolist(), strict=True))
+            scores.append(
+                {rule: np.array([score_by_text[words] for words in group.candidates]) for rule, group in view.items()}
+            )
+    return scores
 
 
 def _scores_or_none(ranker: Ranker, pairs: Sequence[Pair]) -> list[np.ndarray | None]:
     return [None if isinstance(outcome, RankerError) else outcome for outcome in outcomes_of(ranker, pairs)]
 
 
-def _told(outcome: np.ndarray | RankerError) -> dict[str, Any]:
+def _outcome_columns(outcome: np.ndarray | RankerError) -> dict[str, Any]:
     if isinstance(outcome, RankerError):
         return {"scores": None, "error": reason_of(outcome)}
     return {"scores": outcome.tolist(), "error": None}
@@ -205,26 +211,26 @@ def _told(outcome: np.ndarray | RankerError) -> dict[str, Any]:
 
 def _attack(rule: Rule, attacked: Attacked) -> dict[str, Any]:
     changed = [
-        {"place": place, "text": " ".join(attacked.group.candidates[place]), "num_changed": num}
-        for place, num in enumerate(attacked.changed)
+        {"place": index, "text": " ".join(attacked.group.candidates[index]), "num_changed": num}
+        for index, num in enumerate(attacked.changed)
         if num
     ]
     return {"rule": rule.name, "keeps_labels": rule.keeps_labels, "changed": changed}
 
 
 def reason_of(error: RankerError) -> str:
-    """Why there are no scores, in one line: tables and pages name it."""
+    """Return the reason of missing scores in one line, for tables and pages."""
     return " ".join(f"{error.what}: {error.got}".split())
 
 
 def unread_columns(ranker: Ranker, group: CandidateGroup) -> dict[str, int]:
-    """What a ranker left out of a context and its candidates, as rows hold it."""
-    found = unread_of(ranker, group.context, group.candidates)
-    return {"turns_unread": found.turns, "replies_unread": found.replies}
+    """Count the turns and replies that a ranker left out, as columns of a row."""
+    unread = unread_of(ranker, group.context, group.candidates)
+    return {"turns_unread": unread.turns, "replies_unread": unread.replies}
 
 
 def shortened(rows: Rows, column: str) -> Counter[str]:
-    """By ranker the contexts that it did not read whole; `column` has an entry for each ranker, or several."""
+    """Count by ranker the contexts that it did not read whole, from the entries of a column."""
     entries = {
         (row["item_key"], entry["model"])
         for row in rows
@@ -236,20 +242,20 @@ def shortened(rows: Rows, column: str) -> Counter[str]:
 
 
 def counts_of(tally: Tally, begins: str, what: str) -> str:
-    """Such as "no scores: Mine 3, Yours and 2 more 5 each", of counts whose names begin so; empty where there are none."""
+    """Describe one kind of count, such as "no scores: Mine 3, Yours and 2 more 5 each"; empty for none."""
     alike: dict[int, list[str]] = {}
     for name, num in sorted(tally.total.items()):
         if name.startswith(begins):
             alike.setdefault(num, []).append(name.removeprefix(begins))
-    told = [
+    counts = [
         f"{names[0]} and {len(names) - 1} more {num:,} each" if names[1:] else f"{names[0]} {num:,}"
         for num, names in alike.items()
     ]
-    return f"{what}: {', '.join(told)}" if told else ""
+    return f"{what}: {', '.join(counts)}" if counts else ""
 
 
 def context_columns(item: RankedGroup) -> dict[str, Any]:
-    """A context and its candidates as rows hold them: words between blanks."""
+    """Return a context and its candidates as columns of a row, words between blanks."""
     group = item.group
     return {
         "dialogue": item.dialogue,

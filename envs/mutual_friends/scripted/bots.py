@@ -43,7 +43,7 @@ from parley.envs.mutual_friends.scenario import (
     chat_words,
     check_schema,
     entities_of,
-    one,
+    pick,
     random_friends,
     weighted,
 )
@@ -55,13 +55,13 @@ class Wordings(NamedTuple):
     """The words before entities of one category.
 
     Args:
-        one: for one friend.
-        many: for several friends; as many as in `one`.
+        singular: for singular friend.
+        plural: for several friends; as plural as in `singular`.
         nouns: words after "friend" without a verb.
     """
 
-    one: tuple[Phrase, ...]
-    many: tuple[Phrase, ...]
+    singular: tuple[Phrase, ...]
+    plural: tuple[Phrase, ...]
     nouns: tuple[Phrase, ...]
 
 
@@ -165,7 +165,7 @@ def clauses(kind: str, is_one: bool, has_verb: bool) -> list[tuple[Phrase, bool]
         has_verb: whether the clause needs a verb, after its subject.
     """
     wordings = OF_TYPE.get(kind, ANY_TYPE)
-    spoken = wordings.one if is_one else wordings.many
+    spoken = wordings.singular if is_one else wordings.plural
     return (
         [(clause, False) for clause in spoken]
         if has_verb
@@ -219,9 +219,9 @@ def worded(
         if i:
             tokens.append("and")
         if slot != "{x}":
-            clause, is_relative = one(clauses(entity.type, count == 1, slot == "{does}"), draw)
+            clause, is_relative = pick(clauses(entity.type, count == 1, slot == "{does}"), draw)
             if is_relative:
-                tokens.append(one(WHO, draw))
+                tokens.append(pick(WHO, draw))
             tokens += clause
         spellings = linker.mentions(entity)
         is_name = len(spellings) == 1 or draw() >= SPELT_OTHERWISE
@@ -293,8 +293,8 @@ class _Mind:
     greeted: bool = False
     matched: int | None = None
     """The common friend, once it is known."""
-    asked_by_partner: tuple[Entity, ...] = ()
-    asked: tuple[Entity, ...] = ()
+    partner_question: tuple[Entity, ...] = ()
+    open_question: tuple[Entity, ...] = ()
     """The entities of its own open question."""
 
     def having(self, entities: Iterable[Entity]) -> int:
@@ -368,9 +368,9 @@ class FriendsBotSession:
             elif event.selected is None:
                 self._understand(mind, event)
             else:
-                own, columns = self._view.entities(row), self._view.attributes(row)
+                items, columns = self._view.entities(row), self._view.attributes(row)
                 wanted = tuple([entities_of(column.type)[value] for column, value in zip(columns, event.item, strict=True)])
-                mind.matched = own.index(wanted) if wanted in own else mind.matched
+                mind.matched = items.index(wanted) if wanted in items else mind.matched
 
     def act(self, rows: list[int]) -> list[Act]:
         """Return an utterance or a selection for each row."""
@@ -386,20 +386,20 @@ class FriendsBotSession:
         for entity in mentions:
             if entity in numbers:
                 mind.shares[numbers[entity]] *= _LESS
-        mind.asked = mentions if is_question(event.words) else ()
-        mind.asked_by_partner = ()
+        mind.open_question = mentions if is_question(event.words) else ()
+        mind.partner_question = ()
 
     def _understand(self, mind: _Mind, event: ChatEvent) -> None:
         words = event.words
         mentions = self._mentions(mind, event)
         if is_question(words):
-            mind.asked_by_partner = mentions
+            mind.partner_question = mentions
         denied = not NEGATIONS.isdisjoint(words)
         if denied and not mentions:
-            mentions = mind.asked
+            mentions = mind.open_question
         numbers, masks, columns, shares, weights = mind.numbers, mind.masks, mind.columns, mind.shares, mind.item_weights
-        own = [numbers[entity] for entity in mentions if entity in numbers]
-        if not own:
+        own_numbers = [numbers[entity] for entity in mentions if entity in numbers]
+        if not own_numbers:
             return
         if denied:
             (of_own, of_beside, of_others), friends = _FACTORS_DENIED, mind.having(mentions)
@@ -409,15 +409,15 @@ class FriendsBotSession:
                 return
         else:
             (of_own, of_beside, of_others), friends = _FACTORS, 0
-            for mask in [masks[number] for number in own]:
+            for mask in [masks[number] for number in own_numbers]:
                 friends |= mask
                 for i in _friends_in(mask):
                     weights[i] += _HEARD
-        after = [(number, shares[number] * of_own) for number in own]
+        after = [(number, shares[number] * of_own) for number in own_numbers]
         mind.shares = shares = [
             share * of_beside if mask & friends else share for share, mask in zip(shares, masks, strict=True)
         ]
-        for column in {columns[number] for number in own} if len(own) > 1 else (columns[own[0]],):
+        for column in {columns[number] for number in own_numbers} if len(own_numbers) > 1 else (columns[own_numbers[0]],):
             for number in column:
                 shares[number] *= of_others
         for number, share in after:
@@ -434,10 +434,10 @@ class FriendsBotSession:
         if mind.matched is not None:
             return mind.matched
         draw = iter(mind.uniforms[mind.at : mind.at + NUM_DRAWS]).__next__
-        if not mind.greeted and not mind.asked_by_partner:
-            return one(GREETINGS, draw)
-        if mind.asked_by_partner:
-            return self._answer(mind, mind.asked_by_partner[:2], draw)
+        if not mind.greeted and not mind.partner_question:
+            return pick(GREETINGS, draw)
+        if mind.partner_question:
+            return self._answer(mind, mind.partner_question[:2], draw)
         most = max(mind.item_weights)
         if most > SURE and draw() >= TALKATIVE:
             return mind.item_weights.index(most)
@@ -458,15 +458,15 @@ class FriendsBotSession:
 
     def _answer(self, mind: _Mind, entities: tuple[Entity, ...], draw: Draw) -> Act:
         """Answer yes with the number of friends with all entities, else no to an absent entity or to all."""
-        if found := mind.having(entities):
-            return self._phrase(YES, entities, found.bit_count(), mind, draw)
+        if mask := mind.having(entities):
+            return self._phrase(YES, entities, mask.bit_count(), mind, draw)
         if draw() < BARE:
-            return one(BARE_NO, draw)
+            return pick(BARE_NO, draw)
         absent = [entity for entity in entities if entity not in mind.numbers]
         return self._phrase(NO, tuple(absent[:1]) or entities, 2, mind, draw)
 
     def _phrase(self, templates: Sequence[Phrase], entities: tuple[Entity, ...], count: int, mind: _Mind, draw: Draw) -> Act:
-        return worded(one(templates, draw), entities, count, len(mind.item_weights), mind.spelt, self._linker, draw)
+        return worded(pick(templates, draw), entities, count, len(mind.item_weights), mind.spelt, self._linker, draw)
 
 
 _ROWS = 256
@@ -479,7 +479,7 @@ def draw_scenarios(
     """Return scenarios and chat seeds of these numbers, as `play_friends` takes them.
 
     Args:
-        schema: what tables are drawn from.
+        schema: of the tables.
         numbers: numbers of scenarios; equal numbers give equal scenarios.
         seed: master seed, at least 0.
         options: bounds of scenarios.
@@ -602,7 +602,7 @@ def _parts(words: tuple[str, ...]) -> set[tuple[str, ...]]:
 
 
 def _slip(entity: Entity, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words with two middle letters of the longest swapped; empty if it is short or the swap changes nothing."""
+    """Swap two middle letters of the longest word; empty if it is short or nothing changes."""
     longest = max(words, key=len)
     middle = len(longest) // 2
     slipped = longest[: middle - 1] + longest[middle] + longest[middle - 1] + longest[middle + 1 :]

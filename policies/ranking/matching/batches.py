@@ -141,7 +141,7 @@ class Sequences:
     @cached_property
     def _in_order(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Texts in alphabetical order (R,), where each differs from the last one (R, N), and where it is (R, N)."""
-        assert self._codes_X is not None, "it is told what is alike"
+        assert self._codes_X is not None, "codes of equal words are needed"
         columns_N = np.arange(self._sizes_R.max())
         codes_RN = np.full((len(self._sizes_R), len(columns_N)), -1)
         codes_RN[columns_N < self._sizes_R[:, None]] = self._codes_X
@@ -309,7 +309,7 @@ class Block:
 
     @cached_property
     def matches(self) -> tuple[np.ndarray, np.ndarray]:
-        """The different (turn, reply) (M, 2), and the one of each turn of each pair (P, K), M behind the newest."""
+        """The different (turn, reply) (M, 2), and the index for each turn of each pair (P, K), M behind the newest."""
         turns_PK, num_texts = self.turns_CK[self.pairs_P2[:, 0]], len(self.rooms_T)
         codes_PK = turns_PK * num_texts + self.pairs_P2[:, 1:]
         codes_M, which = np.unique(codes_PK[turns_PK >= 0], return_inverse=True)
@@ -397,8 +397,8 @@ class Reader:
             turns_CK[row, : len(turns)] = turns
         lengths = np.array([len(ids) for ids in texts.ids], dtype=np.int64)
         rooms = np.full_like(lengths, sizes.words) if released else lengths
-        ids = _laid_out(texts.ids, rooms)
-        spelt = _laid_out(texts.spelt, rooms) if self._alphabet else np.zeros_like(ids)
+        ids = _concatenated(texts.ids, rooms)
+        spelt = _concatenated(texts.spelt, rooms) if self._alphabet else np.zeros_like(ids)
         different = list(texts.different)
         letters = self._alphabet.spell(different) if self._alphabet else np.zeros((len(different), 0), dtype=np.int64)
         starts = np.cumsum(rooms) - rooms
@@ -429,16 +429,16 @@ class _Texts:
         """The text of a turn that is not there: no words, though it has positions."""
         return self.add((), {})
 
-    def add(self, words: Utterance, own: dict[str, int]) -> int:
+    def add(self, words: Utterance, unknown_numbers: dict[str, int]) -> int:
         """Return the text's number.
 
         Args:
             words: of the text.
-            own: numbers of the unknown words of its example; grows.
+            unknown_numbers: numbers of the unknown words of its example; grows.
         """
         key: tuple[object, ...] = words
         if self._unknowns:
-            ids = self._told_apart(words, own)
+            ids = self._with_unknowns(words, unknown_numbers)
             key = (words, tuple(ids))
         if key not in self._index:
             index_of, unknown = self._vocabulary.index, self._vocabulary.UNKNOWN_ID
@@ -448,7 +448,7 @@ class _Texts:
                 self.spelt.append([self.different.setdefault(word, len(self.different)) for word in words])
         return self._index[key]
 
-    def _told_apart(self, words: Utterance, unknown_numbers: dict[str, int]) -> list[int]:
+    def _with_unknowns(self, words: Utterance, unknown_numbers: dict[str, int]) -> list[int]:
         index_of, num_known, ids = self._vocabulary.index, len(self._vocabulary), []
         for word in words:
             if (word_id := index_of.get(word, -1)) < 0:
@@ -458,7 +458,7 @@ class _Texts:
         return ids
 
 
-def _laid_out(rows: Sequence[Sequence[int]], rooms: np.ndarray) -> np.ndarray:
+def _concatenated(rows: Sequence[Sequence[int]], rooms: np.ndarray) -> np.ndarray:
     """Return rows one after another (W,), each in its room."""
     flat = np.full(int(rooms.sum()), PAD_ID, dtype=np.int64)
     for row, end, room in zip(rows, np.cumsum(rooms), rooms, strict=True):

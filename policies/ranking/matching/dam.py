@@ -167,7 +167,7 @@ class DAM(Matcher):
         return similarities
 
     def _attend(self, here_RNE: Tensor, there_RJE: Tensor, barred_RNJ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return similarities (R, N, J) of words, and words plus what they attend to: here (R, N, E), there (R, J, E)."""
+        """Return word similarities (R, N, J), and words plus the words they attend to (R, N, E), (R, J, E)."""
         alike_RNJ = scaled_products(here_RNE, there_RJE.transpose(1, 2), self.scale)
         logits_RNJ = alike_RNJ.masked_fill(barred_RNJ, BARRED)
         sums_RNE = products_onto(here_RNE, logits_RNJ.softmax(2), there_RJE)

@@ -1,4 +1,4 @@
-"""Training of matching models on labelled replies, and matching models as rankers.
+"""Matching models on disk (kinds `smn`, `dam`, `mrfn`), their training on labelled replies, and their use as rankers.
 
 Each pair of context and reply is an example, right or wrong. A batch holds whole groups, so that a context is encoded once
 for all its replies, and its texts are read without padding, as in scoring. With `fresh_negatives` a wrong reply is drawn anew
@@ -27,14 +27,35 @@ from torch import Tensor, nn
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.seeds import derive_seed
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind, Context
-from parley.policies.core.checkpoint import autocast
+from parley.policies.core.checkpoint import ModelFormat, autocast
 from parley.policies.core.fitting.loop import SAVE_EVERY_S, FittingLoop, StepLoss
 from parley.policies.core.responder import stored_kind
-from parley.policies.ranking.matching.checkpoints import FORMATS
+from parley.policies.ranking.matching.dam import DAM
 from parley.policies.ranking.matching.matcher import Matcher
-from parley.policies.ranking.matching.settings import MatcherFitConfig
+from parley.policies.ranking.matching.mrfn import MRFN
+from parley.policies.ranking.matching.settings import DamSizes, MatcherFitConfig, MatcherSizes, MrfnSizes, SmnSizes
+from parley.policies.ranking.matching.smn import SMN
 from parley.policies.ranking.ranker import LimitedRanker, Pair, Unread
+
+FORMATS: dict[str, ModelFormat[PairVocabulary, Any, Any]] = {
+    "smn": ModelFormat("smn", PairVocabulary, SmnSizes, SMN),
+    "dam": ModelFormat("dam", PairVocabulary, DamSizes, DAM),
+    "mrfn": ModelFormat("mrfn", PairVocabulary, MrfnSizes, MRFN),
+}
+"""Storage formats by kind."""
+
+
+def format_of(sizes: MatcherSizes) -> ModelFormat[PairVocabulary, Any, Any]:
+    """Return the storage format of a model of such sizes."""
+    return next(candidate for candidate in FORMATS.values() if isinstance(sizes, candidate.sizes))
+
+
+def build(vocabulary: PairVocabulary, sizes: MatcherSizes) -> Matcher:
+    """Return a new model of the kind that the sizes are of; its weights are not drawn yet."""
+    model: Matcher = format_of(sizes).network(vocabulary, sizes)
+    return model
 
 
 class MatcherRanker(LimitedRanker):
@@ -238,7 +259,8 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
     def step(self, group: np.ndarray) -> StepLoss:
         """Make one update on the mean loss of the pairs, which is measured before the update."""
         pairs, labels = self._examples(group)
-        self._set_rate(len(self.history) * self._batches_per_epoch() + self.batches_done)
+        batches_per_epoch = math.ceil(int(self._sizes.sum()) / self.config.batch_size)
+        self._set_rate(len(self.history) * batches_per_epoch + self.batches_done)
         device = self.model.embedding.weight.device
         labels_P = torch.tensor(labels, dtype=torch.float32, device=device)
         block = self.model.reader.read(pairs, device)
@@ -285,9 +307,6 @@ class MatcherFit(FittingLoop[Matcher, MatcherFitConfig, MatcherFitness, MatcherE
         self._rate = config.learning_rate * config.decay ** (steps // config.decay_steps if config.decay_steps else 0)
         for group in self._optimiser.param_groups:
             group["lr"] = self._rate
-
-    def _batches_per_epoch(self) -> int:
-        return math.ceil(int(self._sizes.sum()) / self.config.batch_size)
 
     def _examples(self, indices: np.ndarray) -> tuple[list[Pair], list[bool]]:
         """Return the contexts of some groups, each with its replies, and the labels of all replies in a row."""

@@ -278,7 +278,7 @@ class ReadVectors(NamedTuple):
 
 
 def read_vectors(path: Path, vocabulary: PairVocabulary, width: int, seed: int) -> ReadVectors:
-    """Return the vectors of a text file: a word and its numbers a line; a first line of two counts is skipped.
+    """Read vectors from a text file: a word and its numbers per line; a first line of counts is skipped.
 
     Args:
         path: of the file, UTF-8.

@@ -60,7 +60,9 @@ class Attention(nn.Module):
         """Return queries, keys and values of words, which do not depend on the other side."""
         return torch.relu(self.query(words)), torch.relu(self.key(words)), torch.relu(self.value(words))
 
-    def forward(self, words: Tensor, queries: Tensor, keys: Tensor, values: Tensor, asks: Tensor, told: Tensor) -> Tensor:
+    def forward(
+        self, words: Tensor, queries: Tensor, keys: Tensor, values: Tensor, query_mask: Tensor, key_mask: Tensor
+    ) -> Tensor:
         """Return words (R, N, E) with the words they attend to.
 
         Args:
@@ -68,13 +70,13 @@ class Attention(nn.Module):
             queries: of them.
             keys: of the text attended to (R, J, E).
             values: of it.
-            asks: (R, N), true at words that attend.
-            told: (R, J), true at words that are attended to.
+            query_mask: (R, N), true at words that attend.
+            key_mask: (R, J), true at words that are attended to.
         """
         query, key, value = (projected.unflatten(2, (self.heads, -1)).transpose(1, 2) for projected in (queries, keys, values))
         logits = query @ key.transpose(2, 3) * query.shape[-1] ** -0.5
-        weights = logits.masked_fill(~told[:, None, None], BARRED).softmax(3)
-        attended = (weights @ value).transpose(1, 2).flatten(2) * asks.unsqueeze(2)
+        weights = logits.masked_fill(~key_mask[:, None, None], BARRED).softmax(3)
+        attended = (weights @ value).transpose(1, 2).flatten(2) * query_mask.unsqueeze(2)
         return self.norm(words + attended)
 
 
@@ -97,9 +99,9 @@ class View(nn.Module):
         logits_RJN = (replies_RJD @ keys_RND.transpose(1, 2)).masked_fill(~read_RN.unsqueeze(1), BARRED)
         return logits_RJN.softmax(2) @ turns_RND
 
-    def match(self, found: Tensor, replies: Tensor) -> Tensor:
+    def match(self, attended: Tensor, replies: Tensor) -> Tensor:
         """Return F (..., D): the comparison of a reply's words with the words they attend to."""
-        return torch.relu(self.compare(torch.cat([found * replies, found - replies], -1)))
+        return torch.relu(self.compare(torch.cat([attended * replies, attended - replies], -1)))
 
     def decide(self, matches_ZD: Tensor, sessions: Sequences) -> Tensor:
         """Return the log-odds (P,) of the matches of each pair's turns."""

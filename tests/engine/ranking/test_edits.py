@@ -17,7 +17,7 @@ from parley.engine.perturb.replies.catalogue import build_rules
 from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.perturb.replies.shapes import RuleResources
 from parley.engine.perturb.strategy import PerturbSettings
-from parley.engine.ranking.attacks.attack import Asked, FixedRule, RankAttack, Steps
+from parley.engine.ranking.attacks.attack import DraftBatch, FixedRule, RankAttack, Steps
 from parley.engine.ranking.attacks.cases import (
     BY_NAME,
     NEW,
@@ -31,10 +31,10 @@ from parley.engine.ranking.attacks.cases import (
     MeanVectors,
 )
 from parley.engine.ranking.attacks.catalogue import compose_attack, rank_attacks
-from parley.engine.ranking.attacks.goals import RankGoal
 from parley.engine.ranking.attacks.settings import AttackSettings
 from parley.envs.core.errors import ConfigError, OutOfRangeError
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal
 from tests.engine.ranking.fakes import Sum, Toy, attack, group
 
 
@@ -46,7 +46,7 @@ class Listens:
 
     def steps(self, case: Case) -> Steps:
         self.cases.append(case)
-        yield Asked(())
+        yield DraftBatch(())
 
 
 def case(
@@ -90,14 +90,14 @@ def test_a_word_is_edited_once_and_costs_add_up() -> None:
     swapped = of.original.after(next(iter(BY_NAME["swap"].changes(of, of.original, 0))))
     assert (swapped.words, swapped.tags, swapped.sources) == (("v7", "n7", "a7"), ("v", "n", "a"), (1, 0, 2))
     assert (swapped.edited, swapped.cost) == ((True, True, False), 2)
-    assert [swapped.place_of(source) for source in range(4)] == [1, 0, 2, 3]
+    assert [swapped.position_of(source) for source in range(4)] == [1, 0, 2, 3]
     assert proposed(of, "context", swapped) == ["v7 n7 a1"]
     assert proposed(of, "deletion", swapped) == ["v7 n7"]
     assert proposed(of, "swap", swapped) == []
     longer = swapped.after(next(iter(BY_NAME["insertion"].changes(of, swapped, 3))))
-    assert (longer.sources, longer.cost, longer.place_of(3)) == ((1, 0, 2, NEW), 3, 4)
+    assert (longer.sources, longer.cost, longer.position_of(3)) == ((1, 0, 2, NEW), 3, 4)
     erased = of.original.without(1)
-    assert (erased.words, erased.place_of(1), erased.place_of(2)) == (("n7", "a7"), None, 1)
+    assert (erased.words, erased.position_of(1), erased.position_of(2)) == (("n7", "a7"), None, 1)
 
 
 @given(st.lists(st.sampled_from(("n7", "v7", "a7", "the", "big")), max_size=5), st.integers(1, 4), st.data())
@@ -197,7 +197,7 @@ def test_a_fixed_rule_changes_the_attacked_reply_whatever_others_there_are() -> 
     of = group(["top", *(f"n{number} v7" for number in range(1, 9))], context=["n1 n2 n3"])
     ranker = Sum({"top": 9.0, "n5": 1.0})
     (outcome,) = attack(ranker, method=FixedRule(rule)).run([of], [0])
-    assert (outcome.place, outcome.queries, ranker.asked[-1]) == (5, 1, ("n1", "n2", "n3")), "one of eight is copied to"
+    assert (outcome.index, outcome.queries, ranker.asked[-1]) == (5, 1, ("n1", "n2", "n3")), "one of eight is copied to"
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_settings_stand_for_an_attack() -> None:
         AttackSettings(
             method="beam", beams=7, edits=2, budget=50, max_perplexity_ratio=2.0, min_cosine=0.5, moves=("swap", "context")
         ),
-        known={"n1"},
+        vocabulary={"n1"},
         ngrams=ngrams,
         vectors=MeanVectors({}, 3),
     )
@@ -279,11 +279,11 @@ def test_settings_out_of_range_are_named(settings: dict[str, Any]) -> None:
 
 
 OWN = """
-from parley.engine.ranking.attacks.attack import Asked
+from parley.engine.ranking.attacks.attack import DraftBatch
 
 class First:
     def steps(self, case):
-        yield Asked(case.proposals(case.original, range(len(case.original.words)))[:1])
+        yield DraftBatch(case.proposals(case.original, range(len(case.original.words)))[:1])
 
 class Nothing:
     pass

@@ -95,7 +95,7 @@ def test_the_first_groups(helpdesk: CandidateCorpus) -> None:
     split = helpdesk.splits["test"]
     assert list(split.first(3)) == split[:3]
     assert split.first(0) is split.first(10_000) is split
-    assert [split.said(reply) for _, reply in split.first(3).positives()] == [
+    assert [split.utterance_of(reply) for _, reply in split.first(3).positives()] == [
         group.candidates[group.labels.index(True)] for group in split[:3]
     ]
 
@@ -118,7 +118,7 @@ def test_arrays_are_read_only_views_of_the_files(helpdesk: CandidateCorpus) -> N
         assert not array.flags.owndata
         assert not array.flags.writeable
     assert (split.labels.dtype, split.attackable.dtype) == (bool, bool)
-    assert len({split.said(row) for row in range(len(split.utterances))}) == len(split.utterances)
+    assert len({split.utterance_of(row) for row in range(len(split.utterances))}) == len(split.utterances)
 
 
 def test_a_corpus_is_compiled_once_and_each_option_is_part_of_the_key(

@@ -90,7 +90,7 @@ def test_another_seed_draws_others_and_frequent_replies_are_drawn_often() -> Non
     split = split_of([[f"q{i}", "often" if i % 2 else f"r{i}"] for i in range(200)])
     replies = ReplyPool(split)
     rows = [row for row in range(200) if row % 2 == 0]
-    often = [sum(split.said(reply) == ("often",) for reply in replies.fresh(rows, seed)) for seed in range(5)]
+    often = [sum(split.utterance_of(reply) == ("often",) for reply in replies.fresh(rows, seed)) for seed in range(5)]
     assert all(30 < num < 70 for num in often)
     assert replies.fresh(rows, 0).tolist() != replies.fresh(rows, 1).tolist()
 

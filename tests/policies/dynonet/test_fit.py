@@ -50,8 +50,8 @@ def test_all_tokens_and_those_that_are_known_are_measured_by_chat() -> None:
     np.testing.assert_array_equal(told.tokens.num_targets, whole.num_targets)
     np.testing.assert_allclose(told.tokens.nll_sums, whole.nll_sums, rtol=1e-5)
     unknown = sum(own.words.count(UNK_ID) for side in examples.sides for _, own in side.turns)
-    assert told.known.num_targets.sum() == told.tokens.num_targets.sum() - unknown < told.tokens.num_targets.sum()
-    assert (told.known.nll_sums <= told.tokens.nll_sums).all()
+    assert told.known_tokens.num_targets.sum() == told.tokens.num_targets.sum() - unknown < told.tokens.num_targets.sum()
+    assert (told.known_tokens.nll_sums <= told.tokens.nll_sums).all()
     assert sorted(whose(examples)) == sorted([*range(6)] * 2), "both sides of each chat"
     assert whose(examples)[0] == np.argmin(examples.num_targets) // 2, "the shortest side is scored first"
 

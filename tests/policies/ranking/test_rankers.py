@@ -16,7 +16,7 @@ from parley.envs.core.errors import CheckpointError, ConfigError, RankerError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
 from parley.policies.core.fitting.batches import example_nll
-from parley.policies.ranking.matching.checkpoints import format_of
+from parley.policies.ranking.matching.fit import format_of
 from parley.policies.ranking.ranker import Pair, Ranker, compared_scores, scores_of
 from parley.policies.ranking.rankers import load_ranker, rankers
 from parley.policies.seq2seq.scoring import save_model

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parley.engine.core.verbs.job import TOLD, Result, Silent
-from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo
+from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_MUTUAL_FRIENDS, demo
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.policies.chat.model import FOLDED
 from parley.policies.chat.seat import ChatSeat
@@ -43,4 +43,4 @@ def test_it_negotiates_and_the_run_says_so_once(model: str, tmp_path: Path) -> N
 
 def test_it_looks_for_friends_and_the_run_says_so_once(model: str, tmp_path: Path) -> None:
     config = replace(demo(), model=model, scenarios=2, strategies="none", max_events=4, chat=SEAT)
-    plays_and_says_so(EVALUATE_COLLABORATION.run(config, tmp_path / "run", Silent()), tmp_path / "run")
+    plays_and_says_so(EVALUATE_MUTUAL_FRIENDS.run(config, tmp_path / "run", Silent()), tmp_path / "run")

@@ -13,8 +13,8 @@ from parley.engine.core.cli.main import main
 from parley.engine.core.ray.session import RaySession
 from parley.engine.core.verbs.job import Silent
 from parley.engine.generation.verbs.adversarial import EVALUATE_ADVERSARIAL
-from parley.engine.mutual_friends.verbs.config import CollaborationConfig
-from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION
+from parley.engine.mutual_friends.verbs.config import MutualFriendsConfig
+from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_MUTUAL_FRIENDS
 from parley.engine.negotiation.verbs.exploitability import EVALUATE_EXPLOITABILITY, ExploitabilityConfig
 from parley.engine.negotiation.verbs.match import SELFPLAY, MatchConfig
 from parley.engine.negotiation.verbs.minmax import MINMAX
@@ -62,7 +62,7 @@ ANY: QueryTask = {
     "evaluate adversarial": lambda name, folder: (EVALUATE_ADVERSARIAL, replace(asked(folder), judges=name, chat=QUICK)),
     "search text": lambda name, folder: (SEARCH_TEXT, TextSearchConfig(model=name, chat=QUICK)),
     "selfplay": lambda name, folder: (SELFPLAY, MatchConfig(adversary="scripted", target=name, chat=SEAT)),
-    "evaluate collaboration": lambda name, folder: (EVALUATE_COLLABORATION, CollaborationConfig(model=name, scenarios=40)),
+    "evaluate collaboration": lambda name, folder: (EVALUATE_MUTUAL_FRIENDS, MutualFriendsConfig(model=name, scenarios=40)),
     "attack tactic, attacker": lambda name, folder: (ATTACK_TACTIC, TacticConfig(attacker=name, target="scripted", chat=SEAT)),
     "attack tactic, target": lambda name, folder: (ATTACK_TACTIC, TacticConfig(attacker=coach(folder), target=name, chat=SEAT)),
     "attack table": lambda name, folder: (

@@ -42,7 +42,7 @@ from parley.engine.mutual_friends.metrics.chats import (
     describe,
     of,
 )
-from parley.engine.mutual_friends.metrics.table import PUBLISHED, allowed_table, lies_table, lying_table, overview, table_8
+from parley.engine.mutual_friends.metrics.table import TABLE_8, allowed_table, lies_table, lying_table, overview, table_8
 from parley.envs.mutual_friends.game import Lying
 from parley.policies.chat.model import NO_REPLIES
 
@@ -166,7 +166,7 @@ def test_tables_stand_in_the_layout_of_the_paper() -> None:
     assert [row[0] for row in lies.rows] == ["Hobby", "town", ANY]
     assert [row[lies.columns.index("asks again")].split("\n")[0] for row in lies.rows] == ["1.00", "0.00", "0.50"]
     assert lies_table(metrics, "model", NORMAL, {}) is None
-    assert set(PUBLISHED) == {NORMAL, "random-inputs", "random-inputs-kept-entities", CONFUSING}
+    assert set(TABLE_8) == {NORMAL, "random-inputs", "random-inputs-kept-entities", CONFUSING}
 
 
 def test_nothing_is_estimated_from_nothing() -> None:

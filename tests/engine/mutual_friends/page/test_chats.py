@@ -12,9 +12,9 @@ from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import Silent
 from parley.engine.mutual_friends.metrics.chats import NORMAL, by_condition, chat_metrics
-from parley.engine.mutual_friends.page.chapter import NUM_SHOWN, Collaborations, ShownCollaboration, chat_items, read_chat
-from parley.engine.mutual_friends.verbs.config import BLIND, CollaborationConfig, Condition
-from parley.engine.mutual_friends.verbs.evaluate import CHATS, EVALUATE_COLLABORATION, demo
+from parley.engine.mutual_friends.page.chapter import NUM_SHOWN, MutualFriendsChapter, MutualFriendsRun, chat_items, read_chat
+from parley.engine.mutual_friends.verbs.config import BLIND, Condition, MutualFriendsConfig
+from parley.engine.mutual_friends.verbs.evaluate import CHATS, EVALUATE_MUTUAL_FRIENDS, demo
 from tests.engine.core.page.pages import HOSTILE, Outline, assert_harmless, words
 from tests.engine.negotiation.page.dialogues import page_of
 
@@ -35,7 +35,7 @@ def chat(number: int, strategy: str, agreed: bool, pair: str = "model", **change
     return row | changes
 
 
-def made(*rows: dict[str, Any], **changes: Any) -> ShownCollaboration:
+def made(*rows: dict[str, Any], **changes: Any) -> MutualFriendsRun:
     found = rows or tuple(
         chat(number, strategy, agreed=strategy == NORMAL or number % 4 == 0, pair=pair)
         for number in range(40)
@@ -44,37 +44,37 @@ def made(*rows: dict[str, Any], **changes: Any) -> ShownCollaboration:
     settings: dict[str, Any] = {"name": "friends", "estimates": chat_metrics(found), "attributes": {"hobby": "Hobby"}}
     settings |= {"conditions": [Condition(*each) for each in by_condition(found)]}
     settings |= {"pairs": {"model": "runs/dynonet", BLIND: "blind selectors"}}
-    return ShownCollaboration(rows=found, **settings | changes)
+    return MutualFriendsRun(rows=found, **settings | changes)
 
 
 def test_the_verdict_says_who_finds_the_friend_and_what_costs_most() -> None:
-    verdict = Collaborations().verdict([made()])
+    verdict = MutualFriendsChapter().verdict([made()])
     assert verdict is not None
     assert verdict.sentence.replace("\N{NO-BREAK SPACE}", " ") == (
         "runs/dynonet finds the common friend in 100.0 % of the chats; under confusing-entity in 25.0 %; blind selectors, who "
         "never speak, in 100.0 %."
     )
     assert [*verdict.marks] == [NORMAL, CONFUSING, "blind selectors, normal"]
-    harmless = Collaborations().verdict([made(chat(0, NORMAL, agreed=True), chat(0, CONFUSING, agreed=True))])
+    harmless = MutualFriendsChapter().verdict([made(chat(0, NORMAL, agreed=True), chat(0, CONFUSING, agreed=True))])
     assert harmless is not None
     deaf = [chat(number, "unheard", agreed=False) for number in range(40)]
-    unheard = Collaborations().verdict([made(*(chat(number, NORMAL, agreed=True) for number in range(40)), *deaf)])
+    unheard = MutualFriendsChapter().verdict([made(*(chat(number, NORMAL, agreed=True) for number in range(40)), *deaf)])
     assert unheard is not None
     assert "in 100.0\N{NO-BREAK SPACE}% of the chats." in unheard.sentence, "a control costs nobody anything"
-    assert Collaborations().verdict([made(chat(0, CONFUSING, agreed=True))]) is None, "every normal chat failed"
+    assert MutualFriendsChapter().verdict([made(chat(0, CONFUSING, agreed=True))]) is None, "every normal chat failed"
     assert "no strategy lowers that for certain. Few chats (1): do not lean on it." in harmless.sentence
 
 
 def test_a_chat_is_shown_with_both_tables_and_what_was_heard() -> None:
     shown = read_chat(chat(3, CONFUSING, agreed=False))
-    assert shown.outcome == "no agreement in 2 events"
-    assert shown.remarks == ("selections: 1", "entities replaced: 1, believed: 1")
-    assert [[friend.shared for friend in table.friends] for table in shown.tables] == [[False, True], [True, False]]
-    said, selected = shown.events
-    assert said.said == [Piece("any"), Piece("chess", "before"), Piece("?")]
-    assert said.heard == [Piece("any"), Piece("golf", "after"), Piece("?")]
-    assert (selected.speaker, selected.selects, selected.right) == ("side 1, other", "Cleo, Golf", False)
-    assert not read_chat(chat(3, NORMAL, agreed=True)).events[0].changed
+    assert shown["outcome"] == "no agreement in 2 events"
+    assert shown["remarks"] == ["selections: 1", "entities replaced: 1, believed: 1"]
+    assert [[friend["shared"] for friend in table["friends"]] for table in shown["tables"]] == [[False, True], [True, False]]
+    said, selected = shown["events"]
+    assert said["said"] == [Piece("any"), Piece("chess", "before"), Piece("?")]
+    assert said["heard"] == [Piece("any"), Piece("golf", "after"), Piece("?")]
+    assert (selected["speaker"], selected["selects"], selected["right"]) == ("side 1, other", "Cleo, Golf", False)
+    assert not read_chat(chat(3, NORMAL, agreed=True))["events"][0]["changed"]
 
 
 def test_chats_without_agreement_come_first() -> None:
@@ -110,8 +110,8 @@ def test_hostile_words_stay_text() -> None:
 
 @pytest.mark.parametrize("controls", [False, True])
 def test_a_run_becomes_a_section(tmp_path: Path, controls: bool) -> None:
-    config = CollaborationConfig(scenarios=2, strategies="confusing-entity", controls=controls, model="selector")
-    EVALUATE_COLLABORATION.run(config, tmp_path / "run", Silent())
+    config = MutualFriendsConfig(scenarios=2, strategies="confusing-entity", controls=controls, model="selector")
+    EVALUATE_MUTUAL_FRIENDS.run(config, tmp_path / "run", Silent())
     data = collect_run(tmp_path / "run")
     (found,) = data.found["collaboration"]
     assert [*found.tables][:3] == ["At a glance", "Completion and turns", "Completion by selections allowed"]
@@ -120,9 +120,9 @@ def test_a_run_becomes_a_section(tmp_path: Path, controls: bool) -> None:
 
 
 def test_a_run_without_rows_has_no_section_and_an_unfinished_one_no_verdict(tmp_path: Path) -> None:
-    with RunFolder.open(tmp_path / "run", demo(), job=EVALUATE_COLLABORATION.name, schema=CHATS) as run:
+    with RunFolder.open(tmp_path / "run", demo(), job=EVALUATE_MUTUAL_FRIENDS.name, schema=CHATS) as run:
         assert collect_run(tmp_path / "run").found == {}
         run.write_shard("00000", [chat(0, NORMAL, agreed=True)])
         data = collect_run(tmp_path / "run")
-    assert Collaborations().verdict(data.found["collaboration"]) is None
+    assert MutualFriendsChapter().verdict(data.found["collaboration"]) is None
     assert "Looking for the common friend" in page_of(data)

@@ -18,7 +18,7 @@ from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.core.verbs.job import USAGE, Silent
 from parley.engine.mutual_friends.metrics.chats import LIE_RATE, LIES_UNREAD, MODEL, NO_REPLY, NORMAL, PERPLEXITY, REPLACED, of
 from parley.engine.mutual_friends.verbs import evaluate as worker
-from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, ChatSpec, ChatWorker, PlayedChats, demo
+from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_MUTUAL_FRIENDS, ChatSpec, ChatWorker, PlayedChats, demo
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS
 from parley.envs.mutual_friends.lies import LieRules
@@ -27,7 +27,7 @@ from tests.engine.core.verbs.made_up import rows
 from tests.engine.negotiation.page.dialogues import page_of
 from tests.policies.chat.fake_server import FakeServer, Said, completion, serving
 
-run = EVALUATE_COLLABORATION.run
+run = EVALUATE_MUTUAL_FRIENDS.run
 RANDOM = "random-lies"
 SMALL = replace(
     demo(),
@@ -220,7 +220,7 @@ def test_a_judge_says_how_perplexing_what_is_heard_is_under_each_condition(own: 
     assert result.metrics[of(PERPLEXITY, MODEL, "unheard")].n == 0
     assert result.metrics[of(PERPLEXITY, "selectors", NORMAL)].n == 0
     assert "perplexity as " in (RunFolder.load(tmp_path / "run").summary() or {})["description"]
-    assert set(EVALUATE_COLLABORATION.models(config)) == {"partner", "judge"}
+    assert set(EVALUATE_MUTUAL_FRIENDS.models(config)) == {"partner", "judge"}
     plain = run(replace(config, judge="", controls=False), tmp_path / "plain", Silent())
     assert "perplexity" not in plain.tables["Completion and turns"].columns
     assert PlayedChats(config).computes

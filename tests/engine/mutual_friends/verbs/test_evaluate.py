@@ -28,9 +28,9 @@ from parley.engine.mutual_friends.metrics.chats import (
 from parley.engine.mutual_friends.verbs import agents
 from parley.engine.mutual_friends.verbs import evaluate as worker
 from parley.engine.mutual_friends.verbs.agents import OwnFriendsAgent, make_friends_agent
-from parley.engine.mutual_friends.verbs.config import BLIND, MIXED, SCRIPTED, SELECTORS, CollaborationConfig
+from parley.engine.mutual_friends.verbs.config import BLIND, MIXED, SCRIPTED, SELECTORS, MutualFriendsConfig
 from parley.engine.mutual_friends.verbs.evaluate import (
-    EVALUATE_COLLABORATION,
+    EVALUATE_MUTUAL_FRIENDS,
     ChatSpec,
     ChatWorker,
     PlayedChats,
@@ -96,7 +96,7 @@ class Talker:
 NOBODY = 3
 """
 
-run = EVALUATE_COLLABORATION.run
+run = EVALUATE_MUTUAL_FRIENDS.run
 SMALL = replace(demo(), scenarios=6, shard_size=5)
 
 
@@ -115,7 +115,7 @@ def test_scripted_bots_find_friends_and_fewer_where_they_mishear(tmp_path: Path)
     assert heard.low <= heard.value < normal.value
     assert result.metrics[of(TURNS, MODEL, NORMAL)].n == 30
     assert [table.columns[0] for table in result.tables.values()] == ["condition", "selections allowed", "attribute"]
-    assert {row["strategy"] for row in rows(tmp_path / "run")} == {NORMAL, *CollaborationConfig().strategy_names}
+    assert {row["strategy"] for row in rows(tmp_path / "run")} == {NORMAL, *MutualFriendsConfig().strategy_names}
 
 
 def test_conditions_share_scenarios_and_seeds_and_each_bot_stands_beside_its_controls(tmp_path: Path) -> None:
@@ -315,14 +315,14 @@ def test_a_first_selection_is_nothing_where_there_is_none(own: str, tmp_path: Pa
 
 
 def test_trained_pairs_are_called_as_they_are_numbered() -> None:
-    config = CollaborationConfig(model="runs/m", trained="runs/a,runs/a,,/runs/b/checkpoint", controls=False)
+    config = MutualFriendsConfig(model="runs/m", trained="runs/a,runs/a,,/runs/b/checkpoint", controls=False)
     named = pair_names(vars(config), config.trained_runs)
     assert {pair: named[pair] for pair in config.pairs} == {MODEL: "m", "trained-1": "a", "trained-2": "b"}
 
 
 def test_with_a_partner_trained_models_play_with_it_as_the_model_does() -> None:
     """They once played with themselves, so that what a partner costs counted as what training brings."""
-    config = CollaborationConfig(model="runs/m", partner="scripted", trained="runs/a", controls=False)
+    config = MutualFriendsConfig(model="runs/m", partner="scripted", trained="runs/a", controls=False)
     assert config.pairs == {MODEL: ("runs/m", "scripted"), "trained-1": ("runs/a", "scripted")}
     assert pair_names(vars(config), config.trained_runs)["trained-1"] == "a with scripted"
     itself = replace(config, partner="runs/m")
@@ -339,7 +339,7 @@ def test_trained_models_stand_beside_the_model_that_they_began_with(dynonet: Pat
     assert result.metrics[of(GAIN, "trained-1", "random-lies")].value == 0, "equal weights"
     table = result.tables["Trained against strategies"]
     assert [row[0] for row in table.rows] == [f"again: {NORMAL}", "again: random-lies"]
-    assert set(EVALUATE_COLLABORATION.models(config)) == {"model", "partner", "trained-1"}
+    assert set(EVALUATE_MUTUAL_FRIENDS.models(config)) == {"model", "partner", "trained-1"}
     with pytest.raises(CheckpointError, match="--trained"):
         run(replace(config, trained="runs/none"), tmp_path / "other", Silent())
     with pytest.raises(ConfigError, match="the same name"):

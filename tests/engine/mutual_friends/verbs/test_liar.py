@@ -17,8 +17,8 @@ from parley.engine.mutual_friends.metrics.chats import MODEL, REPLACED, of
 from parley.engine.mutual_friends.metrics.lying import HONEST, LYING, POLICY, LiedTo, lying_metrics
 from parley.engine.mutual_friends.rl import LiarModule, LiarRunner
 from parley.engine.mutual_friends.verbs.agents import MEASURED, TRAIN_LIAR, TrainLiarConfig, opened_world, training_chats
-from parley.engine.mutual_friends.verbs.config import Channels, CollaborationConfig
-from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo
+from parley.engine.mutual_friends.verbs.config import Channels, MutualFriendsConfig
+from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_MUTUAL_FRIENDS, demo
 from parley.engine.perturb.strategy import PerturbSettings
 from parley.envs.core.errors import CheckpointError, ConfigError, RefusedModelError
 from parley.envs.corpora.lines import WordList
@@ -128,11 +128,11 @@ def test_a_liar_goes_on_exactly_where_it_was_and_is_heard_elsewhere(tmp_path: Pa
     assert RunFolder.load(parts).metrics() == result.metrics
 
     heard = replace(demo(), strategies=f"liar:{whole}", scenarios=6)
-    found = EVALUATE_COLLABORATION.run(heard, tmp_path / "heard", Silent())
+    found = EVALUATE_MUTUAL_FRIENDS.run(heard, tmp_path / "heard", Silent())
     assert {row["strategy"] for row in rows(tmp_path / "heard")} == {"normal", "liar:whole"}
     assert found.metrics[of(REPLACED, MODEL, "liar:whole", "any")].value > 0
     assert "Who believes liar:whole" in found.tables
-    assert EVALUATE_COLLABORATION.models(heard)["liar:whole"] == str(whole)
+    assert EVALUATE_MUTUAL_FRIENDS.models(heard)["liar:whole"] == str(whole)
     corpus = load_friends("friends")
     channel = Channels(corpus, PerturbSettings(), None, LieRules()).named(f"liar:{whole}")
     assert isinstance(channel, LyingChannel)
@@ -149,7 +149,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
             TRAIN_LIAR.run(replace(ASKED, **changes), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
     with pytest.raises(CheckpointError, match="parley train liar"):
-        EVALUATE_COLLABORATION.run(CollaborationConfig(strategies="liar:runs/nothing"), tmp_path / "run", Silent())
+        EVALUATE_MUTUAL_FRIENDS.run(MutualFriendsConfig(strategies="liar:runs/nothing"), tmp_path / "run", Silent())
 
 
 TALKER = """

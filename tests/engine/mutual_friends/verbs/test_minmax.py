@@ -13,9 +13,8 @@ from parley.engine.core.stats.known import Round, best_round, known_of
 from parley.engine.core.stats.statistics import Estimate, mean
 from parley.engine.core.verbs.hardening import OUTCOME, ROUNDS, rounds_of
 from parley.engine.core.verbs.job import Silent
-from parley.engine.mutual_friends.metrics.hardening import CAMPAIGN, ENDINGS, LIARS, ROUND_METRICS, harmed
-from parley.engine.mutual_friends.metrics.lying import HARM
-from parley.engine.mutual_friends.page.hardened import HardenedFriends
+from parley.engine.mutual_friends.metrics.lying import CAMPAIGN, ENDINGS, HARM, LIARS, ROUND_METRICS, harmed
+from parley.engine.mutual_friends.page.chapter import HardenedFriends
 from parley.engine.mutual_friends.verbs.agents import RATE
 from parley.engine.mutual_friends.verbs.minmax import (
     MET,

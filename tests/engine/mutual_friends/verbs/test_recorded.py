@@ -20,7 +20,7 @@ from parley.engine.mutual_friends.metrics.chats import (
     of,
 )
 from parley.engine.mutual_friends.verbs.config import SCRIPTED
-from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_COLLABORATION, demo
+from parley.engine.mutual_friends.verbs.evaluate import EVALUATE_MUTUAL_FRIENDS, demo
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.mutual_friends.compiled import EMBEDDED_FRIENDS
 from tests.engine.core.verbs.made_up import Notes
@@ -47,7 +47,7 @@ class Others(ScriptedChats):
 ABOUT = {"summary": "few chats", "licence": "", "sizes": (2, 1, 2), "seed": 7}
 CORPUS, OTHER = ScriptedChats(name="few", **ABOUT), Others(name="other", **ABOUT)
 """
-run = EVALUATE_COLLABORATION.run
+run = EVALUATE_MUTUAL_FRIENDS.run
 SMALL = replace(demo(), scenarios=6, shard_size=5)
 
 
@@ -66,7 +66,7 @@ def test_models_read_recorded_chats_too(tmp_path: Path, dynonet: Path) -> None:
     result = run(config, tmp_path / "run", notes)
     read = {name: each for name, each in result.metrics.items() if name.startswith("recorded")}
     assert set(read) == {of(kind, pair, own) for kind in RECORDED for pair in (MODEL, "trained-1")}
-    assert set(EVALUATE_COLLABORATION.metrics_of(replace(config, recorded="friends")) or ()) >= {
+    assert set(EVALUATE_MUTUAL_FRIENDS.metrics_of(replace(config, recorded="friends")) or ()) >= {
         of(RECORDED_PERPLEXITY, "trained-1", "friends")
     }
     assert {read[of(kind, MODEL, own)].n for kind in (RECORDED_PERPLEXITY, LINKED)} == {5}, "chats, of all splits"

@@ -22,11 +22,12 @@ from parley.engine.ranking.attacks.attack import (
     RandomSteps,
     RandomWords,
     SlopeGreedy,
+    falling,
 )
 from parley.engine.ranking.attacks.cases import BY_NAME, AttackOutcome, KeptTags, KnownWords, success_curve, transferred
-from parley.engine.ranking.attacks.goals import RankGoal, falling
 from parley.envs.core.errors import ConfigError
 from parley.envs.corpora.pairs.turns import Utterance
+from parley.envs.ranking.edit_game import RankGoal
 from parley.envs.ranking.groups import CandidateGroup, Context
 from parley.policies.ranking.matching.fit import MatcherRanker
 from parley.policies.ranking.ranker import Ranker, UnscoredError
@@ -165,8 +166,8 @@ def test_which_reply_is_edited() -> None:
     of = group(["r", "n7", "n8", "n9"], attackable=(True, True, True, False))
     ranker = Sum({"r": 9.0, "n8": 2.0, "n9": 5.0})
     (best,) = attack(ranker).run([of], [0])
-    assert best.place == 2
-    drawn = {attack(ranker, goal=RankGoal(target="random")).run([of], [seed])[0].place for seed in range(20)}
+    assert best.index == 2
+    drawn = {attack(ranker, goal=RankGoal(target="random")).run([of], [seed])[0].index for seed in range(20)}
     assert drawn == {1, 2}
 
 

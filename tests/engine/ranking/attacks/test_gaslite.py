@@ -247,7 +247,7 @@ def test_a_reply_that_leaves_no_room_is_not_asked_about() -> None:
 def test_settings_make_it_and_limits_of_edits_do_not_hold(name: str) -> None:
     sizes = GasliteSizes(num_words=6, num_gradients=3, num_positions=2, num_candidates=4)
     settings = AttackSettings(method=name, edits=2, budget=40, gaslite=sizes)
-    made = compose_attack(small(), Toy(), settings, known={"nothing"})
+    made = compose_attack(small(), Toy(), settings, vocabulary={"nothing"})
     assert made.method == dict(zip(NAMES, (Gaslite(2, 4, 3), RandomSteps(2, 4), RandomWords()), strict=True))[name]
     assert (made.edits, made.moves) == (6, [])
     told = repr(made)

@@ -9,7 +9,7 @@ import pytest
 from parley.engine.core.stats.statistics import Estimate, count
 from parley.engine.core.tables.table import EstimateTable
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
-from parley.engine.ranking.metrics.table import Shown, differences, overview, tables
+from parley.engine.ranking.metrics.table import EvaluationInfo, differences, overview, tables
 from tests.engine.ranking.metrics.ranked_rows import KEEPS, attacked
 
 AS_THEY_ARE, KEEPING, OTHERS = "Candidates as they are", "Rules that keep labels", "Rules that make wrong replies of right ones"
@@ -21,8 +21,8 @@ def metrics() -> dict[str, Estimate]:
     return ranking_metrics(RankedRows(found))
 
 
-def shown(**changes: Any) -> Shown:
-    return Shown(**{"rules": KEEPS, "controls": ["constant"], "size": 3, **changes})
+def shown(**changes: Any) -> EvaluationInfo:
+    return EvaluationInfo(**{"rules": KEEPS, "controls": ["constant"], "size": 3, **changes})
 
 
 def cells(table: EstimateTable, name: str) -> list[str]:

@@ -13,8 +13,7 @@ from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.ranking.metrics.ranking import RankedRows, ranking_metrics
 from parley.engine.ranking.metrics.searched import expected_ranks, rank_movement
-from parley.engine.ranking.page.chapter import NUM_SHOWN, Rankings, ShownCandidate, example_items, read_example
-from parley.engine.ranking.page.sections import ShownRanking
+from parley.engine.ranking.page.chapter import NUM_SHOWN, RankedCandidate, RankingRun, Rankings, example_items, read_example
 from parley.engine.ranking.verbs.config import RankingConfig
 from parley.engine.ranking.verbs.prepared import ERRORS, RANKING
 from parley.engine.ranking.verbs.ranking import EVALUATE_RANKING, NUM_CONTEXTS, RANKERS, RULES, SEVERAL, SIZE
@@ -26,13 +25,12 @@ from tests.engine.ranking.metrics.ranked_rows import attacked, context, scored
 RIGHT, WRONG, TIED = [3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [2.0, 2.0, 1.0]
 
 
-def made(*rows: dict[str, Any], **changes: Any) -> ShownRanking:
+def made(*rows: dict[str, Any], **changes: Any) -> RankingRun:
     found = rows or tuple(attacked(number, WRONG if number % 2 else RIGHT) for number in range(80))
     metrics = ranking_metrics(RankedRows(found))
-    changed = {("mine", rule): metrics[f"{kind}_change.mine.{rule}"] for kind, rule in (("r@1", "iiw"), ("a@1", "sow"))}
-    settings: dict[str, Any] = {"name": "desk", "metrics": metrics, "changes": changed}
+    settings: dict[str, Any] = {"name": "desk", "metrics": metrics, "estimates": metrics}
     settings |= {"rankers": ["mine"], "controls": ["constant"]}
-    return ShownRanking(rows=found, **settings | changes)
+    return RankingRun(rows=found, **settings | changes)
 
 
 def test_the_verdict_says_how_good_and_what_costs_most() -> None:
@@ -57,9 +55,9 @@ def test_candidates_stand_by_their_ranks_with_changed_words_marked() -> None:
     assert found is not None
     assert found.context == ["it is broken", "what is"]
     assert found.candidates == [
-        ShownCandidate([Piece("what a"), Piece("day", "before"), Piece("broken", "after")], False, True, ["3 → 1"]),
-        ShownCandidate([Piece("hello"), Piece("there", "before"), Piece("broken", "after")], False, True, ["2"]),
-        ShownCandidate([Piece("the blue screen")], True, False, ["1 → 3"]),
+        RankedCandidate([Piece("what a"), Piece("day", "before"), Piece("broken", "after")], False, True, ["3 → 1"]),
+        RankedCandidate([Piece("hello"), Piece("there", "before"), Piece("broken", "after")], False, True, ["2"]),
+        RankedCandidate([Piece("the blue screen")], True, False, ["1 → 3"]),
     ]
     assert (found.before, found.after, found.num_changed, found.fooled) == (1, 3, 2, True)
     tied = read_example(made(attacked(0, TIED)), 0, "iiw")
@@ -156,7 +154,7 @@ def test_a_run_becomes_a_section(tmp_path: Path) -> None:
         run.write_summary(ranking_metrics(read), {"title": "ranking", "description": "Two contexts.", **about})
     data = collect_run(tmp_path)
     (found,) = data.found["ranking"]
-    assert (found.rankers, found.controls, found.first) == (["mine"], ["constant"], "r@1")
+    assert (found.rankers, found.controls, found.several) == (["mine"], ["constant"], False)
     assert [*found.metrics] == ["r@1.mine.clean", "r@1.constant.clean", "r@1.mine.iiw", "a@1.mine.sow"]
     assert next(iter(found.tables)) == "Right replies in the first place"
     assert [row["item_key"] for row in found.rows] == [row["item_key"] for row in rows_of(tmp_path)]

@@ -10,8 +10,8 @@ from parley.engine.core.page.content import Piece, Report
 from parley.engine.core.page.page import collect_run
 from parley.engine.core.runs.run_folder import RunFolder
 from parley.engine.ranking.metrics.searched import SearchedRows, search_metrics
-from parley.engine.ranking.page.chapter import ShownCandidate
-from parley.engine.ranking.page.searches import NUM_SHOWN, RankerAttacks, ShownSearches, read_search, searched_items
+from parley.engine.ranking.page.chapter import RankedCandidate
+from parley.engine.ranking.page.searches import NUM_SHOWN, RankerAttackRun, RankerAttacks, read_search, searched_items
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING, BUDGET, GOAL
 from parley.engine.ranking.verbs.config import RankingAttackConfig
 from parley.engine.ranking.verbs.prepared import ERRORS, NUM_CONTEXTS, SEARCHES
@@ -30,11 +30,11 @@ def a_context(number: int, **changes: Any) -> dict[str, Any]:
     return attacked_context(number, greedy, lucky, *others, **changes)
 
 
-def made(*rows: dict[str, Any], **changes: Any) -> ShownSearches:
+def made(*rows: dict[str, Any], **changes: Any) -> RankerAttackRun:
     found = rows or tuple(map(a_context, range(40)))
     known = search_metrics(SearchedRows(found), 50)
     settings: dict[str, Any] = {"name": "desk", "goal": "promote a wrong reply to rank 1", "budget": 50}
-    return ShownSearches(rows=found, **{"known": known, "metrics": known, **settings, **changes})
+    return RankerAttackRun(rows=found, **{"estimates": known, "metrics": known, **settings, **changes})
 
 
 def test_the_verdict_says_what_the_best_method_reaches_and_random_edits_beside_it() -> None:
@@ -83,9 +83,9 @@ def test_candidates_stand_by_their_ranks_with_the_edited_words_marked() -> None:
     row = a_context(0)
     found = read_search(row, row["searches"][0])
     assert found.candidates == [
-        ShownCandidate([Piece("hello"), Piece("there", "before"), Piece("broken", "after")], False, True, ["2 → 1"]),
-        ShownCandidate([Piece("the blue screen")], True, False, ["1 → 2"]),
-        ShownCandidate([Piece("what a day")], False, False, ["3"]),
+        RankedCandidate([Piece("hello"), Piece("there", "before"), Piece("broken", "after")], False, True, ["2 → 1"]),
+        RankedCandidate([Piece("the blue screen")], True, False, ["1 → 2"]),
+        RankedCandidate([Piece("what a day")], False, False, ["3"]),
     ]
     assert (found.before, found.after, found.fooled, found.remarks) == (2, 1, True, ["20 queries", "context"])
 

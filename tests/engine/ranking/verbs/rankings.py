@@ -11,7 +11,7 @@ import torch
 from parley.engine.ranking.verbs.attack_worker import RankingAttacks
 from parley.engine.ranking.verbs.config import RankingAttackConfig, RankingConfig
 from parley.engine.ranking.verbs.worker import RankingTask
-from parley.policies.ranking.matching.checkpoints import FORMATS, build
+from parley.policies.ranking.matching.fit import FORMATS, build
 from parley.policies.ranking.matching.settings import SmnSizes
 from tests.engine.core.verbs.made_up import DiesOnce
 from tests.engine.perturb.verbs.robust import words_of_the_desk
@@ -54,10 +54,11 @@ class Sour(Plain):
 class Shuffled:
     def steps(self, case):
         from parley.engine.ranking.attacks.cases import Draft
-        from parley.engine.ranking.attacks.attack import Asked
+        from parley.engine.ranking.attacks.attack import DraftBatch
 
         words = case.original.words[::-1]
-        yield Asked([Draft(words, case.original.tags[::-1], (-1,) * len(words), (True,) * len(words), len(words), len(words))])
+        num = len(words)
+        yield DraftBatch([Draft(words, case.original.tags[::-1], (-1,) * num, (True,) * num, num, num)])
 
 
 class Dead:

@@ -17,13 +17,13 @@ from parley.engine.perturb.replies.settings import ReplySettings
 from parley.engine.ranking.attacks.attack import FixedRule, RankAttack
 from parley.engine.ranking.attacks.cases import AttackOutcome, transferred
 from parley.engine.ranking.attacks.catalogue import compose_attack
-from parley.engine.ranking.attacks.goals import RankGoal
 from parley.engine.ranking.metrics.searched import APPENDING, REACHED_REASON, SearchedRows, search_metrics
 from parley.engine.ranking.verbs import attack as job
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING, PreparedAttack
 from parley.engine.ranking.verbs.config import RankingAttackConfig, group_seed, rule_resources
 from parley.envs.core.errors import ConfigError, DataError
 from parley.envs.ranking.compiled import load_candidates
+from parley.envs.ranking.edit_game import RankGoal
 from parley.envs.ranking.groups import CandidateGroup, CandidateOptions
 from parley.policies.ranking.rankers import load_ranker
 from tests.engine.core.cli.test_next import understood
@@ -63,7 +63,7 @@ def test_rows_hold_what_each_method_and_rule_finds_on_each_ranker_and_what_other
     assert [found[group.key]["seed"] for group in groups] == seeds
     for name, ranker in rankers.items():
         made = {
-            method: compose_attack(ranker, resources.language, config.settings(method), known=known)
+            method: compose_attack(ranker, resources.language, config.settings(method), vocabulary=known)
             for method in ("greedy", "beam", "random")
         }
         made["iiw"] = RankAttack(ranker, resources.language, method=FixedRule(iiw), budget=1)
@@ -83,7 +83,7 @@ def test_rows_hold_what_each_method_and_rule_finds_on_each_ranker_and_what_other
 
 def assert_told(told: dict[str, Any], group: CandidateGroup, outcome: AttackOutcome) -> None:
     assert (told["status"], told["reason"]) == (outcome.status, outcome.reason)
-    assert (told["place"], told["queries"], told["num_changed"]) == (outcome.place, outcome.queries, outcome.cost)
+    assert (told["place"], told["queries"], told["num_changed"]) == (outcome.index, outcome.queries, outcome.cost)
     assert told["text"] == (" ".join(outcome.words) if outcome.was_tried else None)
     assert tuple(told["edited"]) == outcome.edited
     assert tuple(told["moves"]) == outcome.moves

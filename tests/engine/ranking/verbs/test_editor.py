@@ -27,7 +27,7 @@ from parley.engine.ranking.verbs import editor
 from parley.engine.ranking.verbs.attack import ATTACK_RANKING
 from parley.engine.ranking.verbs.config import RankingAttackConfig
 from parley.engine.ranking.verbs.editor import TRAIN_EDITOR, TrainEditorConfig, training_env
-from parley.engine.ranking.verbs.prepared import NUM_CONTEXTS, UNREAD, asked_name, training_names, training_rules
+from parley.engine.ranking.verbs.prepared import NUM_CONTEXTS, UNREAD, evaluated_name, training_names, training_rules
 from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.ranking.edit_game import EditRules
 from parley.envs.ranking.groups import CandidateOptions
@@ -219,7 +219,7 @@ def test_a_trained_policy_is_an_adversary_in_training(trained: Path, corpus: str
     resources = RuleResources(ReplySettings(), None, "en", {"training": contexts})  # type: ignore[arg-type]
     resources.__dict__["language"] = Toy()
     (rule,) = training_rules((name,), resources, groups[0])
-    assert (asked_name(rule), rule.attacks, rule.keeps_labels) == (name, "negatives", True)
+    assert (evaluated_name(rule), rule.attacks, rule.keeps_labels) == (name, "negatives", True)
     attacked = rule.apply(groups[:10], list(range(10)))
     assert sum(any(each.changed) for each in attacked) > 3
     for group, each in zip(groups, attacked, strict=False):

@@ -17,13 +17,12 @@ from parley.engine.core.verbs.job import Silent
 from parley.engine.ranking.metrics.ranks import ATTACKED, MATCHING, PROMOTED
 from parley.engine.ranking.verbs import matcher as matcher_config
 from parley.engine.ranking.verbs.attack_worker import SEARCHED
-from parley.engine.ranking.verbs.config import asked_rankers
+from parley.engine.ranking.verbs.config import ranker_specs
 from parley.engine.ranking.verbs.matcher import ATTACKED_SPLIT, TRAIN_MATCHER, PoolSearchSettings, TrainMatcherConfig
-from parley.engine.ranking.verbs.prepared import CUT, NUM_CONTEXTS, UNREAD, not_read_told
+from parley.engine.ranking.verbs.prepared import CUT, NUM_CONTEXTS, UNREAD, unread_note
 from parley.envs.core.errors import CheckpointError, ConfigError, DataError, RunError
 from parley.envs.ranking.groups import CandidateOptions
-from parley.policies.ranking.matching.checkpoints import FORMATS
-from parley.policies.ranking.matching.fit import load_matcher
+from parley.policies.ranking.matching.fit import FORMATS, load_matcher
 from parley.policies.ranking.matching.settings import DamSizes, MatcherFitConfig, MrfnSizes, SmnSizes
 from parley.policies.ranking.rankers import load_ranker
 from tests.engine.core.verbs.made_up import Notes, assert_equal_weights, interrupt, kill_at
@@ -116,7 +115,7 @@ def test_what_a_training_does_not_read_is_counted_and_told(tmp_path: Path) -> No
     assert told in page_of(collect_run(path))
     whole = asked(str(tmp_path / "corpus"), fit=fit, smn=replace(SIZES["smn"], turns=6, words=12))
     run(whole, tmp_path / "whole", notes)
-    assert not not_read_told(RunFolder.load(tmp_path / "whole").summary() or {})
+    assert not unread_note(RunFolder.load(tmp_path / "whole").summary() or {})
     assert sum("splits" in said for said in notes.said) == 1
 
 
@@ -211,7 +210,7 @@ def test_training_against_rules_goes_on_from_a_model_and_is_measured_before_and_
     about = FORMATS["smn"].provenance(tmp_path / "run")
     assert (about["role"], about["against"], about["base"]) == ("adversarial", ["iiw", "sow", "ngr"], str(base))
     assert (about["corpus"], about["pool"]) == (corpus, 40)
-    rankers = asked_rankers([str(base), str(tmp_path / "run")])
+    rankers = ranker_specs([str(base), str(tmp_path / "run")])
     assert [(each.against, each.base) for each in rankers] == [((), ""), (("iiw", "sow", "ngr"), rankers[0].label)]
     assert result.next_commands[0].startswith(f"parley evaluate ranking --model {base},{tmp_path / 'run'} --rules iiw,sow,ngr")
 

@@ -21,8 +21,8 @@ from parley.engine.ranking.attacks.cases import AttackOutcome
 from parley.engine.ranking.verbs.attack_worker import PoolSearch
 from parley.engine.ranking.verbs.prepared import (
     Adversaries,
-    asked_name,
     drawn_pool,
+    evaluated_name,
     training_names,
     training_rules,
     with_adversaries,
@@ -189,7 +189,7 @@ def test_insertion_is_trained_by_its_own_variant_and_told_by_the_name_that_was_a
     assert training_names("all") == ("iiw-training", "rsw", "sow", "rlw-half", "rlw-1", "rnpv", "ngr")
     rules = training_rules(training_names("iiw,sow,iiw-training"), RESOURCES, GROUP)
     assert [rule.name for rule in rules] == ["iiw-training", "sow"]
-    assert list(map(asked_name, rules)) == ["iiw", "sow"]
+    assert list(map(evaluated_name, rules)) == ["iiw", "sow"]
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from parley.engine.ranking.verbs.config import (
     MetricSettings,
     RankerSpec,
     RankingConfig,
-    asked_rankers,
     chosen_groups,
     opened,
+    ranker_specs,
     rule_seed,
 )
 from parley.engine.ranking.verbs.prepared import ERRORS
@@ -184,7 +184,7 @@ def test_what_is_not_read_is_counted_and_told(tmp_path: Path) -> None:
 def test_rankers_that_know_nothing_stand_beside(tmp_path: Path) -> None:
     config = asked("tfidf,longest", controls=True, rules="none")
     result = run(config, tmp_path / "run", Silent())
-    rankers = asked_rankers(config.model_names, controls=True)
+    rankers = ranker_specs(config.model_names, controls=True)
     labels = [each.label for each in rankers]
     assert labels == ["tfidf", "longest", "constant", "shortest", "overlap", "response-only:tfidf"]
     assert [each.is_control for each in rankers] == [False, False, True, True, True, True]
@@ -201,7 +201,7 @@ def test_rankers_that_know_nothing_stand_beside(tmp_path: Path) -> None:
 def test_a_label_names_one_ranker(tmp_path: Path) -> None:
     names = "runs/smn,old/smn/checkpoint,hf:models/all-MiniLM-L6-v2.1,seq2seq:runs/dialogue,response-only:lm:runs/lm"
     config = RankingConfig(model=f"{names},mine.py:Ranker,constant", controls=False)
-    assert [each.label for each in asked_rankers(config.model_names)] == [
+    assert [each.label for each in ranker_specs(config.model_names)] == [
         "smn",
         "smn-2",
         "all-MiniLM-L6-v2_1",
@@ -211,7 +211,7 @@ def test_a_label_names_one_ranker(tmp_path: Path) -> None:
         "constant",
     ]
     here = Path.cwd()
-    assert [each.name for each in asked_rankers(config.model_names)] == [
+    assert [each.name for each in ranker_specs(config.model_names)] == [
         f"{here}/runs/smn",
         f"{here}/old/smn/checkpoint",
         f"hf:{here}/models/all-MiniLM-L6-v2.1",
@@ -224,7 +224,7 @@ def test_a_label_names_one_ranker(tmp_path: Path) -> None:
 
 def test_a_numbered_label_is_no_other_ranker_s() -> None:
     names = ["one/smn", "two/smn", "one/smn-2", "three/smn", "two/smn-2"]
-    assert [each.label for each in asked_rankers(names)] == ["smn", "smn-2", "smn-2-2", "smn-3", "smn-2-3"]
+    assert [each.label for each in ranker_specs(names)] == ["smn", "smn-2", "smn-2-2", "smn-3", "smn-2-3"]
 
 
 def test_a_response_model_ranks(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_trainings_against_rules_stand_beside_their_base(tmp_path: Path) -> None
     )
     as_long = save_matcher(tmp_path / "as-long", seed=3, role="control", against=[], base=str(tmp_path / "base"))
     config = asked(f"{base},{hard},{as_long}", published="ubuntu")
-    assert asked_rankers(config.model_names) == (
+    assert ranker_specs(config.model_names) == (
         RankerSpec("base", base, kind="smn"),
         RankerSpec("hard", hard, kind="smn", against=("iiw", "sow", "rsw"), base="base"),
         RankerSpec("as-long", as_long, kind="smn", base="base"),

@@ -11,7 +11,7 @@ import torch
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.corpora.pairs.vocabulary import SPECIALS, PairVocabulary
 from parley.envs.ranking.groups import Context
-from parley.policies.ranking.matching.checkpoints import build
+from parley.policies.ranking.matching.fit import build
 from parley.policies.ranking.matching.matcher import Matcher
 from parley.policies.ranking.matching.settings import DamSizes, MatcherSizes, MrfnSizes, SmnSizes
 

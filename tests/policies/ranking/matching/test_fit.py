@@ -21,8 +21,7 @@ from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.corpora.pairs.vocabulary import PairVocabulary
 from parley.envs.ranking.groups import CandidateGroup, CandidateKind
 from parley.policies.core import layers as products
-from parley.policies.ranking.matching.checkpoints import build
-from parley.policies.ranking.matching.fit import MatcherFit, evaluate
+from parley.policies.ranking.matching.fit import MatcherFit, build, evaluate
 from parley.policies.ranking.matching.settings import MatcherFitConfig, dam_small, mrfn_small, smn_small
 from tests.policies.core.fitting.killed import Killed, goes_on, ignore, weights
 from tests.policies.ranking.matching.made_up import SIZES, VOCABULARY, pairs

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.plain_ranking import PLAIN, PlainBatch, plain_scores
 from parley.envs.core.errors import OutOfRangeError
 from parley.envs.corpora.pairs.vocabulary import PAD_ID
-from parley.policies.ranking.matching.checkpoints import build
-from parley.policies.ranking.matching.fit import MatcherRanker
+from parley.policies.ranking.matching.fit import MatcherRanker, build
 from parley.policies.ranking.matching.matcher import Matcher
 from parley.policies.ranking.matching.settings import DamSizes, MrfnSizes, SmnSizes, dam_small, mrfn_small, smn_small
 from tests.policies.ranking.matching.made_up import KINDS, VOCABULARY, matcher, pairs

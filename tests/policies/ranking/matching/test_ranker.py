@@ -11,8 +11,7 @@ import torch
 from parley.envs.core.errors import CheckpointError
 from parley.envs.corpora.pairs.turns import Utterance
 from parley.envs.ranking.groups import Context
-from parley.policies.ranking.matching.checkpoints import FORMATS, format_of
-from parley.policies.ranking.matching.fit import MatcherRanker, load_matcher
+from parley.policies.ranking.matching.fit import FORMATS, MatcherRanker, format_of, load_matcher
 from parley.policies.ranking.ranker import BatchRanker, scores_of
 from parley.policies.ranking.rankers import load_ranker
 from parley.policies.seq2seq.model import Seq2Seq
