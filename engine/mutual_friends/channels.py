@@ -184,7 +184,7 @@ class NoisyChannel(ABC):
         scenarios = [game.scenario(row) for row in rows]
         said = [self.knowledge.linked(scenario, event) for scenario, event in zip(scenarios, events, strict=True)]
         edits = self.edits(_laid(said, scenarios, events), [game.event_seed(row) for row in rows])
-        spans = zip(edits.ends.tolist(), edits.others, strict=True)
+        spans = zip(edits.ends.tolist(), edits.replacements, strict=True)
         instead = dict(zip(edits.starts.tolist(), spans, strict=True))
         heard, place = [], 0
         for tokens, event in zip(said, events, strict=True):
@@ -276,7 +276,7 @@ class UnknownWordChannel(NoisyChannel):
         words = random_words(laid.flat, seeds, self.name, self.knowledge.spare, replaced)
         order = np.argsort(np.concatenate([words.starts, entities.starts]), kind="stable")
         starts, ends = (np.concatenate(both)[order] for both in zip(words[:2], entities[:2], strict=True))
-        others = [*words.others, *entities.others]
+        others = [*words.replacements, *entities.replacements]
         return Edits(starts, ends, [others[i] for i in order.tolist()])
 
     def _strange(self, category: str, scenario: FriendsScenario) -> list[Utterance]:

@@ -104,7 +104,7 @@ class ReplySettings(Configuration):
 
     @property
     def synonym_choice(self) -> SynonymChoice:
-        """Return the choice of the rule, with what is set apart from it."""
+        """Return the choice of the rule, with the settings that override it."""
         chosen = {field.name: getattr(self, field.name) for field in fields(SynonymChoice)}
         given = {name: value for name, value in chosen.items() if value is not None}
         return replace(PLAIN if self.rule == "paper" else CAREFUL, **given)

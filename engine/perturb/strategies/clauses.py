@@ -13,8 +13,6 @@ not. A question for a thing stays too ("what is the error ?"). Where no rule is 
     no finite   how to fix it          how not to fix it           trying to log in     not trying to log in
 
 Not here: which words may enter (`negation.py`).
-
-A clause of an utterance, and what comes into it where it is negated (`clauses.py`).
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ from typing import NamedTuple
 from parley.engine.perturb.lexicon import corrections as of
 
 
-class Place(NamedTuple):
+class Negation(NamedTuple):
     """The words that replace some words of an utterance.
 
     Args:
         start: of the words that go.
         end: of the words that go; equal to `start` where words are only added.
-        words: what comes; "n't" as the tokeniser cuts it.
+        words: that replace them; "n't" as the tokeniser cuts it.
     """
 
     start: int
@@ -56,44 +54,44 @@ class Clause(NamedTuple):
     end: int
     base_of: Callable[[str], str | None]
 
-    def word(self, place: int) -> str:
-        """The word of a place; none beyond the clause."""
-        return self.words[place] if self.start <= place < self.end else ""
+    def word(self, position: int) -> str:
+        """Return the word at a position; "" outside the clause."""
+        return self.words[position] if self.start <= position < self.end else ""
 
-    def tag(self, place: int) -> str:
-        """The tag of a place; none beyond the clause."""
-        return self.tags[place] if self.start <= place < self.end else ""
+    def tag(self, position: int) -> str:
+        """Return the tag at a position; "" outside the clause."""
+        return self.tags[position] if self.start <= position < self.end else ""
 
-    def before(self, place: int) -> int:
-        """The place before one, adverbs passed over."""
-        place -= 1
-        while self.word(place) in of.ADVERBS:
-            place -= 1
-        return place
+    def before(self, position: int) -> int:
+        """Return the position before, adverbs skipped."""
+        position -= 1
+        while self.word(position) in of.ADVERBS:
+            position -= 1
+        return position
 
-    def after(self, place: int) -> int:
-        """The place behind one, adverbs passed over."""
-        place += 1
-        while self.word(place) in of.ADVERBS or (self.tag(place) == "RB" and self.word(place) not in of.VERBS):
-            place += 1
-        return place
+    def after(self, position: int) -> int:
+        """Return the position behind, adverbs skipped."""
+        position += 1
+        while self.word(position) in of.ADVERBS or (self.tag(position) == "RB" and self.word(position) not in of.VERBS):
+            position += 1
+        return position
 
-    def is_participle(self, place: int) -> bool:
-        """Return whether "have" before it is an auxiliary."""
-        word = self.word(place)
-        is_past = self.tag(place) in ("VBN", "VBD") and self.base_of(word) in of.VERBS
+    def is_participle(self, position: int) -> bool:
+        """Return whether "have" before this position is an auxiliary."""
+        word = self.word(position)
+        is_past = self.tag(position) in ("VBN", "VBD") and self.base_of(word) in of.VERBS
         return is_past or word in of.PARTICIPLES or (word.endswith("ed") and len(word) > 3)
 
-    def is_base(self, place: int) -> bool:
-        """Return whether "do" before it is an auxiliary."""
-        return self.word(place) in of.VERBS or self.tag(place) in ("VB", "VBP")
+    def is_base(self, position: int) -> bool:
+        """Return whether "do" before this position is an auxiliary."""
+        return self.word(position) in of.VERBS or self.tag(position) in ("VB", "VBP")
 
 
 _TAG = 5
 """Words of a question like "is n't it ?", with the comma before it."""
 
 
-def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], str | None]) -> Place | None:
+def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], str | None]) -> Negation | None:
     """Find where and how to negate an utterance.
 
     Args:
@@ -114,9 +112,9 @@ def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], 
         clause = Clause(words, tags, start, end, base_of)
         if not of.NEGATIONS.isdisjoint(words[start : _alternatives(words, end)]) or words[end - 1] == "too":
             continue
-        for rank, place in _places(clause, is_subordinate):
+        for rank, negation in _negations(clause, is_subordinate):
             if rank < best_rank:
-                best, best_rank = place, rank
+                best, best_rank = negation, rank
             if not best_rank:
                 return best
         is_subordinate = is_subordinate or any(word in of.SUBORDINATORS for word in words[start:end])
@@ -124,26 +122,26 @@ def negated(words: Sequence[str], tags: Sequence[str], base_of: Callable[[str], 
 
 
 def _clauses(words: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Return the beginnings and ends of clauses."""
+    """Yield the start and end of each clause."""
     start = 0
-    for place, word in enumerate(words):
+    for position, word in enumerate(words):
         if word in of.BREAKS:
-            if start < place:
-                yield start, place
-            start = place + 1
+            if start < position:
+                yield start, position
+            start = position + 1
     if start < len(words):
         yield start, len(words)
 
 
 def _alternatives(words: Sequence[str], end: int) -> int:
-    """The end of a clause and of what it offers instead ("send it or do n't send it")."""
+    """Return the end of a clause and of the alternative behind its "or" ("send it or do n't send it")."""
     while end < len(words) and words[end] == "or":
-        end = next((place for place in range(end + 1, len(words)) if words[place] in of.BREAKS), len(words))
+        end = next((position for position in range(end + 1, len(words)) if words[position] in of.BREAKS), len(words))
     return end
 
 
-def _places(clause: Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]]:
-    """The places of a clause; rank 0 in a main clause, 1 in a subordinate one, 2 or 3 without a finite verb."""
+def _negations(clause: Clause, is_subordinate: bool) -> Iterator[tuple[int, Negation]]:
+    """Yield the negations of a clause, ranked: 0 main clause, 1 subordinate clause, 2 and 3 no finite verb."""
     first = clause.start
     while clause.word(first) in of.OPENINGS and first + 1 < clause.end:
         first += 1
@@ -155,28 +153,32 @@ def _places(clause: Clause, is_subordinate: bool) -> Iterator[tuple[int, Place]]
     if not asks and _is_polar(clause, first):
         return
     is_fronted = has_verb = is_closed = False
-    for place in range(first, clause.end):
-        word = clause.word(place)
+    for position in range(first, clause.end):
+        word = clause.word(position)
         is_closed = is_closed or word in of.CLOSED
-        if _subordinates(clause, place, first):
-            is_subordinate, is_fronted, has_verb = True, place == first, False
+        if _subordinates(clause, position, first):
+            is_subordinate, is_fronted, has_verb = True, position == first, False
             continue
-        found = _auxiliary(clause, place, first, asks) or _full_verb(clause, place, first) or _imperative(clause, place, first)
-        if found is None:
-            if word in of.AUXILIARIES or (word in of.CONTRACTED and clause.tag(place) != "POS"):
+        negation = (
+            _auxiliary(clause, position, first, asks)
+            or _full_verb(clause, position, first)
+            or _imperative(clause, position, first)
+        )
+        if negation is None:
+            if word in of.AUXILIARIES or (word in of.CONTRACTED and clause.tag(position) != "POS"):
                 has_verb = True
             continue
-        back = clause.before(place)
+        back = clause.before(position)
         opens_main = is_fronted and has_verb and clause.word(back) in of.NOMINATIVE
         is_relative = clause.word(back) in of.NOMINATIVE and _heads_relative(clause, back - 1)
         rank = int((is_subordinate and not opens_main) or is_relative)
         if not (rank and is_closed):
-            yield rank, found
+            yield rank, negation
         has_verb = True
     if clause.word(first) in ("how", "where", "what", "when") and clause.word(first + 1) == "to":
-        yield 2, Place(first + 1, first + 1, ("not",))
+        yield 2, Negation(first + 1, first + 1, ("not",))
     elif clause.tag(first) == "VBG" and clause.word(first) in of.GERUNDS and first + 1 < clause.end:
-        yield 3, Place(first, first, ("not",))
+        yield 3, Negation(first, first, ("not",))
 
 
 def _is_polar(clause: Clause, first: int) -> bool:
@@ -192,198 +194,202 @@ def _is_polar(clause: Clause, first: int) -> bool:
     return word == "does" or (word not in of.HAVE and word not in of.DO and tag[:2] in of.BEGIN_NOUNS)
 
 
-def _heads_relative(clause: Clause, place: int) -> bool:
+def _heads_relative(clause: Clause, position: int) -> bool:
     """Return whether a relative clause without its pronoun may follow a word ("the best i can do", "all i know")."""
-    is_head = clause.tag(place)[:2] == "NN" or clause.tag(place) in ("JJS", "RBS") or clause.word(place) in of.ORDINALS
-    return clause.word(place) in of.RELATIVE_HEADS or (is_head and clause.tag(place - 1)[:2] in of.INNER)
+    is_head = clause.tag(position)[:2] == "NN" or clause.tag(position) in ("JJS", "RBS") or clause.word(position) in of.ORDINALS
+    return clause.word(position) in of.RELATIVE_HEADS or (is_head and clause.tag(position - 1)[:2] in of.INNER)
 
 
-def _subordinates(clause: Clause, place: int, first: int) -> bool:
-    word, following = clause.word(place), clause.word(place + 1)
+def _subordinates(clause: Clause, position: int, first: int) -> bool:
+    word, following = clause.word(position), clause.word(position + 1)
     if word in of.SUBORDINATORS:
         return True
     if word in of.QUESTION_WORDS:
-        if place == first:
+        if position == first:
             return following in of.NOMINATIVE or following in ("it", "this", "that", "there")
-        return word not in ("which", "who", "what") or place > first
-    if word == "that" and place > first:
-        if clause.tag(place - 1)[:2] == "NN":
-            return clause.word(place - 1) not in of.OPENINGS
-        return following in of.SUBJECTS or clause.tag(place + 1)[:2] in ("NN", "DT", "PR", "JJ")
+        return word not in ("which", "who", "what") or position > first
+    if word == "that" and position > first:
+        if clause.tag(position - 1)[:2] == "NN":
+            return clause.word(position - 1) not in of.OPENINGS
+        return following in of.SUBJECTS or clause.tag(position + 1)[:2] in ("NN", "DT", "PR", "JJ")
     return False
 
 
-def _auxiliary(clause: Clause, place: int, first: int, asks: bool) -> Place | None:
-    """A negated auxiliary, modal or form of "be"."""
-    word = clause.word(place)
+def _auxiliary(clause: Clause, position: int, first: int, asks: bool) -> Negation | None:
+    """Negate an auxiliary, a modal or a form of "be"."""
+    word = clause.word(position)
     if word in of.CONTRACTED:
-        return _contracted(clause, place)
-    if word not in of.AUXILIARIES or _is_second(clause, place):
+        return _contracted(clause, position)
+    if word not in of.AUXILIARIES or _is_second(clause, position):
         return None
-    following = clause.word(place + 1)
-    if "/" in (*clause.words[max(place - 1, 0) : place], *clause.words[place + 1 : place + 2]):
+    following = clause.word(position + 1)
+    if "/" in (*clause.words[max(position - 1, 0) : position], *clause.words[position + 1 : position + 2]):
         return None
-    is_phrase = (word in of.DO and clause.word(place + 2) == "mean" and asks) or following == "what"
-    if is_phrase or clause.word(place - 1) == "here" or following in ("up", "also"):
+    is_phrase = (word in of.DO and clause.word(position + 2) == "mean" and asks) or following == "what"
+    if is_phrase or clause.word(position - 1) == "here" or following in ("up", "also"):
         return None
-    back = clause.word(clause.before(place))
-    if back in of.SUBJECTS and clause.word(clause.before(place) - 1) in ("here", "there") and not following:
+    back = clause.word(clause.before(position))
+    if back in of.SUBJECTS and clause.word(clause.before(position) - 1) in ("here", "there") and not following:
         # "Here it is."
         return None
     is_inverted = (following in of.SUBJECTS or following in of.ANYBODY) and (
-        place == first or asks or back in of.QUESTION_WORDS or (following == "i" and back not in of.SUBJECTS)
+        position == first or asks or back in of.QUESTION_WORDS or (following == "i" and back not in of.SUBJECTS)
     )
-    is_advice = word in ("may", "might") and "try" in clause.words[place : clause.end]
-    if is_advice or (word == "may" and clause.word(place - 2) == "if"):
+    is_advice = word in ("may", "might") and "try" in clause.words[position : clause.end]
+    if is_advice or (word == "may" and clause.word(position - 2) == "if"):
         return None
     if following in of.NOT_NEGATED or (asks and clause.word(first) != "why"):
         # What is not the error, and how do i not do it, nobody asks.
         return None
-    if word in of.AUXILIARIES and not is_inverted and _begins_clause(clause, place + 1):
+    if word in of.AUXILIARIES and not is_inverted and _begins_clause(clause, position + 1):
         return None
     if word in of.HAVE or word in of.DO:
-        return _have_or_do(clause, place, first, is_inverted, asks)
+        return _have_or_do(clause, position, first, is_inverted, asks)
     if is_inverted and not asks and back not in of.QUESTION_WORDS:
         # It is answered by yes or no, as it is with "not".
         return None
     if word == "am":
-        return Place(place + 2, place + 2, ("not",)) if following == "i" else _with_not(clause, place)
-    if word in of.MODALS and clause.tag(place) != "MD" and clause.tag(place + 1)[:2] != "VB":
+        return Negation(position + 2, position + 2, ("not",)) if following == "i" else _with_not(clause, position)
+    if word in of.MODALS and clause.tag(position) != "MD" and clause.tag(position + 1)[:2] != "VB":
         return None
     if word not in of.CONTRACTIONS:
-        return _behind_subject(clause, place) if is_inverted else _with_not(clause, place)
+        return _behind_subject(clause, position) if is_inverted else _with_not(clause, position)
     if following in of.BEFORE_NOT and not is_inverted:
-        return _with_not(clause, place)
-    return Place(place, place + 1, of.CONTRACTIONS[word])
+        return _with_not(clause, position)
+    return Negation(position, position + 1, of.CONTRACTIONS[word])
 
 
-def _begins_clause(clause: Clause, place: int) -> bool:
-    """Return whether an own clause begins there ("my guess is it 's broken"), which "not" does not negate."""
-    following = clause.word(place + 1)
-    is_finite = following in of.AUXILIARIES or following in of.CONTRACTED or clause.tag(place + 1) in ("VBZ", "VBD", "VBP")
-    return clause.word(place) in of.SUBJECTS and is_finite
+def _begins_clause(clause: Clause, position: int) -> bool:
+    """Return whether a clause of its own begins here ("my guess is it 's broken"), which "not" does not negate."""
+    following = clause.word(position + 1)
+    is_finite = following in of.AUXILIARIES or following in of.CONTRACTED or clause.tag(position + 1) in ("VBZ", "VBD", "VBP")
+    return clause.word(position) in of.SUBJECTS and is_finite
 
 
-def _is_second(clause: Clause, place: int) -> bool:
-    """Return whether what stands before an auxiliary makes it no finite verb ("to have", "can be", "do i have")."""
-    back = clause.before(place)
+def _is_second(clause: Clause, position: int) -> bool:
+    """Return whether the words before an auxiliary make it no finite verb ("to have", "can be", "do i have")."""
+    back = clause.before(position)
     word = clause.word(back)
     if word in of.MODALS or word == "to" or word in ("'ll", "'d", "let", "help"):
         return True
     if word in of.SUBJECTS or word in of.ANYBODY:
         return clause.word(clause.before(back)) in of.AUXILIARIES
-    return clause.word(place) in of.HAVE and word in of.DO
+    return clause.word(position) in of.HAVE and word in of.DO
 
 
-def _contracted(clause: Clause, place: int) -> Place | None:
-    """A negated verb that is the end of another word."""
-    word, back, ahead = clause.word(place), clause.word(place - 1), clause.after(place)
-    if clause.word(place + 1) in of.NOT_NEGATED or back == "here" or (back in of.QUESTION_WORDS and back != "who"):
+def _contracted(clause: Clause, position: int) -> Negation | None:
+    """Negate a verb that is the end of another word."""
+    word, back, ahead = clause.word(position), clause.word(position - 1), clause.after(position)
+    if clause.word(position + 1) in of.NOT_NEGATED or back == "here" or (back in of.QUESTION_WORDS and back != "who"):
         return None
-    if _begins_clause(clause, place + 1):
+    if _begins_clause(clause, position + 1):
         return None
     if word == "'s":
         if back == "let":
-            return Place(place + 1, place + 1, ("not",))
-        is_owner = back in of.MAY_OWN and clause.tag(place + 1)[:2] == "NN"
-        is_tagged = clause.tag(place) == "VBZ" and clause.tag(place + 1) in of.BEHIND_IS
+            return Negation(position + 1, position + 1, ("not",))
+        is_owner = back in of.MAY_OWN and clause.tag(position + 1)[:2] == "NN"
+        is_tagged = clause.tag(position) == "VBZ" and clause.tag(position + 1) in of.BEHIND_IS
         is_verb = (back in of.BEFORE_IS and not is_owner) or is_tagged
-        return _with_not(clause, place) if is_verb and clause.word(place + 1) not in ("up", "") else None
+        return _with_not(clause, position) if is_verb and clause.word(position + 1) not in ("up", "") else None
     if word in ("'m", "'re"):
-        return _with_not(clause, place) if clause.word(place + 1) else None
+        return _with_not(clause, position) if clause.word(position + 1) else None
     if word == "'ll":
         is_verb = clause.is_base(ahead) or clause.word(ahead) in ("be", "have")
-        return Place(place, place + 1, ("wo", "n't")) if is_verb else None
+        return Negation(position, position + 1, ("wo", "n't")) if is_verb else None
     if word == "'ve":
-        return Place(place, place + 1, ("have", "n't")) if clause.is_participle(ahead) else None
+        return Negation(position, position + 1, ("have", "n't")) if clause.is_participle(ahead) else None
     following, tag = clause.word(ahead), clause.tag(ahead)
     if following in of.BEHIND_WOULD or (tag == "VB" and following in of.VERBS):
-        return Place(place, place + 1, ("would", "n't"))
-    return Place(place, place + 1, ("had", "n't")) if tag == "VBN" and following not in of.VERBS else None
+        return Negation(position, position + 1, ("would", "n't"))
+    return Negation(position, position + 1, ("had", "n't")) if tag == "VBN" and following not in of.VERBS else None
 
 
-def _have_or_do(clause: Clause, place: int, first: int, is_inverted: bool, asks: bool) -> Place | None:
-    """Forms of "have" and "do" as auxiliaries, or as full verbs that take another "do"."""
-    word, following, ahead = clause.word(place), clause.word(place + 1), clause.after(place)
-    contracted = Place(place, place + 1, (word, "n't"))
+def _have_or_do(clause: Clause, position: int, first: int, is_inverted: bool, asks: bool) -> Negation | None:
+    """Negate "have" and "do", as auxiliaries or as full verbs that take another "do"."""
+    word, following, ahead = clause.word(position), clause.word(position + 1), clause.after(position)
+    contracted = Negation(position, position + 1, (word, "n't"))
     ends_question = clause.words[-1:] == ("?",) or "?" in clause.words[clause.end : clause.end + 1]
     if is_inverted:
-        if word in of.HAVE and not clause.is_participle(clause.after(place + 1)):
+        if word in of.HAVE and not clause.is_participle(clause.after(position + 1)):
             return None
         if word in of.DO and not ends_question and following in ("it", "this", "that", "something", "these", "those"):
-            return Place(place, place, ("do", "n't")) if word == "do" else None
+            return Negation(position, position, ("do", "n't")) if word == "do" else None
         return contracted
-    has_subject = _has_subject(clause, place)
+    has_subject = _has_subject(clause, position)
     if word in of.HAVE:
         if clause.is_participle(ahead):
-            return contracted if has_subject or place == first else None
-    elif word == "do" and clause.words[place + 1 : place + 2] in (["so"], ("so",)):
-        return Place(place, place, ("do", "n't")) if place == first else None
+            return contracted if has_subject or position == first else None
+    elif word == "do" and clause.words[position + 1 : position + 2] in (["so"], ("so",)):
+        return Negation(position, position, ("do", "n't")) if position == first else None
     elif clause.is_base(ahead):
-        return contracted if has_subject or place == first else None
-    elif place == first or asks:
+        return contracted if has_subject or position == first else None
+    elif position == first or asks:
         # A question about somebody or something that has a name.
         is_auxiliary = ends_question or following in of.SUBJECTS or following in of.ANYBODY
-        return contracted if is_auxiliary else Place(place, place + 1, (of.FINITE[word], "n't", of.BASES[word]))
+        return contracted if is_auxiliary else Negation(position, position + 1, (of.FINITE[word], "n't", of.BASES[word]))
     elif not clause.word(ahead):
         return contracted if has_subject else None
     if not has_subject:
-        is_said = place == first and word in ("have", "had") and following in of.DETERMINERS and not ends_question
-        return Place(place, place + 1, (of.FINITE[word], "n't", of.BASES[word])) if is_said else None
-    return _supported(clause, place, of.FINITE[word], of.BASES[word])
+        is_said = position == first and word in ("have", "had") and following in of.DETERMINERS and not ends_question
+        return Negation(position, position + 1, (of.FINITE[word], "n't", of.BASES[word])) if is_said else None
+    return _supported(clause, position, of.FINITE[word], of.BASES[word])
 
 
-def _full_verb(clause: Clause, place: int, first: int) -> Place | None:
-    """A full verb with its subject, or at the beginning without one, by a form of "do"."""
-    word, tag = clause.word(place), clause.tag(place)
+def _full_verb(clause: Clause, position: int, first: int) -> Negation | None:
+    """Negate a full verb by a form of "do", with its subject or, at the beginning, without."""
+    word, tag = clause.word(position), clause.tag(position)
     if word in of.NO_FULL_VERBS or word in of.AUXILIARIES or not word.isalpha():
         return None
-    if word in of.TAKE_CLAUSES and not clause.word(place + 1) and clause.before(place) > first:
+    if word in of.TAKE_CLAUSES and not clause.word(position + 1) and clause.before(position) > first:
         return None
-    back = clause.before(place)
+    back = clause.before(position)
     subject = clause.word(back)
-    if place == first:
-        if word in of.STATES and clause.word(place + 1):
-            return _of_form(clause, place, "does")
-        says_past = tag in ("VBD", "VBN") and clause.word(place + 1) in of.DETERMINERS and word not in of.VERBS
-        return _of_form(clause, place, "did") if says_past else None
-    if not _has_subject(clause, place) or (subject, word) in of.SAYINGS:
+    if position == first:
+        if word in of.STATES and clause.word(position + 1):
+            return _of_form(clause, position, "does")
+        says_past = tag in ("VBD", "VBN") and clause.word(position + 1) in of.DETERMINERS and word not in of.VERBS
+        return _of_form(clause, position, "did") if says_past else None
+    if not _has_subject(clause, position) or (subject, word) in of.SAYINGS:
         return None
     is_past = (tag in ("VBD", "VBN") or word.endswith("ed")) and word not in of.VERBS
     if subject in of.PLURAL:
         if is_past and tag[:2] == "VB":
-            return _of_form(clause, place, "did")
-        return _supported(clause, place, "do", word) if word in of.VERBS else None
+            return _of_form(clause, position, "did")
+        return _supported(clause, position, "do", word) if word in of.VERBS else None
     if is_past and tag[:2] == "VB" and (subject in of.SUBJECTS):
-        return _of_form(clause, place, "did")
+        return _of_form(clause, position, "did")
     if word.endswith("s") and (tag == "VBZ" or subject in ("it", "he", "she")):
         base = clause.base_of(word)
-        return _supported(clause, place, "does", base) if base in of.VERBS else None
+        return _supported(clause, position, "does", base) if base in of.VERBS else None
     return None
 
 
-def _imperative(clause: Clause, place: int, first: int) -> Place | None:
-    """An imperative at the beginning of a clause, by "do n't"."""
-    word, following = clause.word(place), clause.word(place + 1)
-    if place != first or word not in of.IMPERATIVES or not following:
+def _imperative(clause: Clause, position: int, first: int) -> Negation | None:
+    """Negate an imperative at the beginning of a clause by "do n't"."""
+    word, following = clause.word(position), clause.word(position + 1)
+    if position != first or word not in of.IMPERATIVES or not following:
         return None
     if clause.start > 1 and clause.words[clause.start - 1] not in of.BEFORE_IMPERATIVES:
         return None
     if word == "let":
-        if following == "me" and clause.is_base(place + 2) and clause.word(place + 2) != "know":
-            return Place(place + 2, place + 2, ("not",))
-        return None if following == "'s" else Place(place, place, ("do", "n't"))
+        if following == "me" and clause.is_base(position + 2) and clause.word(position + 2) != "know":
+            return Negation(position + 2, position + 2, ("not",))
+        return None if following == "'s" else Negation(position, position, ("do", "n't"))
     if (word, following) in of.SAYINGS or following in of.AUXILIARIES or following in of.CONTRACTED:
         return None
-    if word in of.NOUNS and following not in of.BEHIND_IMPERATIVES and clause.tag(place + 1) != "VBG":
+    if word in of.NOUNS and following not in of.BEHIND_IMPERATIVES and clause.tag(position + 1) != "VBG":
         return None
     is_object = following[0].isalpha() or following in ("<url>", "<path>")
-    return Place(place, place, ("do", "n't")) if is_object and clause.tag(place + 1) not in ("VBZ", "MD", "VBD") else None
+    return (
+        Negation(position, position, ("do", "n't"))
+        if is_object and clause.tag(position + 1) not in ("VBZ", "MD", "VBD")
+        else None
+    )
 
 
-def _has_subject(clause: Clause, place: int) -> bool:
-    """Return whether a finite verb's subject stands before it, and no other verb that the subject belongs to."""
-    back = clause.before(place)
+def _has_subject(clause: Clause, position: int) -> bool:
+    """Return whether the subject of a finite verb stands before it, and belongs to no other verb."""
+    back = clause.before(position)
     subject, earlier = clause.word(back), clause.word(clause.before(back))
     if subject in of.SUBJECTS:
         if earlier in of.AUXILIARIES or earlier in of.CONTRACTED:
@@ -393,43 +399,43 @@ def _has_subject(clause: Clause, place: int) -> bool:
         tag = clause.tag(back - 1)
         is_object = tag[:2] in ("VB", "IN", "TO") and earlier not in of.TAKE_CLAUSES and earlier not in of.SUBORDINATORS
         return not is_object or earlier == ""
-    if clause.tag(place) != "VBZ" and clause.word(place) not in ("has", "does"):
+    if clause.tag(position) != "VBZ" and clause.word(position) not in ("has", "does"):
         return False
     return clause.tag(back) in ("NN", "NNP") and subject.isalnum() and subject not in of.OPENINGS
 
 
-def _of_form(clause: Clause, place: int, helper: str) -> Place | None:
-    word = clause.word(place)
+def _of_form(clause: Clause, position: int, helper: str) -> Negation | None:
+    word = clause.word(position)
     base = clause.base_of(word)
     if base is None or (base == word and word not in of.UNCHANGING) or (base not in of.VERBS and not word.endswith("ed")):
         return None
-    return _supported(clause, place, helper, base)
+    return _supported(clause, position, helper, base)
 
 
-def _supported(clause: Clause, place: int, helper: str, base: str) -> Place | None:
-    """A full verb behind a negated form of "do", and behind the adverbs that are negated with it."""
-    adverb = clause.word(place - 1)
+def _supported(clause: Clause, position: int, helper: str, base: str) -> Negation | None:
+    """Put a full verb, and the adverbs negated with it, behind a negated form of "do"."""
+    adverb = clause.word(position - 1)
     if adverb in ("already", "once"):
         return None
     if adverb in of.NEGATED_ADVERBS:
-        return Place(place - 1, place + 1, (helper, "n't", adverb, base))
-    return Place(place, place + 1, (helper, "n't", base))
+        return Negation(position - 1, position + 1, (helper, "n't", adverb, base))
+    return Negation(position, position + 1, (helper, "n't", base))
 
 
-def _with_not(clause: Clause, place: int) -> Place | None:
-    """A "not" behind a verb and adverbs that stand outside a negation ("is probably not")."""
-    place += 1
-    if clause.word(place) == "already":
+def _with_not(clause: Clause, position: int) -> Negation | None:
+    """Put "not" behind a verb and behind adverbs outside the negation ("is probably not")."""
+    position += 1
+    if clause.word(position) == "already":
         return None
-    while clause.word(place) in of.BEFORE_NOT:
-        place += 1
-    return Place(place, place, ("not",))
+    while clause.word(position) in of.BEFORE_NOT:
+        position += 1
+    return Negation(position, position, ("not",))
 
 
-def _behind_subject(clause: Clause, place: int) -> Place | None:
-    """A "not" behind the subject of a question, before its verb."""
-    ahead = clause.after(place + 1)
-    is_question = clause.word(place + 1) in of.SUBJECTS and (
+def _behind_subject(clause: Clause, position: int) -> Negation | None:
+    """Put "not" behind the subject of a question, before its verb."""
+    ahead = clause.after(position + 1)
+    is_question = clause.word(position + 1) in of.SUBJECTS and (
         clause.tag(ahead)[:2] == "VB" or clause.word(ahead) in of.VERBS or clause.word(ahead) in ("be", "have", "do", "get")
     )
-    return Place(place + 2, place + 2, ("not",)) if is_question else None
+    return Negation(position + 2, position + 2, ("not",)) if is_question else None

@@ -63,33 +63,33 @@ class AddNegation(ByEdits):
         self._contracted = "n't" if may_enter(("n't",)) else "not"
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        """Return the edits, see `ByEdits`; nothing is drawn."""
+        """Return the edits; nothing is drawn."""
         edit = self._by_release if self.rule == "released" else self._by_paper
         return flat.edits_of(map(edit, flat.utterances, self.lexicon.tag_all(flat.utterances)))
 
     def _by_paper(self, words: Utterance, tags: Sequence[str]) -> tuple[int, int, Utterance] | None:
-        found = negated(words, tags, self._base)
-        if found is None:
+        negation = negated(words, tags, self._base)
+        if negation is None:
             return None
-        start, end, others = found
+        start, end, replacement = negation
         if self._contracted == "not":
-            others = tuple("not" if word == "n't" else _WHOLE.get(word, word) for word in others)
-        enters = [word for word in others if word not in words[start:end]]
-        return (start, end, others) if self.may_enter(enters) else None
+            replacement = tuple("not" if word == "n't" else _WHOLE.get(word, word) for word in replacement)
+        enters = [word for word in replacement if word not in words[start:end]]
+        return (start, end, replacement) if self.may_enter(enters) else None
 
     def _base(self, word: str) -> str | None:
         return self.lexicon.inflect(word, "VB")
 
     def _by_release(self, words: Utterance, tags: Sequence[str]) -> tuple[int, int, Utterance] | None:
-        for place, tag in enumerate(tags):
-            negated = self._negated(words[place], tag) if words[place + 1 : place + 2] != ("n't",) else None
+        for position, tag in enumerate(tags):
+            negated = self._negated(words[position], tag) if words[position + 1 : position + 2] != ("n't",) else None
             if negated is not None:
-                changed = words.index(words[place])
+                changed = words.index(words[position])
                 return changed, changed + 1, negated
         return None
 
     def _negated(self, word: str, tag: str) -> tuple[str, ...] | None:
-        """Return the negated words for a word; None where no rule fits, or a word of it may not enter."""
+        """Return the negated words; None where no rule fits, or one of the words may not enter."""
         if tag in _NOT_BEFORE:
             return ("not", word) if self.may_enter(("not",)) else None
         if tag not in _FINITE:
@@ -106,5 +106,5 @@ class AddNegation(ByEdits):
 
 
 def build(settings: PerturbSettings, resources: Resources) -> AddNegation:
-    """The strategy as the settings say."""
+    """Build the strategy from the settings."""
     return AddNegation(resources.lexicon, resources.may_enter, settings.rule)
