@@ -91,7 +91,7 @@ class Strategy(Protocol):
         """Return the reaction of a good model."""
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts.
+        """Return the perturbed contexts.
 
         Args:
             contexts: turns, oldest first.
@@ -109,7 +109,7 @@ class ByEdits(ABC):
     expectation: Expectation
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`."""
+        """Return the contexts with the edits of `edits`."""
         flat = FlatContexts(contexts)
         return flat.replaced(self.edits(flat, seeds))
 
@@ -130,7 +130,7 @@ class OnUtterances(ABC):
     expectation: Expectation
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
-        """The perturbed contexts, see `Strategy`; empty utterances stay."""
+        """Perturb utterance by utterance; empty ones stay."""
         return [self._context(turns, stream(seed, self.name)) for turns, seed in zip(contexts, seeds, strict=True)]
 
     def _context(self, turns: Turns, rng: np.random.Generator) -> Turns:
@@ -138,4 +138,4 @@ class OnUtterances(ABC):
 
     @abstractmethod
     def utterance(self, words: Utterance, rng: np.random.Generator) -> Utterance:
-        """The perturbed utterance; `words` holds at least one word."""
+        """Return the perturbed utterance; `words` holds at least one word."""

@@ -117,7 +117,7 @@ class NGrams:
         return np.add.reduceat(nats, np.cumsum(counts) - counts) / counts if len(counts) else np.zeros(0)
 
     def _text(self, utterances: Sequence[Utterance]) -> np.ndarray:
-        """Number all words, with two beginnings before and an end behind each utterance (N,) int64."""
+        """Turn words into numbers, with two beginnings before and an end behind each utterance (N,) int64."""
         find = self._ids.get
         numbers: list[int] = []
         for words in utterances:
@@ -171,7 +171,7 @@ class _OrderCounts:
 
 
 def _grams(text: np.ndarray, order: int, size: int) -> np.ndarray:
-    """Number each n-gram of an order that ends at a word or at the end of an utterance."""
+    """Return a number for each n-gram of an order that ends at a word or at the end of an utterance."""
     positions = np.flatnonzero(text != _BEGIN)
     keys = np.zeros(len(positions), dtype=np.int64)
     for back in range(order):

@@ -147,7 +147,7 @@ class _Tally:
         touched = np.bincount(np.array(self.contexts, dtype=np.int64), minlength=len(num_words))
         # A ratio that is the limit but for its rounding reaches it.
         above = log_ratios >= np.log(max_ratio) - 1e-12
-        found = {
+        estimates = {
             CONTEXTS: rate(len({*self.contexts}), len(num_words)),
             UTTERANCES: clustered_rate(touched, trials=num_utterances),
             WORDS: mean_count(self.changed, self.contexts),
@@ -159,50 +159,50 @@ class _Tally:
         }
         if self.kept:
             contexts, kept = zip(*self.kept, strict=True)
-            found[KEPT] = clustered_rate(kept, contexts)
-        return found
+            estimates[KEPT] = clustered_rate(kept, contexts)
+        return estimates
 
 
 def label_metrics(lines: Mapping[str, str], labels: Mapping[str, Mapping[str, bool]]) -> dict[str, Estimate]:
-    """Rates of wrong lines by strategy; of several labellers their agreement too. Nothing where there is no label.
+    """Return the rates of wrong lines by strategy, and the agreement of several labellers; empty without a label.
 
     Args:
         lines: the strategy of each line by its key.
         labels: whether a line is wrong, by labeller and key; a line that one labeller at least calls wrong is wrong.
     """
     votes: dict[str, list[bool]] = {}
-    for said in labels.values():
-        for key, wrong in said.items():
+    for votes_of_line in labels.values():
+        for key, wrong in votes_of_line.items():
             votes.setdefault(key, []).append(wrong)
     if not votes:
         return {}
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     for strategy in dict.fromkeys(lines.values()):
-        of_lines = [any(said) for key, said in votes.items() if lines[key] == strategy]
-        found[f"{WRONG}.{strategy}"] = rate(sum(of_lines), len(of_lines))
-    several = [said for said in votes.values() if len(said) > 1]
+        of_lines = [any(votes_of_line) for key, votes_of_line in votes.items() if lines[key] == strategy]
+        metrics[f"{WRONG}.{strategy}"] = rate(sum(of_lines), len(of_lines))
+    several = [votes_of_line for votes_of_line in votes.values() if len(votes_of_line) > 1]
     if several:
-        found[AGREEMENT] = rate(sum(len({*said}) == 1 for said in several), len(several))
-        found[KAPPA] = count(_mean_kappa([*labels.values()]), len(several))
-    return found
+        metrics[AGREEMENT] = rate(sum(len({*votes_of_line}) == 1 for votes_of_line in several), len(several))
+        metrics[KAPPA] = count(_mean_kappa([*labels.values()]), len(several))
+    return metrics
 
 
 def kappa(pairs: Sequence[tuple[bool, bool]]) -> float:
-    """Cohen's kappa of two labellers; NaN where both always say the same one thing, for then chance explains everything.
+    """Return Cohen's kappa of two labellers; NaN where both always give the same one label.
 
     Args:
         pairs: what each said of a line, at least one.
     """
-    agreed = sum(one == other for one, other in pairs) / len(pairs)
+    agreed = sum(left == right for left, right in pairs) / len(pairs)
     shares = [sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1)]
     chance = shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1])
     return (agreed - chance) / (1 - chance) if chance < 1 else math.nan
 
 
 def _mean_kappa(labels: Sequence[Mapping[str, bool]]) -> float:
-    pairs = [[(one[key], other[key]) for key in one if key in other] for one, other in combinations(labels, 2)]
-    known = [value for both in pairs if both and not math.isnan(value := kappa(both))]
-    return sum(known) / len(known) if known else math.nan
+    pairs = [[(left[key], right[key]) for key in left if key in right] for left, right in combinations(labels, 2)]
+    defined = [value for both in pairs if both and not math.isnan(value := kappa(both))]
+    return sum(defined) / len(defined) if defined else math.nan
 
 
 Metrics = Mapping[str, Estimate]
@@ -239,8 +239,8 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
         "of all words": (ALL_WORDS, _share),
         "contexts": (CONTEXTS, num_measured),
     }
-    asked = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
-    reads = {title: column for title, column in reads.items() if column[0] not in (WRONG, KEPT) or column[0] in asked}
+    measured = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
+    reads = {title: column for title, column in reads.items() if column[0] not in (WRONG, KEPT) or column[0] in measured}
     same = "What strategies choose by them (paraphrases, antonym) looks better than it is: --lm names another judge. "
     note = (
         f"Of the utterances that a strategy touched, n. Ratio: perplexity after by before, geometric mean, under {likelihood}. "
@@ -248,7 +248,7 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
         f"count where there are more than before. {CONTROL}: as many words of these utterances, replaced at random: what the "
         f"figures are on garbage. Brackets: 95 % intervals."
     )
-    if WRONG in asked:
+    if WRONG in measured:
         note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
         kappa = figure(metrics[KAPPA].value)
@@ -275,7 +275,7 @@ def _share(estimate: Estimate) -> str:
 
 
 def _share_of_words(estimate: Estimate) -> str:
-    """A share of other things than the rows' n, marked where they are few."""
+    """Format a share of words, whose count is not the row's n; a mark shows where it is small."""
     first, *rest = _share(estimate).split("\n")
     return above(f"{first}{FEW_MARK * (estimate.flagged and estimate.n > 0)}", *rest)
 

@@ -52,7 +52,7 @@ class Activities:
 
     @classmethod
     def open(cls, resources: Resources) -> Activities:
-        """The tables of the data root, and the tagger of the lexicon.
+        """Open the tables of the data root, and the tagger of the lexicon.
 
         Raises:
             DataError: the tables or the tagger are not there; says how to get them.
@@ -69,7 +69,7 @@ class Activities:
 
 
 def likeness(responder: Responder, before: Sequence[Turns], after: Sequence[Turns]) -> list[float | None]:
-    """Cosines of the mean embeddings of texts, as a model perceives them.
+    """Return the cosines of the mean embeddings of texts, in the model's own embeddings.
 
     Args:
         responder: the model.
@@ -86,7 +86,7 @@ def likeness(responder: Responder, before: Sequence[Turns], after: Sequence[Turn
 
 @lru_cache(_REMEMBERED)
 def bleu(before: Turn, after: Turn) -> float:
-    """BLEU of a reply against the one before, over the words of all utterances, 0 to 1."""
+    """Return the BLEU of a reply against the reply before, over the words of all utterances, 0 to 1."""
     return sentence_bleu(_words((after,)), _words((before,)))
 
 
@@ -136,7 +136,7 @@ ROBUSTNESS = with_base(
 
 def _replied_lines(row: Row) -> Iterator[Line]:
     clean = {"text": row["context"], "changed": False, "num_changed": 0}
-    made = {each["strategy"]: each for each in row["perturbations"]}
+    made = {perturbation["strategy"]: perturbation for perturbation in row["perturbations"]}
     about = {name: row[name] for name in ("context", "truth")}
     yield from (about | made.get(reply["strategy"], clean) | reply for reply in row["replies"])
 
@@ -234,12 +234,12 @@ class PerturbedConfig(ShardedConfig):
 
     @property
     def strategy_names(self) -> tuple[str, ...]:
-        """The strategies one by one, those left out that `left_out` names."""
+        """Return the names of the strategies, without those of `left_out`."""
         return tuple(name for name in catalogue.names(self.strategies) if name not in self.left_out)
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Strategies of a group that need what is not given; one that is named itself is an error instead."""
+        """Return the strategies of a group that lack a setting; one that is named itself raises instead."""
         return catalogue.left_out(self.strategies, self.perturb)
 
 
@@ -276,7 +276,7 @@ class RobustnessConfig(PerturbedConfig):
 
     @property
     def trained_folders(self) -> tuple[str, ...]:
-        """The adversarially trained models one by one."""
+        """Return the folders of the adversarially trained models."""
         return tuple(folder for part in self.trained.split(",") if (folder := part.strip()))
 
 
@@ -304,5 +304,5 @@ class AuditConfig(PerturbedConfig):
 
     @property
     def entailment_folder(self) -> str:
-        """The folder of the model of entailment; empty without one."""
+        """Return the folder of the entailment model; empty without one."""
         return self.entailment.removeprefix(HUGGING_FACE)
