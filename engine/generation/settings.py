@@ -63,7 +63,7 @@ class RewardSettings(Configuration):
 
     @property
     def chosen_baseline(self) -> Baseline:
-        """With "auto" decided."""
+        """Return the baseline, with "auto" resolved."""
         if self.baseline != "auto":
             return self.baseline
         return "critic" if self.method == "reinforce" or self.critic == "linear" else "prefix"
@@ -115,7 +115,7 @@ class ReplyLearning(Configuration):
 
     @property
     def cycle(self) -> tuple[Phase, ...]:
-        """The phases of a round."""
+        """Return the phases of a round."""
         steps: tuple[tuple[Phase, int], ...] = (
             ("discriminator", self.discriminator_steps),
             ("generator", self.generator_steps),
@@ -125,7 +125,7 @@ class ReplyLearning(Configuration):
 
     @property
     def updates(self) -> int:
-        """Updates of all rounds."""
+        """Return the number of updates of all rounds."""
         return self.rounds * len(self.cycle)
 
     def phase(self, update: int) -> Phase:

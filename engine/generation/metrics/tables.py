@@ -70,7 +70,7 @@ DISCRIMINATION = {
 
 
 def accuracy(log_odds: np.ndarray, human: np.ndarray, contexts: np.ndarray) -> Estimate:
-    """The share of replies that are told to be what they are; even odds count half.
+    """Return the share of replies judged right; even odds count half.
 
     Args:
         log_odds: that a person wrote each (R,).
@@ -102,7 +102,7 @@ Words = Sequence[str]
 
 
 def self_bleu(replies: Sequence[Words]) -> np.ndarray:
-    """BLEU of each reply (N,), 0 to 1, with all others as references.
+    """Return the BLEU of each reply (N,), 0 to 1, with all others as references.
 
     Args:
         replies: words of each, two at least.
@@ -114,27 +114,27 @@ def self_bleu(replies: Sequence[Words]) -> np.ndarray:
     for size in range(1, LONGEST + 1):
         counts = [Counter(tuple(reply[i : i + size]) for i in range(len(reply) - size + 1)) for reply in replies]
         most = _two_largest(counts)
-        for row, own in enumerate(counts):
+        for row, runs in enumerate(counts):
             # Where this reply holds the largest count, the others' largest is the second one.
-            matches = sum(min(times, most[run][1 if most[run][0] == times else 0]) for run, times in own.items())
+            matches = sum(min(times, most[run][1 if most[run][0] == times else 0]) for run, times in runs.items())
             silent[row] |= size == 1 and not matches
-            logs[row, size - 1] = math.log((matches or SMOOTHED) / max(1, own.total()))
+            logs[row, size - 1] = math.log((matches or SMOOTHED) / max(1, runs.total()))
     penalties = np.array([_brevity(len(reply), lengths) for reply in replies])
     return np.where(silent, 0.0, penalties * np.exp(logs.mean(axis=1)))
 
 
 def _two_largest(counts: Sequence[Counter[tuple[str, ...]]]) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return the largest and the second largest count of each run of words in a reply; equal ones are both."""
-    found: dict[tuple[str, ...], tuple[int, int]] = {}
-    for own in counts:
-        for run, times in own.items():
-            first, second = found.get(run, (0, 0))
-            found[run] = (times, first) if times > first else (first, max(second, times))
-    return found
+    largest: dict[tuple[str, ...], tuple[int, int]] = {}
+    for runs in counts:
+        for run, times in runs.items():
+            first, second = largest.get(run, (0, 0))
+            largest[run] = (times, first) if times > first else (first, max(second, times))
+    return largest
 
 
 def _brevity(length: int, lengths: Sequence[int]) -> float:
-    """The brevity penalty of a reply among others: against the nearest length, of two as near the shorter one.
+    """Return the brevity penalty of a reply against the nearest other length, the shorter of two as near.
 
     Args:
         length: of the reply.
@@ -142,9 +142,9 @@ def _brevity(length: int, lengths: Sequence[int]) -> float:
     """
     if not length:
         return 0.0
-    own = lengths.index(length)
-    others = (*lengths[max(0, own - 1) : own], *lengths[own + 1 : own + 2])
-    nearest = min(others, key=lambda other: (abs(other - length), other))
+    index = lengths.index(length)
+    neighbours = (*lengths[max(0, index - 1) : index], *lengths[index + 1 : index + 2])
+    nearest = min(neighbours, key=lambda other: (abs(other - length), other))
     return 1.0 if length > nearest else math.exp(1 - nearest / length)
 
 
@@ -163,16 +163,16 @@ def overlap(first_PE: np.ndarray, second_QE: np.ndarray, seed: int) -> float:
     projected_ND = _main_directions(vectors_NE / np.maximum(np.linalg.norm(vectors_NE, axis=1, keepdims=True), 1e-12))
     # No more clusters than there are different vectors.
     num = max(1, min(min(lengths) // PER_CLUSTER, len(np.unique(projected_ND.round(9), axis=0))))
-    found = []
+    areas = []
     for number in range(NUM_CLUSTERINGS):
         chosen = derive_seed(seed, "clusters", number) % 2**32
         labels_N = KMeans(num, n_init=1, random_state=chosen).fit_predict(projected_ND)
-        found.append(frontier_area(*(np.bincount(part, minlength=num) for part in np.split(labels_N, lengths[:1]))))
-    return float(np.mean(found))
+        areas.append(frontier_area(*(np.bincount(part, minlength=num) for part in np.split(labels_N, lengths[:1]))))
+    return float(np.mean(areas))
 
 
 def frontier_area(first_K: np.ndarray, second_K: np.ndarray) -> float:
-    """The area under the divergence curve of two histograms, 0 to 1.
+    """Return the area under the divergence curve of two histograms, 0 to 1.
 
     The curve has the points (exp(-c KL(q|r)), exp(-c KL(p|r))) for all mixtures r of p and q (equation 2).
 
@@ -191,13 +191,13 @@ def frontier_area(first_K: np.ndarray, second_K: np.ndarray) -> float:
 
 
 def _divergence(side_K: np.ndarray, mixed_SK: np.ndarray) -> np.ndarray:
-    """KL divergence of a histogram from each mixture (S,), which holds it."""
+    """Return the KL divergence of a histogram from each mixture (S,), which holds it."""
     there = side_K > 0
     return np.asarray((side_K[there] * np.log(side_K[there] / mixed_SK[:, there])).sum(axis=1))
 
 
 def _main_directions(vectors_NE: np.ndarray) -> np.ndarray:
-    """The vectors along the directions of largest variance that hold `VARIANCE` of it."""
+    """Project vectors on the directions of largest variance that hold `VARIANCE` of it."""
     centred = vectors_NE - vectors_NE.mean(axis=0)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
     share = np.cumsum(sizes**2) / max(float((sizes**2).sum()), 1e-12)

@@ -1,4 +1,4 @@
-"""What an adversarial evaluation is asked for: its configuration."""
+"""The configuration of an adversarial evaluation."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ class AdversarialConfig(ShardedConfig):
 
     @property
     def machine_names(self) -> tuple[str, ...]:
-        """The machine files one by one, as they were named."""
+        """Return the machine files as they were named."""
         return tuple(own_file_names(self.machine))
 
     @property
     def judge_names(self) -> tuple[str, ...]:
-        """The judges one by one, each once, controls left out: they are there in any case."""
+        """Return the judges, each once, without controls, which are always there."""
         names = (name for part in self.judges.split(",") if (name := part.strip()))
         return tuple(dict.fromkeys(name for name in names if name not in CONTROLS))
 
@@ -100,21 +100,21 @@ class AdversarialConfig(ShardedConfig):
 
     @property
     def settings(self) -> JudgeSettings:
-        """What judges are made with."""
-        known = {name: getattr(self.fitting, name) for name in ("separate", "embedding", "hidden")}
+        """Return the settings of judges."""
+        fitting = {name: getattr(self.fitting, name) for name in ("separate", "embedding", "hidden")}
         chat = self.chat.on(self.device)
-        return JudgeSettings(absolute(self.forward), absolute(self.backward), device=self.device, chat=chat, **known)
+        return JudgeSettings(absolute(self.forward), absolute(self.backward), device=self.device, chat=chat, **fitting)
 
 
 def absolute(name: str) -> str:
-    """The name of a judge or a model for workers, which may stand in other folders."""
+    """Return the name of a judge or model for workers, which may run in other folders."""
     if is_chat_address(name):
         return absolute_address(name)
     return name if not name or name in judges or is_uri(name) else str(Path(name).expanduser().absolute())
 
 
 def label_of(name: str) -> str:
-    """What metrics call a file or a judge: its last part without what stands for a folder or an ending, without a full stop."""
+    """Return the label of a file or judge: the last part of its name, without ending and full stops."""
     if ".py:" in name:
         return name.rpartition(":")[2]
     if name.startswith(f"{SAMPLE}:"):
@@ -127,10 +127,10 @@ def label_of(name: str) -> str:
 
 
 def labels_of(names: tuple[str, ...], taken: Collection[str] = ()) -> dict[str, str]:
-    """Labels by name, each of one name alone, and none of those that are taken by something else."""
-    found: dict[str, str] = {}
+    """Return distinct labels by name, none of them taken already."""
+    label_by_name: dict[str, str] = {}
     for name in names:
         label = label_of(name)
         numbered = chain([label], (f"{label}-{number}" for number in count(2)))
-        found[name] = next(each for each in numbered if each not in taken and each not in found.values())
-    return found
+        label_by_name[name] = next(free for free in numbered if free not in taken and free not in label_by_name.values())
+    return label_by_name
