@@ -111,23 +111,27 @@ def _judged(judge: Any, rows: slice = slice(None)) -> list[float]:
     return [float(value) for value in np.asarray(judge.judge_replies(_EXAMPLES[rows], _SAID[rows]))]
 
 
-def _says_a_number_of_each(judge: Any) -> None:
-    """Says a number from 0 to 1 of each reply, with several utterances and unknown words too."""
+def _scores_each_reply(judge: Any) -> None:
+    """Score each reply from 0 to 1, with several utterances and unknown words too."""
     scores = np.asarray(judge.judge_replies(_EXAMPLES, _SAID))
     expect(scores.shape == (len(_SAID),), f"{len(_SAID)} numbers", f"shape {scores.shape}")
     expect(bool(((scores >= 0) & (scores <= 1)).all()), "numbers from 0 to 1", scores.tolist())
 
 
-def _says_the_same_again(judge: Any) -> None:
-    """Says the same when it is asked again."""
-    same_alone(_judged(judge), _judged(judge), "what is said of a reply")
+def _is_deterministic(judge: Any) -> None:
+    """Score a reply alike when it is judged again."""
+    same_alone(_judged(judge), _judged(judge), "the score of a reply")
 
 
-def _is_the_same_alone(judge: Any) -> None:
-    """Says the same of a reply whether others are judged beside it or not."""
-    alone = [_judged(judge, slice(row, row + 1))[0] for row in range(len(_SAID))]
-    close = [np.isclose(together, single, rtol=0, atol=1e-5) for together, single in zip(_judged(judge), alone, strict=True)]
-    expect(all(close), "what is said of a reply does not depend on what else is asked", f"{_judged(judge)} and, alone, {alone}")
+def _is_independent(judge: Any) -> None:
+    """Score a reply independently of the replies judged with it."""
+    single_scores = [_judged(judge, slice(row, row + 1))[0] for row in range(len(_SAID))]
+    close = [
+        np.isclose(together, single, rtol=0, atol=1e-5) for together, single in zip(_judged(judge), single_scores, strict=True)
+    ]
+    expect(
+        all(close), "the score of a reply does not depend on the other replies", f"{_judged(judge)} and, alone, {single_scores}"
+    )
 
 
 REPLY_JUDGE = Kind(
@@ -135,7 +139,7 @@ REPLY_JUDGE = Kind(
     "parley.envs.generation.game.ReplyJudge",
     ("judge_replies",),
     _made,
-    (_says_a_number_of_each, _says_the_same_again, _is_the_same_alone),
+    (_scores_each_reply, _is_deterministic, _is_independent),
 )
 
 

@@ -217,10 +217,10 @@ class AntiLanguageModel(Charge[State]):
         zero = torch.zeros((num_rows, self._lm.sizes.hidden), device=device)
         return State(zero, zero)
 
-    def step(self, place: int, scores_RV: Tensor, words_R: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, position: int, scores_RV: Tensor, words_R: Tensor, state: State) -> tuple[Tensor, State]:
         barred = torch.tensor([PAD_ID, BOS_ID], device=scores_RV.device)
         scores_RV = scores_RV.index_fill(1, barred, -torch.inf)
-        if place >= self._num_words:
+        if position >= self._num_words:
             return scores_RV, state
         embedded_R1E = self._lm.embedding(self._ids_V[words_R]).unsqueeze(1)
         _, (hidden_1RH, cell_1RH) = self._lm.lstm(embedded_R1E, (state.hidden_BH[None], state.cell_BH[None]))

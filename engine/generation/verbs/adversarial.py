@@ -46,8 +46,8 @@ from parley.envs.corpora.own_files import without_options
 from parley.envs.corpora.pairs.compiled import SAMPLE
 from parley.policies.chat.answers import ANSWERS_FOLDER
 from parley.policies.chat.model import NO_REPLIES, by_kind
-from parley.policies.generation.judges.asked import judge_maker
 from parley.policies.generation.judges.judge import CONTROLS, Answering, Featured, Judge, JudgeSettings, Parsing, scores_by
+from parley.policies.generation.judges.prompted import judge_maker
 
 PAIRS_FILE = "pairs.parquet"
 JUDGED_PAIRS = pa.schema(

@@ -165,8 +165,8 @@ class HeldOut:
         return {scenario.name: self._scores(scenario).with_judged_right(silent) for scenario in scenarios}
 
     def _scores(self, scenario: JudgedScenario) -> JudgedScores:
-        from parley.policies.generation.judges.asked import judge_maker
         from parley.policies.generation.judges.judge import JudgeSettings, scores_by
+        from parley.policies.generation.judges.prompted import judge_maker
 
         pairs, labels = [sided.pair for sided in scenario.pairs], np.array([sided.label for sided in scenario.pairs])
         scores, make = np.zeros(len(pairs)), judge_maker(_JUDGE, JudgeSettings())
