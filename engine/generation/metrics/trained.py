@@ -7,7 +7,7 @@
 
 A row has one system for each training, or for each generator that was started from. Intervals are over these and over sources
 (`crossed_mean`), every source with equal weight; of the replies themselves over these alone, where there are several. A source
-that a system answers without a word counts as told, by every judge.
+that a system answers without a word counts as recognised, by every judge.
 
 The start, greedy and sampled at several temperatures, is a curve of quality by diversity. `ABOVE` is how far a row lies above
 it: nats a word by which its replies are likelier, under the language model, than those of the start at equal distinct-2, along
@@ -97,7 +97,7 @@ STEPS = {
     "discriminator_accuracy": ("discriminator's accuracy", "on replies before it learns from them, steps of the"),
     "reward": ("reward of a word", "mean of the generator's steps of the"),
 }
-"""Figures of steps that are told of the first ones and of the last."""
+"""Figures of the first and of the last steps."""
 AGAINST_DISCRIMINATOR = {
     name + suffix: metric._replace(title=metric.title + when)
     for name, metric in _SAID.items()
@@ -166,7 +166,7 @@ JUDGED = {
 }
 """Figures that a judge gives."""
 RELIABLE = Metric("ERE", "lower: better", "mean distance of AdverSuc from gold over scenarios whose answer is known")
-"""What evaluations of a row say of a judge."""
+"""The reliability of a judge in evaluations of a row."""
 QUALITY = {
     WORDS: Metric("words", _LIKE_PEOPLE, "words of a reply in the mean"),
     PERPLEXITY: Metric("perplexity", _LIKE_PEOPLE, "under a language model that no training saw, </s> counted", main=True),
@@ -214,7 +214,7 @@ _PUBLISHED_AS = {
 
 Metrics = Mapping[str, Estimate]
 Shares = Mapping[str, float]
-"""What a judge said of the pairs of each source, by source."""
+"""Shares of a judge's verdicts by source."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
     for row, systems in rows.items():
         for kind in JUDGED:
             for judge in judges:
-                if shares := _said_of(systems, kind, judge):
+                if shares := [system.shares[kind, judge] for system in systems if system.shares.get((kind, judge))]:
                     metrics[f"{row}.{kind}-{judge}"] = _over_sources(shares)
         for kind in QUALITY:
             estimates = [system.figures[kind] for system in systems if kind in system.figures]
@@ -370,7 +370,7 @@ def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = Fa
     Args:
         metrics: those of `table_metrics`.
         judges: who judged.
-        published: whether the figures of tables 2 and 3 stand beside.
+        published: whether to add the figures of tables 2 and 3.
     """
     names = list(dict.fromkeys(name.rpartition(".")[0] for name in metrics))
     shown = [name for name in names if LESS not in name]
@@ -411,10 +411,6 @@ def _reliability(metrics: Metrics, rows: Sequence[str], judge: str) -> tuple[str
     low, high = min(errors, key=errors.__getitem__), max(errors, key=errors.__getitem__)
     cells = (_share(errors[low]), row_title(low), _share(errors[high]), row_title(high), f"{len(errors)}")
     return (judge + " (control)" * (judge == CONSTANT_JUDGE), _share(float(np.mean([*errors.values()]))), *cells)
-
-
-def _said_of(systems: Sequence[AnsweredRow], kind: str, judge: str) -> list[Shares]:
-    return [shares for system in systems if (shares := system.shares.get((kind, judge)))]
 
 
 def _over_sources(shares: Sequence[Shares]) -> Estimate:
@@ -518,7 +514,7 @@ def placements(metrics: Metrics) -> list[str]:
         return []
     rows = [row for method in METHODS for row in (method, method + SAMPLED) if f"{row}.{DISTINCT_2}" in metrics]
     placed = {row: metrics.get(f"{row}.{ABOVE}", NOTHING) for row in rows}
-    sentences = [f"{row_title(row)} {_place(above)}." for row, above in placed.items() if above.n]
+    sentences = [f"{row_title(row)} {_curve_position(above)}." for row, above in placed.items() if above.n]
     if beyond := [row_title(row) for row, above in placed.items() if not above.n]:
         sentences.append(f"More or less various than the start at any temperature that was measured: {'; '.join(beyond)}.")
     return sentences
@@ -530,7 +526,7 @@ def _verb(less: Estimate, random: Estimate) -> str:
     return "does worse than" if less.high < 0 else "cannot be told from"
 
 
-def _place(above: Estimate) -> str:
+def _curve_position(above: Estimate) -> str:
     where = "above" if above.low > 0 else "below" if above.high < 0 else "on"
     figures = f"{above.value:+.3f} {interval(above, signed)}".rstrip()
     return f"lies {where} the start's temperature curve ({figures} nats a word at equal distinct-2)"

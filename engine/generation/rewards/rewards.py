@@ -45,7 +45,7 @@ is one node: its state in the generator and in the discriminator exists once, on
 them, and nothing is ever read again. Continuations that end leave.
 
 Every drawn word is decided by a number that belongs to (example, beginning, continuation, place), so that no reward depends on
-what else is in the batch, nor on who computes it.
+the rest of the batch, nor on the process that computes it.
 
 Shapes: B replies, T words, N continuations of a beginning, P beginnings, n nodes, L lanes: continuations under way, c children.
 """

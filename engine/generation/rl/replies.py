@@ -1,14 +1,14 @@
 """Adversarial REINFORCE and REGS as an RLlib algorithm (new API stack): Li et al. 2017 (arXiv 1701.06547), figure 1.
 
-An iteration is one update. Who learns is a pure function of its number (`ReplyLearning.phase`): the discriminator on recorded
+An iteration is one update. Its number decides the learner (`ReplyLearning.phase`): the discriminator on recorded
 replies and the generator's, the generator by policy gradients on replies that it says, or by teacher forcing on recorded ones;
 a critic learns beside the policy gradients. Update i takes examples i N .. (i + 1) N - 1, and nothing is
 drawn that does not follow from the master seed and an index: so an update does not depend on the number of env runners, and a
 training goes on exactly where it was.
 
 The env runner of the reply game samples and scores replies with copies of all modules. Examples come in shards of one size,
-whoever works on them, so that no digit of what a network computes side by side depends on the number of runners. What an
-example is depends on its index and the master seed alone.
+for any number of runners, so that no digit of a batched network depends on that number. An
+example depends only on its index and the master seed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from parley.policies.seq2seq.decoding import read, sample
 from parley.policies.seq2seq.scoring import load_seq2seq
 
 SHARD = 16
-"""Examples that are worked on side by side."""
+"""Examples of a batch."""
 
 
 class ReplyEnvRunner(ReproducibleRunner):
@@ -207,13 +207,13 @@ class ReplyMinMaxConfig(ReproducibleConfig):
                 hidden = {"hidden": load_seq2seq(Path(generator)).sizes.hidden}
                 specs[CRITIC] = RLModuleSpec(module_class=LinearCriticModule, model_config=hidden)
         # A list: from a set, the order would change from process to process.
-        self.multi_agent(policies=list(specs), policy_mapping_fn=_itself, policies_to_train=list(specs))
+        self.multi_agent(policies=list(specs), policy_mapping_fn=_module_of_agent, policies_to_train=list(specs))
         self.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
         self.training(grad_clip=learning.clip, grad_clip_by="global_norm")
         return self
 
 
-def _itself(agent: str, *_: Any, **__: Any) -> str:
+def _module_of_agent(agent: str, *_: Any, **__: Any) -> str:
     """Return the agent: modules have the names of agents. RLlib's own runners alone call this."""
     return agent
 
@@ -255,9 +255,11 @@ class ReplyMinMax(DistributedAlgorithm):
         started, number = time.monotonic(), self.training_iteration
         phase, indices = self.config.learning.phase(number), self._indices(number)
         pairs = [self.world.pair(self.config.master_seed, index) for index in indices]
-        results = self._found(phase, indices)
+        results = self._gathered(phase, indices)
         sampled = time.monotonic()
-        make = {"discriminator": self._told_apart, "generator": self._rewarded, "teacher": self._forced}[phase]
+        make = {"discriminator": self._discriminator_rows, "generator": self._generator_rows, "teacher": self._teacher_rows}[
+            phase
+        ]
         rows, figures = make(number, [source for source, _ in pairs], [reply for _, reply in pairs], results)
         batch = MultiAgentBatch({role: SampleBatch(columns) for role, columns in rows.items()}, env_steps=len(indices))
         learned = self.learner_group.update(batch=batch, timesteps=self.timesteps(len(indices)))
@@ -284,13 +286,13 @@ class ReplyMinMax(DistributedAlgorithm):
         first = number * learning.examples_per_step
         return list(range(first, first + learning.examples_per_step))
 
-    def _found(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
+    def _gathered(self, phase: Phase, indices: Sequence[int]) -> dict[str, list[Any]]:
         shards = [indices[start : start + SHARD] for start in range(0, len(indices), SHARD)]
         parts = self.gather({number: (number, phase, shard) for number, shard in enumerate(shards)})
         by_shard = {number: results for part in parts for number, results in part["found"].items()}
         return {name: [value for number in sorted(by_shard) for value in by_shard[number][name]] for name in by_shard[0]}
 
-    def _told_apart(
+    def _discriminator_rows(
         self, number: int, sources: Sequence[Any], recorded: Sequence[Any], results: Mapping[str, list[Any]]
     ) -> tuple[dict[str, Any], dict[str, float]]:
         """Return the rows and figures of a discriminator's step."""
@@ -310,7 +312,7 @@ class ReplyMinMax(DistributedAlgorithm):
         }
         return {DISCRIMINATOR: _arrays(columns)}, {}
 
-    def _rewarded(
+    def _generator_rows(
         self, number: int, sources: Sequence[Any], recorded: Sequence[Any], results: Mapping[str, list[Any]]
     ) -> tuple[dict[str, Any], dict[str, float]]:
         """Return the rows and figures of a policy-gradient step and of its critic's step."""
@@ -323,7 +325,7 @@ class ReplyMinMax(DistributedAlgorithm):
         baseline_BT = baseline_values(settings.chosen_baseline, replies, self.mean, expected_BT1)
         self.mean = self.mean.after(rewards_BT, replies)
         advantages_BT = (rewards_BT - baseline_BT) * replies.real_BT
-        rows = {GENERATOR: self._said(sources, replies) | {"advantages": advantages_BT.numpy()}}
+        rows = {GENERATOR: self._reply_columns(sources, replies) | {"advantages": advantages_BT.numpy()}}
         if CRITIC in self.roles:
             if "encoded" in results:
                 columns = {"encoded": torch.from_numpy(np.stack(results["encoded"]))}
@@ -340,7 +342,7 @@ class ReplyMinMax(DistributedAlgorithm):
         }
         return rows, earned | variety(results["replies"])
 
-    def _forced(
+    def _teacher_rows(
         self, number: int, sources: Sequence[Any], recorded: Sequence[Any], results: Mapping[str, list[Any]]
     ) -> tuple[dict[str, Any], dict[str, float]]:
         """Return the rows and figures of a teacher-forcing step."""
@@ -350,10 +352,10 @@ class ReplyMinMax(DistributedAlgorithm):
         expected_BT1 = _padded(results["expected"], replies.words_BT.shape[1] + 1) if "expected" in results else None
         baseline_B = baseline_values(settings.chosen_baseline, replies, self.mean, expected_BT1)[:, 0]
         weights_B = forcing_rewards(settings, torch.tensor(results["human"]), baseline_B)
-        rows = {GENERATOR: self._said(sources, replies) | {"forced": weights_B.numpy()}}
+        rows = {GENERATOR: self._reply_columns(sources, replies) | {"forced": weights_B.numpy()}}
         return rows, {"human_recorded": float(np.mean(results["human"])), "forced": float((weights_B > 0).float().mean())}
 
-    def _said(self, sources: Sequence[Any], replies: ReplyActions) -> dict[str, Any]:
+    def _reply_columns(self, sources: Sequence[Any], replies: ReplyActions) -> dict[str, Any]:
         batch = action_batch(self.env_runner.module[GENERATOR].net, sources, replies)
         words = [reply[:length].tolist() for reply, length in zip(replies.words_BT, replies.lengths_B - 1, strict=True)]
         weigh = self.world.response_weights if self.config.rewards.weighted else None

@@ -9,7 +9,7 @@ A row of `JUDGED` is a judge in a fold of a scenario; its k-th source, label and
 with the `place` k. Texts stand here once and not in the rows of every judge; a flat file (`parley rows`) has both.
 
 A worker turns shards of (scenario, judge, fold) into rows of `JUDGED`. A row depends on its item and the seed alone: a judge
-is made afresh, fitted on the other folds, and asked about its own.
+is made anew, fitted on the other folds, and judges its own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def write_pairs(path: Path, scenarios: Iterable[JudgedScenario]) -> None:
 
     Args:
         path: the file.
-        scenarios: whose pairs stand in the order in which judges are asked.
+        scenarios: with their pairs in the order of judging.
 
     Raises:
         RunError: the disk refuses.
@@ -281,7 +281,7 @@ class JudgingWorker:
 
 
 SYSTEMS, VERDICTS, NOTES, NUM_FITS = "systems", "verdicts", "notes", "fits"
-"""Entries of the summary: labels of the machine files; what it comes to; what was left out; how many rows there are."""
+"""Entries of the summary: labels of the machine files, conclusions, notes on what was left out, number of rows."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ class PreparedJudging:
     """The checked inputs of a judging.
 
     Args:
-        config: what was asked for.
+        config: of the evaluation.
         pooled: the pairs.
         items: judge by scenario and fold, by key.
     """

@@ -36,7 +36,7 @@ class FittingOfJudges(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class AdversarialConfig(ShardedConfig):
-    """Whose replies are judged, and by whom."""
+    """The judged replies, and the judges."""
 
     human: str = f"{SAMPLE}:human"
     """Replies of people: a file of source<TAB>reply, earlier turns before the source, ||| between several replies; CSV, TSV,
@@ -95,7 +95,7 @@ class AdversarialConfig(ShardedConfig):
 
     @property
     def shows_published(self) -> bool:
-        """Return whether the published figures stand beside."""
+        """Return whether to show the published figures."""
         return self.published == "li2017" or (self.published == "auto" and self.human.startswith(f"{SAMPLE}:"))
 
     @property

@@ -2,8 +2,8 @@
 
 A generator is measured by judges that its training never saw: AdverSuc and machine-vs-random on a held-out split. The judges
 are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alone and cross-fitted by source, so that each
-pair is judged by one that has not seen its source. A reply without a word is no question to them: whoever reads its length
-tells it, so that it counts as told, and so does the reply beside it.
+pair is judged by one that has not seen its source. A reply without a word is not judged: its length
+reveals it, so it counts as recognised, and so does the reply beside it.
 
 A `Contest` holds the checked generator, discriminator and pairs of a training.
 """
@@ -282,7 +282,7 @@ class MinMaxRepliesConfig(ReplyTrainingConfig):
     discriminator: str = ""
     """Run or checkpoint of the discriminator (parley train discriminator); when empty one is trained first."""
     reward: Reward = "discriminator"
-    """What the generator is rewarded by. Controls: constant, 1 for every word; shuffled, the discriminator's rewards of another
+    """The reward of the generator. Controls: constant, 1 for every word; shuffled, the discriminator's rewards of another
     example of the step; length, words of the reply as a share of the limit."""
     env_runners: NonNegativeInt = 0
     """Processes that say replies and reward them; 0: this one does. They change nothing of what is learned."""
@@ -406,7 +406,7 @@ class Contest:
     """The checked generator, discriminator and pairs of a training.
 
     Args:
-        config: what was asked for.
+        config: of the training.
         generator: folder of its checkpoint.
         discriminator: folder of its checkpoint.
         model: the generator as it begins.
@@ -426,7 +426,7 @@ def contest_of(config: MinMaxRepliesConfig, generator: str, discriminator: str) 
     """Open the generator, the discriminator and the pairs of a training.
 
     Args:
-        config: what is asked for.
+        config: of the training.
         generator: folder of a checkpoint.
         discriminator: folder of a checkpoint; empty for one that is yet to be trained.
 

@@ -4,8 +4,8 @@ Source: Li et al. 2017 (arXiv 1701.06547), section 3.3: recorded replies are pos
 to the same context is a negative one, half of them found by a beam with re-ranking by mutual information, half sampled.
 
 The file also decodes these replies, for discriminators and judges, and reads the files of an adversarial evaluation. Which
-way a context gets, and every draw, follows from the seed and its place in the corpus, so that a run that was killed goes on
-as if it had not been, and one that asks the same of the same generator may take what another has decoded.
+way a context gets, and every draw, follows from the seed and its place in the corpus, so that a killed run goes on
+exactly, and a run with the same generator and settings may copy the decoded replies of another.
 """
 
 from __future__ import annotations
@@ -188,9 +188,9 @@ class Negatives:
 
 _HUMAN, _NEXT = "human", "next"
 _OFTEN = 0.02
-"""Share of the replies of a file that are as long as its longest one, from which on that is told."""
+"""Share of the replies of a file that are as long as its longest one, from which on a note reports it."""
 _LARGELY = 0.5
-"""Share of a system's replies that people gave to other sources, from which on that is told."""
+"""Share of a system's replies that people gave to other sources, from which on a note reports it."""
 _FEWEST = 2
 """Pairs of a side that each fold of a scenario needs."""
 

@@ -1,6 +1,6 @@
 """Adversarial training of a generator against a discriminator: `parley minmax replies` (RLlib).
 
-Source: Li et al. 2017 (arXiv 1701.06547), figure 1. What is not named is trained first, as runs of their own below the run's
+Source: Li et al. 2017 (arXiv 1701.06547), figure 1. Models that are not named are trained first, as runs below the run's
 folder. Updates are events of the run; every `check_every` rounds the generator answers the validation contexts, and judges that
 training never sees say how often they are deceived: the best of these states, the start among them, is the checkpoint.
 
@@ -73,14 +73,14 @@ if TYPE_CHECKING:
 
 
 class CollapseError(ParleyError):
-    """A training has gone wrong, and was asked to end there."""
+    """A training that went wrong and stops, because `watch.stop` is set."""
 
 
 class Alarm(NamedTuple):
     """A figure that has been out of bounds too long.
 
     Args:
-        name: of what has happened.
+        name: of the alarm.
         figure: of an update.
         value: the newest.
     """
@@ -126,7 +126,7 @@ class Watcher:
         for index, (name, figure, is_out) in enumerate(_SIGNS):
             if figure not in figures:
                 continue
-            # An event says null for what is no number, as distinct-1 of replies without a word.
+            # Events store null for no number, such as distinct-1 of replies without a word.
             value = math.nan if figures[figure] is None else float(figures[figure])
             self._streaks[index] = self._streaks[index] + 1 if is_out(value, self._watch) else 0
             if self._streaks[index] == self._watch.patience:
@@ -250,7 +250,7 @@ class _ReplyTraining:
         needs: dict[str, dict[str, type]] = {ITERATION: {"number": int}, CHECK: {"number": int, "estimates": dict}}
         events = run.events(needs)
         self._watcher: Watcher | None = None
-        self._told = any(event["kind"] == REWARDS_OF_WORDS for event in events)
+        self._has_word_rewards = any(event["kind"] == REWARDS_OF_WORDS for event in events)
         self._history = {event["number"]: event for event in events if event["kind"] == ITERATION}
         self._checks = {
             event["number"]: {name: Estimate.from_json(value) for name, value in event["estimates"].items()}
@@ -270,8 +270,8 @@ class _ReplyTraining:
                 self._reporter.stage("generator against discriminator", updates, "updates")
                 note = partial(self._note, algorithm)
                 make_updates(algorithm, self._run, updates, self._config.save_every, self._reporter, note)
-                if not self._told:
-                    self._tell_rewards(algorithm)
+                if not self._has_word_rewards:
+                    self._record_word_rewards(algorithm)
             except DivergenceError as error:
                 fix = f"{error.fix}; {self._best_so_far()}"
                 raise DivergenceError(error.what, where=error.where, got=error.got, fix=fix) from error
@@ -345,7 +345,7 @@ class _ReplyTraining:
         self._reporter.say(f"round {rounds}: {both}, {loss:.3f} nats a word, {figures[WORDS]:.1f} words a reply{alike}")
         self._checks[rounds] = estimates
 
-    def _tell_rewards(self, algorithm: ReplyMinMax) -> None:
+    def _record_word_rewards(self, algorithm: ReplyMinMax) -> None:
         """Print the rewards of words of replies at the end, for a reader to look at."""
         from parley.engine.generation.rewards.rewards import limit
         from parley.engine.generation.rl.reply_modules import DISCRIMINATOR as LISTENER

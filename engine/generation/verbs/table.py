@@ -113,14 +113,14 @@ class System(NamedTuple):
 
 def models(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
     """Return the models that are trained first where no run is named; none of them needs another."""
-    fitted = _known(config) | {"vocabulary": config.vocabulary, "fit": config.fit}
+    fitted = _shared_settings(config) | {"vocabulary": config.vocabulary, "fit": config.fit}
     lengths: dict[str, Any] = {"min_reply": config.min_reply, "max_reply": config.longest}
     sizes = LanguageModelSizes(embed=config.sizes.embed, hidden=config.sizes.hidden, max_length=config.sizes.max_reply)
     again = fitted | {"seed": derive_seed(config.seed, JUDGE_LM)}
     planned: dict[str, Stage] = {}
     if not config.starts:
         planned[START] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, **fitted, **lengths)
-    is_asked_back = lacks_backward(config.discriminator_decoder) and bool(_told_kinds(config))
+    is_asked_back = lacks_backward(config.discriminator_decoder) and bool(_discriminator_kinds(config))
     if ("mmi" in config.row_names or is_asked_back) and not config.backward:
         planned[BACKWARD] = TRAIN_SEQ2SEQ, TrainSeq2SeqConfig(sizes=config.sizes, backward=True, **fitted, **lengths)
     if "mmi-antilm" in config.row_names and not config.lm:
@@ -135,7 +135,7 @@ def discriminators(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
     planned: dict[str, Stage] = {}
     backward = config.backward or display_path(path / BACKWARD)
     for number, start in enumerate(starts(config, path), start=1):
-        for prefixes in _told_kinds(config):
+        for prefixes in _discriminator_kinds(config):
             name, other_name = f"{DISCRIMINATOR}-{number}", f"{BEGINNINGS}-{number}"
             name, other_name = (other_name, name) if prefixes else (name, other_name)
             settings = TrainDiscriminatorConfig(
@@ -147,7 +147,7 @@ def discriminators(config: TrainedTableConfig, path: Path) -> dict[str, Stage]:
                 min_reply=config.min_reply,
                 sizes=config.discriminator_sizes,
                 fit=config.discriminator_fit,
-                **_known(config),
+                **_shared_settings(config),
             )
             planned[name] = TRAIN_DISCRIMINATOR, settings
     return planned
@@ -186,11 +186,11 @@ def measured(config: TrainedTableConfig, path: Path, system: System) -> dict[str
     return {system.replies: (REPLY, reply_config), system.judged: (EVALUATE_ADVERSARIAL, judged)}
 
 
-def _known(config: TrainedTableConfig) -> dict[str, Any]:
+def _shared_settings(config: TrainedTableConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in ("corpus", "limit", "data_root", "seed", "threads")}
 
 
-def _told_kinds(config: TrainedTableConfig) -> list[bool]:
+def _discriminator_kinds(config: TrainedTableConfig) -> list[bool]:
     """Return the kinds of discriminators that the rows need: True for those fitted to beginnings of replies."""
     return sorted({str(config.training(row, 1)["method"]) == PARTIAL for row in config.row_names if row in TRAINED})
 
@@ -224,13 +224,13 @@ def starts(config: TrainedTableConfig, path: Path) -> tuple[str, ...]:
 
 
 CONCLUDED, PLACED = "conclusions", "placements"
-"""Entries of the summary: what the table comes to, and where trainings lie beside the temperature curve, in sentences."""
+"""Entries of the summary: the conclusions, and the position of trainings to the temperature curve, in sentences."""
 NUM_SHOWN = 20
-"""Contexts whose replies stand side by side."""
+"""Contexts whose replies are shown together."""
 _JUDGED = "-judged"
-"""Ends the name of the folder of an evaluation."""
+"""The suffix of an evaluation's folder."""
 SYSTEM = label_of(MACHINE_FILE)
-"""What evaluations call the row's replies."""
+"""The label of the row's replies in evaluations."""
 
 
 class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, TrainedTableConfig]):
@@ -270,7 +270,7 @@ class EvaluateGeneration(Composite[TrainedTableConfig, TrainedTableConfig, Train
         require_decoders(config)
         longest = max(sizes.max_reply for sizes in read) - 1
         if 0 < config.max_words < longest:
-            # What a training says is cut, and what the start says would be longer than all of it.
+            # A training's replies are cut, and the start's would be longer.
             fix = f"leave it out, or start from generators with sizes.max_reply={config.max_words + 1}"
             got = f"{config.max_words}, a start says up to {longest} words"
             raise ConfigError("replies of a start may be longer than --max-words", got=got, fix=fix)
@@ -414,7 +414,7 @@ def measured_systems(config: TrainedTableConfig, path: Path) -> list[System]:
 
 
 def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
-    """Return the judged shares of a system by figure and judge, for each source; a reply without a word counts as told."""
+    """Return the shares of a system by figure, judge and source; a reply without a word counts as recognised."""
     scored = JudgedRows(RunFolder.load(path / system.judged).read_rows().to_pylist()).scored
     files = (path / system.replies / name for name in (HUMAN_FILE, MACHINE_FILE))
     recorded, answered = ({source_name(pair) for pair in read_replied(file)} for file in files)
@@ -423,9 +423,9 @@ def judged_shares(path: Path, system: System, judges: Sequence[str]) -> dict[tup
     for kind in JUDGED:
         for judge in judges:
             if (judged := scored.get((f"{kind}.{SYSTEM}", judge))) is not None:
-                # Where lengths are matched nothing stands beside no word.
+                # Matched lengths leave no counterpart for a reply without a word.
                 shares = (judged if kind == MATCHED else judged.with_judged_right(silent)).by_source
-                # Of random replies it is told what is right, of others what is wrong.
+                # Random replies count what is right, others what is wrong.
                 shares_of[kind, judge] = {name: 1 - share if kind == RANDOM else share for name, share in shares.items()}
     return shares_of
 

@@ -1,6 +1,6 @@
 """A lexicon of English: NLTK's data, inflections by lemminflect, and text restored for NLTK's tagger.
 
-Source: the released code of Niu & Bansal 2018 leans on NLTK's tagger, WordNet (Fellbaum 1998) and stop words, on Pattern and on
+Source: the released code of Niu & Bansal 2018 uses NLTK's tagger, WordNet (Fellbaum 1998) and stop words, Pattern and
 PPDB 2.0 (Pavlick et al. 2015).
 
 Departures:
@@ -170,7 +170,7 @@ WORDNET = "corpora/wordnet"
 STOPWORDS = "corpora/stopwords"
 PARAPHRASES = "misc/mwa_ppdb"
 FOLDERS = (TAGGER, WORDNET, STOPWORDS, PARAPHRASES)
-"""What is needed, as folders of NLTK's data; the last part of each is the package's name."""
+"""The folders of NLTK's data; the last part of each is the package's name."""
 
 _PARAPHRASE_FILE = "ppdb-1.0-xxxl-lexical.extended.synonyms.uniquepairs"
 _FIX = "parley data get nltk, or --set perturb.lexicon=built-in for the small lexicon of this project"
@@ -180,7 +180,7 @@ _SLIPS = {"unmaked": "unmade", "overspended": "overspent"}
 _USUAL = 2
 """How often WordNet's own texts hold a usual sense of a word."""
 SELDOM = 5
-"""How often these texts hold a thing, rather than somebody who is called so, at least."""
+"""Fewest times that these texts use a word as no name."""
 _MAIN = 0.5
 """Share of a word's counted places that its main sense has at least."""
 MISREAD = frozenset({"NNP", "NNPS", "PDT"})
@@ -218,7 +218,7 @@ class NltkLexicon:
         if len(memory) + len(new) > _NUM_UTTERANCES:
             memory.clear()
             new = list(dict.fromkeys(utterances))
-        # Some at once, so that what is made here is gone before Python's collector looks through all that the lexicon holds.
+        # In parts, so that temporary objects are gone before Python's collector walks the whole lexicon.
         for start in range(0, len(new), _AT_ONCE):
             some = new[start : start + _AT_ONCE]
             memory.update(zip(some, self._tags_of(some), strict=True))
@@ -228,7 +228,7 @@ class NltkLexicon:
         """Return whether utterances have these tags; see `Lexicon`."""
         read = list(map(self.newswire.restored, utterances))
         expected = [
-            word_tags if text.origins is None else _at(text.origins, word_tags, len(text.words))
+            word_tags if text.origins is None else _align_tags(text.origins, word_tags, len(text.words))
             for word_tags, text in zip(tags, read, strict=True)
         ]
         is_right = self._tagger.are_tags([text.words for text in read], expected)
@@ -308,7 +308,7 @@ class NltkLexicon:
         """Tag utterances as newspapers would write them."""
         read = list(map(self.newswire.restored, utterances))
         tags_of: list[list[str]] = self._tagger.tag([text.words for text in read])
-        # What is taken for a name because of its capital alone is none.
+        # A word that is a name only because of its capital is none.
         again = [
             row
             for row, (text, tags) in enumerate(zip(read, tags_of, strict=True))
@@ -438,7 +438,7 @@ def _guarded(folder: str, load: Callable[[], Any]) -> Any:
         ) from None
 
 
-def _at(indices: Sequence[int], tags: Sequence[str], num: int) -> list[str | None]:
+def _align_tags(indices: Sequence[int], tags: Sequence[str], num: int) -> list[str | None]:
     """Tags at some places, none at the others."""
     spread: list[str | None] = [None] * num
     for index, tag in zip(indices, tags, strict=True):

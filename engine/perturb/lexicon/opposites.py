@@ -48,7 +48,7 @@ class Lexicon(Protocol):
         """Return the tags of many utterances, faster than one by one; callers must not change them."""
 
     def are_tags(self, utterances: Sequence[tuple[str, ...]], tags: Sequence[Sequence[str]]) -> list[bool]:
-        """Return whether utterances have these tags; sooner than tagging them, and not remembered."""
+        """Return whether utterances have these tags; faster than tagging them, and not remembered."""
 
     def antonyms(self, word: str, part_of_speech: str | None) -> tuple[str, ...]:
         """Return the opposites of a word in any of its senses, in a fixed order, without repetition.
@@ -123,7 +123,8 @@ def read_paraphrases(path: Path, *, equivalent: bool = False) -> dict[Phrase, tu
     broken: list[tuple[int, DataError]] = []
     num_gaps = 0
     lines = read_lines(path)
-    parse = _PARSERS[_kind(next((line for line in lines if line.strip()), ""))]
+    first = next((line for line in lines if line.strip()), "")
+    parse = _PARSERS[_BAR if _BAR in first else "\t" if "\t" in first else " "]
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -137,11 +138,11 @@ def read_paraphrases(path: Path, *, equivalent: bool = False) -> dict[Phrase, tu
         except DataError as error:
             broken.append((number, error))
     if broken:
-        number, first = broken[0]
+        number, error = broken[0]
         raise DataError(
-            f"a broken line: {first.what} ({len(broken)} broken in all)",
+            f"a broken line: {error.what} ({len(broken)} broken in all)",
             where=FileLine(str(path), number),
-            got=first.got,
+            got=error.got,
             fix="mend the line or take it out",
         )
     if num_gaps:
@@ -163,15 +164,11 @@ def two_way(pairs: Iterable[tuple[Phrase, Phrase]]) -> dict[Phrase, tuple[Phrase
     return {phrase: tuple(dict.fromkeys(paraphrases)) for phrase, paraphrases in paraphrases_of.items()}
 
 
-def _kind(line: str) -> str:
-    return _BAR if _BAR in line else "\t" if "\t" in line else " "
-
-
 def _ppdb(line: str) -> tuple[str, str, str | None]:
     fields = [field.strip() for field in line.split(_BAR)]
     if len(fields) not in (5, 6):
         raise broken_rule("a line of PPDB has five or six fields between |||", line)
-    # The features of PPDB 1.0 say nothing of entailment, so that none of its pairs can be told apart.
+    # The features of PPDB 1.0 say nothing of entailment, so all its pairs are alike.
     return fields[1], fields[2], fields[5] if len(fields) == 6 else None
 
 

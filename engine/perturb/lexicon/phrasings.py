@@ -447,7 +447,7 @@ class Synonyms:
     def _of_one_sense(self, word: str, base: str, kind: str) -> Iterator[str]:
         if _is_plain(word) and _is_plain(base):
             for other in self._table.get(base, ()):
-                if _is_plain(other) and not _one_stem(base, other) and self._lexicon.same_sense(base, other, kind):
+                if _is_plain(other) and not _share_stem(base, other) and self._lexicon.same_sense(base, other, kind):
                     yield other
 
 
@@ -466,6 +466,6 @@ def _is_plain(word: str) -> bool:
     return len(word) > 1 and word.isalpha() and word not in UNTOUCHED
 
 
-def _one_stem(word: str, other: str) -> bool:
+def _share_stem(word: str, other: str) -> bool:
     shorter = min(len(word), len(other), _SAME_STEM)
     return word[:shorter] == other[:shorter]

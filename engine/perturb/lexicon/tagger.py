@@ -4,7 +4,7 @@ Source: NLTK's `averaged_perceptron_tagger_eng`, the tagger of Niu & Bansal's (2
 `nltk.pos_tag`, word for word; only the arithmetic differs:
 
   * weights are thousandths, so that integers hold them exactly; where two tags tie, NLTK's order of adding floats decides, and
-    NLTK is asked itself;
+    NLTK's own tagger decides;
   * every feature is a row of one matrix; what a word adds to the scores of its own tag and of its neighbours' is summed once a
     word, for all new words in one pass, not assembled from strings once a position;
   * utterances are tagged side by side, so that a position of all of them is one pass of numpy, and what their words say of it,
@@ -78,7 +78,7 @@ class NGrams:
         corpus_utterances = list(utterances)
         self.counts = Counter(chain.from_iterable(corpus_utterances))
         """How often each word of the corpus occurs."""
-        # Words that occur once are not told apart.
+        # Words that occur once are one unknown word.
         frequent = [word for word, count in self.counts.most_common() if count > 1]
         self._ids = {word: i for i, word in enumerate(frequent, _FIRST)}
         self._size = len(frequent) + _FIRST
@@ -216,7 +216,7 @@ class Tagger:
         for row, feature in enumerate(weights, 1):
             kind, _, value = feature.rpartition(" ")
             self._features.setdefault(kind, {})[value] = row
-        # What comes before an utterance has tags of its own, behind the others.
+        # The marks before an utterance have tags of their own, behind the others.
         self._names = [*tags, *perceptron.START]
         self._before_UUT = np.stack([self._before(tag) for tag in self._names])
         self._tags_before: dict[str, list[tuple[int, int]]] = {}
@@ -237,7 +237,7 @@ class Tagger:
         """Return Penn Treebank tags.
 
         Args:
-            utterances: words; many at once are much sooner tagged than one by one.
+            utterances: words; a list is tagged much faster than one by one.
         """
         self._take_in(utterances)
         order = sorted(range(len(utterances)), key=lambda row: -len(utterances[row]))

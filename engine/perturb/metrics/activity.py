@@ -337,15 +337,11 @@ def reference_metrics(truths: Sequence[ActEnt]) -> dict[str, Estimate]:
     metrics: dict[str, Estimate] = {}
     for name in (*CONSTANTS, CEILING):
         answers = [CONSTANTS.get(name, truth) for truth in counted]
-        for kind, values in zip(("activity_f1", "entity_f1"), _columns(answers, counted), strict=True):
-            metrics[f"{kind}.{name}"] = clustered_rate(values)
+        pairs = list(zip(answers, counted, strict=True))
+        activities = [_f1(answer.activities, truth.activities) for answer, truth in pairs]
+        metrics[f"activity_f1.{name}"] = clustered_rate(activities)
+        metrics[f"entity_f1.{name}"] = clustered_rate([_f1(answer.entities, truth.entities) for answer, truth in pairs])
     return metrics
-
-
-def _columns(answers: Sequence[ActEnt], truths: Sequence[ActEnt]) -> tuple[list[float], list[float]]:
-    pairs = list(zip(answers, truths, strict=True))
-    activities = [_f1(answer.activities, truth.activities) for answer, truth in pairs]
-    return activities, [_f1(answer.entities, truth.entities) for answer, truth in pairs]
 
 
 def _f1(predicted: frozenset[str], truth: frozenset[str]) -> float:

@@ -1,7 +1,7 @@
 """Metrics and tables of an audit of perturbations, and the agreement of its labellers.
 
-Metrics are called KIND.STRATEGY; one strategy more than was asked for is `CONTROL`, which shows what the same figures are
-where words are replaced at random. A row is a context and its utterances that were touched
+Metrics are called KIND.STRATEGY; one more strategy is `CONTROL`, which shows the same figures where words are
+replaced at random. A row is a context and its utterances that were touched
 (`parley.engine.perturb.verbs.config.AUDIT`). Means and ratios are clustered by context. Rates have Wilson intervals, as if
 utterances were independent: those of one context and contexts that share one are not, so these are a little narrow.
 
@@ -68,7 +68,7 @@ _KINDS: dict[str, Metric] = {
     ALL_WORDS: Metric("share of words changed", NEITHER, "of the words of all contexts", "share"),
 }
 KINDS = tuple(_KINDS)
-"""What is measured of each strategy; `KEPT` and `WRONG` only where somebody was asked."""
+"""Figures of each strategy; `KEPT` needs a model of entailment, `WRONG` needs labels."""
 _OVERALL = {
     KAPPA: Metric("agreement of labellers, kappa", "", "Cohen's, mean over pairs of labellers; 0 is chance, 1 always"),
     AGREEMENT: Metric("agreement of labellers", "", "share of the lines with several labels whose labels are equal", "share"),
@@ -207,7 +207,7 @@ def _mean_kappa(labels: Sequence[Mapping[str, bool]]) -> float:
 
 Metrics = Mapping[str, Estimate]
 TRIGRAMS = "trigrams of the training split"
-"""What perplexities are under where no language model is named."""
+"""The judge of perplexities if no language model is named."""
 
 
 def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[str, TextTable]:
@@ -251,8 +251,8 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
     if WRONG in measured:
         note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
-        kappa = figure(metrics[KAPPA].value)
-        note += f" Of lines with several labels ({agreed.n:,}) {_line(_share(agreed))} agree, kappa {kappa}."
+        kappa, share = figure(metrics[KAPPA].value), _share(agreed).replace("\n", " ")
+        note += f" Of lines with several labels ({agreed.n:,}) {share} agree, kappa {kappa}."
     of_changes = "Touched: something was changed. Words changed: in a touched utterance, mean. Brackets: 95 % intervals."
     return {"How it reads": _table(metrics, reads, note), "How much is changed": _table(metrics, changes, of_changes)}
 
@@ -278,7 +278,3 @@ def _share_of_words(estimate: Estimate) -> str:
     """Format a share of words, whose count is not the row's n; a mark shows where it is small."""
     first, *rest = _share(estimate).split("\n")
     return above(f"{first}{FEW_MARK * (estimate.flagged and estimate.n > 0)}", *rest)
-
-
-def _line(cell: str) -> str:
-    return cell.replace("\n", " ")

@@ -26,7 +26,7 @@ NGR and COPY_k replace whole replies of a group. Sources: Li et al. 2019, sectio
 Network for Multi-turn Response Selection in Retrieval-based Chatbots", section 5, whose released test sets plant one, two or
 three turns of the context as candidates.
 
-NGR replaces every right reply, and what comes out is a wrong one. COPY_k replaces k wrong replies, which stay wrong.
+NGR replaces every right reply by a wrong one. COPY_k replaces k wrong replies, which stay wrong.
 
   * # Paper: one reply for all contexts, "I am sorry can you repeat". Ours: the same; A_n@k then measures that one string, so
     as an option the reply of each context is drawn from several.
@@ -301,7 +301,7 @@ def build(resources: RuleResources) -> ImportantWords:
     """Build IIW from the settings.
 
     Raises:
-        ConfigError: the contexts of the weights are not at hand.
+        ConfigError: the contexts of the weights are not given.
     """
     return ImportantWords(resources.settings, resources.language, resources.counts)
 

@@ -1,6 +1,6 @@
 """Languages of the reply rules: tags of words, their classes, content words, synonyms, and word counts for IIW.
 
-English leans on a lexicon of `engine/perturb`; Chinese on jieba and the Chinese Open Wordnet.
+English uses a lexicon of `engine/perturb`; Chinese uses jieba and the Chinese Open Wordnet.
 
 Sources for Chinese: Li et al. 2019, section 3.1: jieba for the Douban data; Wang & Bond 2013, "Building the Chinese Open
 Wordnet (COW)".
@@ -72,7 +72,7 @@ class TermCounts:
 
 
 WordClass = Literal["noun", "pronoun", "verb", "modal", "adjective", "adverb", "name", "other"]
-"""What tags are sorted into; a name is a noun too, but stays where synonyms enter."""
+"""Classes of tags; a name is a noun too, but no synonym replaces it."""
 Tagged = tuple[str, str]
 """A word, lower case, and its tag."""
 _NUM_WORDS = 1 << 17
@@ -224,12 +224,12 @@ _CLASSES_CHINESE: Mapping[str, WordClass] = {
 }
 """Of the first letter of jieba's tags."""
 _NAMES = ("nr", "ns", "nt", "nz", "eng")
-"""What tags of names begin with; Latin letters in Chinese text mostly name something."""
+"""Beginnings of the tags of names; Latin letters in Chinese text mostly name something."""
 _PARTS_OF_SPEECH: Mapping[WordClass, str] = {"noun": "n", "verb": "v", "adjective": "a", "adverb": "r"}
 
 
 class Chinese:
-    """Chinese as jieba and the Chinese Open Wordnet know it; both are opened when they are first asked for.
+    """Chinese as jieba and the Chinese Open Wordnet know it; both are opened at first use.
 
     Args:
         root: where corpora lie; the usual places when not given.

@@ -82,7 +82,7 @@ class ReplySettings(Configuration):
     tagged_alone: bool | None = None
     """RSW: only synonyms that the tagger takes for the word's part of speech when it reads them alone (careful)."""
     usual: bool | None = None
-    """RSW: only synonyms that the corpus says a few times, where one is at hand (careful)."""
+    """RSW: only synonyms that occur a few times in the corpus, if there is one (careful)."""
     known_names: bool | None = None
     """RSW: names that WordNet knows, programs and commands stay too (careful), not tagged names alone (paper)."""
     articles: bool | None = None

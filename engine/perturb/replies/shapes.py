@@ -38,8 +38,8 @@ of its senses in WordNet, drawn uniformly, as WordNet has it. That may be nonsen
 often right no more, though the paper says that its meaning is "invariant". Rule "careful" keeps the reply right:
 
   * of the word's first sense, those words for which it is the main sense too, the first of them, in the form of the word;
-  * in its part of speech, and only words that the tagger, asked for them alone, takes for that ("well" is no "good");
-  * where a corpus is at hand, only words that it says a few times;
+  * in its part of speech, and only words that the tagger, reading them alone, takes for that ("well" is no "good");
+  * with a corpus, only words that occur in it a few times;
   * neither instances of WordNet nor names of programs and files are replaced, nor what belongs to a command;
   * none makes a wrong one of "a" or "an" before it.
 
@@ -111,7 +111,7 @@ class RuleResources:
         """Count the words of the contexts that the settings name.
 
         Raises:
-            ConfigError: those contexts are not at hand.
+            ConfigError: those contexts are not given.
         """
         which = self.settings.fitted_on
         if which not in self.contexts:
@@ -124,7 +124,7 @@ class RuleResources:
 
 
 Attacks = Literal["negatives", "positives", "context"]
-"""What of a group a rule edits."""
+"""The part of a group that a rule edits."""
 
 
 class Attacked(NamedTuple):

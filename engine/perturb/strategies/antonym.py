@@ -14,7 +14,7 @@ Departures:
     hold both and both are usual words of the corpus; under rule "released", as released.
   * # Paper: silent. Released: any place. Ours: none within a fixed phrase ("hard disk"), and where a word has the sense only
     behind "be", before a noun, behind a person or before an object, there alone (`fits`); and none where the corpus' trigrams,
-    if one is at hand, find the words around it too odd.
+    if there is one, find the words around it too odd.
   * # Paper: silent. Released: WordNet's base form stands for whatever form the word had ("opens" by "close"). Ours: the form of
     the word ("closes"), no opposite whose form is unknown, and the article and preposition that fit it (`agreeing`), because a
     wrong ending would be a second change; under rule "released", as released.
@@ -70,7 +70,7 @@ _PREPOSITIONS = {
     ("upload", "to"): "from",
     ("insert", "into"): "from",
 }
-"""What verbs and prepositions become together: "add it to" by "remove it from"."""
+"""Prepositions that change with their verb: "add it to" by "remove it from"."""
 _REACH = 6
 _NEAR = 4
 _PARTICLES = frozenset({"up", "down", "off", "out", "over", "away", "around"})
@@ -130,7 +130,7 @@ class Antonym(ByEdits):
 
     def _fluent(self, utterances: Sequence[Utterance], possible: Sequence[Sequence[Edit]]) -> list[list[Edit]]:
         """Return the edits after which an utterance is about as likely as before."""
-        assert self.fluency is not None, "a corpus is at hand"
+        assert self.fluency is not None, "fluency needs a corpus"
         language, most = self.fluency
         rows = [(words, edit) for words, edits in zip(utterances, possible, strict=True) for edit in edits]
         after = [window(words, start, end, replacement) for words, (start, end, replacement) in rows]

@@ -1,6 +1,6 @@
 """Where a clause takes a negation: its auxiliary, its full verb, its imperative.
 
-The rules lean on closed lists of words first and on tags second, because taggers that were trained on newspapers read the lines
+The rules use closed lists of words first and tags second, because taggers that were trained on newspapers read the lines
 of a chat poorly ("i/NNS do/VBP"). A clause reaches from one mark or coordinator to the next. Of the places that are found the
 first one of a main clause is taken, else the first of a subordinate clause, else an infinitive or a participle without a verb
 of its own. A clause that holds a negation gets no second one. A question that is answered by yes or no stays ("did you install
@@ -147,7 +147,7 @@ def _negations(clause: Clause, is_subordinate: bool) -> Iterator[tuple[int, Nega
         first += 1
     is_asked = clause.word(first + 1) in of.QUESTION_WORDS and clause.word(first + 2) in of.AUXILIARIES
     if is_asked and clause.tag(first)[:2] == "NN":
-        # Who is asked.
+        # The person who is asked.
         first += 1
     asks = clause.word(first) in of.QUESTION_WORDS
     if not asks and _is_polar(clause, first):
@@ -239,7 +239,7 @@ def _auxiliary(clause: Clause, position: int, first: int, asks: bool) -> Negatio
     if is_advice or (word == "may" and clause.word(position - 2) == "if"):
         return None
     if following in of.NOT_NEGATED or (asks and clause.word(first) != "why"):
-        # What is not the error, and how do i not do it, nobody asks.
+        # "What is not the error" and "how do i not do it" are no questions.
         return None
     if word in of.AUXILIARIES and not is_inverted and _begins_clause(clause, position + 1):
         return None
@@ -324,7 +324,7 @@ def _have_or_do(clause: Clause, position: int, first: int, is_inverted: bool, as
     elif clause.is_base(ahead):
         return contracted if has_subject or position == first else None
     elif position == first or asks:
-        # A question about somebody or something that has a name.
+        # A question about a named person or thing.
         is_auxiliary = ends_question or following in of.SUBJECTS or following in of.ANYBODY
         return contracted if is_auxiliary else Negation(position, position + 1, (of.FINITE[word], "n't", of.BASES[word]))
     elif not clause.word(ahead):

@@ -2,8 +2,8 @@
 
 `parley.envs.core.seeds.stream` makes a generator object per item, which costs more than a swap or a replaced word does. Here
 the k-th number of an item is a hash of its seed, the strategy's name and k (SplitMix64: Steele, Lea & Flood 2014, "Fast
-splittable pseudorandom number generators"), so that the numbers of all items come out of one pass of numpy and still depend on
-nothing but their own item.
+splittable pseudorandom number generators"), so that one pass of numpy draws the numbers of all items, and each
+still depends only on its own item.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MASK = (1 << 64) - 1
 _STEP_INT = 0x9E3779B97F4A7C15
 _STEP = np.uint64(_STEP_INT)
 _FEW = 32
-"""Numbers that are sooner drawn without numpy."""
+"""Up to so many numbers are drawn faster without numpy."""
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
@@ -30,7 +30,7 @@ def uniforms(seeds: Sequence[int], name: str, counts: Sequence[int] | np.ndarray
 
     Args:
         seeds: one for each item, at least 0.
-        name: who draws; other names draw other numbers from the same seed.
+        name: of the stream; other names draw other numbers from the same seed.
         counts: how many each item gets.
 
     Returns:
@@ -51,8 +51,8 @@ def uniforms_at(seeds: Sequence[int], name: str, items: np.ndarray, numbers: np.
     Args:
         seeds: as in `uniforms`.
         name: as in `uniforms`.
-        items: whose number each is, by the place of its seed (N,) int64.
-        numbers: which of the item's, from 0 (N,) int64.
+        items: index of the seed of each number (N,) int64.
+        numbers: index of each number in its item, from 0 (N,) int64.
 
     Returns:
         (N,) float64 in [0, 1).

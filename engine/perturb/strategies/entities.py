@@ -7,8 +7,8 @@ in play there, while nothing but the partner's utterances changes.
   the words of the model or corpus without its special ones.
 - Kept entities: the same, but words of entities stay.
 - Confusing entity: every entity by another one of its category, drawn from the knowledge base of the other side and not from
-  what both sides share. Ours: from `partner_entities`; whoever writes that file leaves out what both share, because this
-  module sees contexts and no scenario.
+  what both sides share. Ours: from `partner_entities`; that file must leave out what both share, because this module
+  sees contexts and no scenario.
 
 An entities file has entity<TAB>category lines; an entity of several categories has several lines. People rarely write names
 in full, so a line may say how they do: entity<TAB>form<TAB>category, as MutualFriends' `inverse_lexicon_data.txt` has it. A

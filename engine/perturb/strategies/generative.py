@@ -73,7 +73,7 @@ class GenerativeParaphrase:
                 else [paraphrase for paraphrase in beam if self._meaning.is_kept(words, paraphrase)]
             )
             self._known[words] = next(
-                (paraphrase for paraphrase in candidates if self._resources.may_enter(_entering(paraphrase, words))), words
+                (paraphrase for paraphrase in candidates if self._resources.may_enter(_new_words(paraphrase, words))), words
             )
 
 
@@ -133,7 +133,7 @@ def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphra
     return GenerativeParaphrase(model, resources, settings)
 
 
-def _entering(paraphrase: Utterance, words: Utterance) -> list[str]:
+def _new_words(paraphrase: Utterance, words: Utterance) -> list[str]:
     """Return the words of a paraphrase that the utterance lacks; words it has may stay even if the model lacks them."""
     had = set(words)
     return [word for word in paraphrase if word not in had]

@@ -13,8 +13,8 @@ Kinds, and where each occurs, so that it is an error there and the sentence says
 
 - Released: nothing for this strategy but an older function: every word with an entry of a table is replaced by one of its
   wrong forms, drawn uniformly; table and mixing are not released. Ours: forms are drawn by weight, which for what a corrected
-  corpus shows is the number of its sentences (`engine/perturb/lexicon/corrections.py`), because a uniform choice is an error
-  that nobody makes four times in five.
+  corpus shows is the number of its sentences (`engine/perturb/lexicon/corrections.py`), because a uniform choice is, four
+  times in five, an error that people do not make.
 - Paper: silent on how many words change. Released: that older function changes all. Ours: three in ten of those that have a
   wrong form (`grammar_rate`), of a kind as often as `WEIGHTS` says, which are about the shares of kinds in JFLEG.
 - Released: Pattern inflects words by themselves. Ours: the tags in the sentence say what is a verb, because "updates" is
@@ -77,9 +77,9 @@ class Slip(NamedTuple):
 
     kind: ErrorKind
     following: Utterance
-    """What must stand behind the word, and is written with it; mostly nothing."""
+    """Words that must follow and are replaced too; mostly none."""
     wrong: Utterance
-    """What stands there instead; nothing: left out."""
+    """The wrong form; empty: the words are left out."""
     weight: float
 
 

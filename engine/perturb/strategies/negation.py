@@ -43,7 +43,7 @@ _FINITE = {"VBD": "did", "VBP": "do", "VBZ": "does"}
 _TAKE_NT = {"VBD": ("was", "were"), "VBP": ("are",), "VBZ": ("is",)}
 _CONTRACTIONS = frozenset({"'m", "'re", "'s", "'ve", "'d"})
 _WHOLE = {"ca": "can", "wo": "will"}
-"""What stands before "not" instead of before "n't"."""
+"""Forms before "not", by the form before "n't"."""
 
 
 class AddNegation(ByEdits):

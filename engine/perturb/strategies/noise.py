@@ -18,8 +18,8 @@ know of the word (`engine/perturb/lexicon/corrections.py`), drawn uniformly; a w
 - A share of the words of at least four letters slips (`noise_rate`). Only words of the letters a to z do: no address, path,
   number, smiley or hyphenated word (package names), no name of a program, nothing that belongs to a command line or a flag
   (`commands.py`), and no name of a file ("xorg . conf").
-- What comes out may be unknown to the model, other than under all other strategies: a model meets the slips of people as
-  unknown words too. A slip that makes another word which the model knows, or the corpus where one is at hand, is none.
+- A slip may be unknown to the model, unlike the results of other strategies: a model meets the slips of people as unknown
+  words too. A slip that is another word of the model or of the corpus is not used.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class DataParaphrase(ByEdits):
         self._known: dict[tuple[str, str], tuple[Phrase, ...]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        starts, ends, choices = self._fluent(flat, *self._found(flat))
+        starts, ends, choices = self._fluent(flat, *self._replaceable(flat))
         if not len(starts):
             return Edits.of_words(starts, ())
         items = np.searchsorted(flat.context_edges, starts, side="right") - 1
@@ -80,7 +80,7 @@ class DataParaphrase(ByEdits):
         chosen = [choices[row][int(share[row] * len(choices[row]))] for row in kept.tolist()]
         return Edits(starts[kept], ends[kept], chosen)
 
-    def _found(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
+    def _replaceable(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
         """Find replaceable words and phrases, and their paraphrases; words inside a phrase have none of their own."""
         synonyms_of, synonyms_for = self._known, self._synonyms.of
         tags = chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances))
@@ -106,7 +106,7 @@ class DataParaphrase(ByEdits):
     def _fluent(
         self, flat: FlatContexts, starts: np.ndarray, ends: np.ndarray, choices: Sequence[tuple[Phrase, ...]]
     ) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
-        """Return the paraphrases that keep articles right and, with a corpus at hand, the text about as fluent."""
+        """Return the paraphrases that keep articles right and, with a corpus, the text about as fluent."""
         begins = {*flat.edges.tolist()}
         rows = [
             (row, other)

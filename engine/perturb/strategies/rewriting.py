@@ -48,7 +48,7 @@ class WrittenText:
                 for position, word in zip(range(start, end), new, strict=True):
                     self._substitute(position, word, moved)
                 continue
-            # What both sides begin or end with stays.
+            # Equal words at both ends stay.
             while start < end and new and self._words[start] == new[0]:
                 start, new = start + 1, new[1:]
             while start < end and new and self._words[end - 1] == new[-1]:

@@ -5,9 +5,9 @@ Source: Niu & Bansal 2018, section 3.1.
 - Paper: stop words are dropped at random, at most eight of a turn; verbs are none of them. How many of eight is not said.
   Ours (rule "paper"): as many as there are, at most `max_dropped` of a turn; when there are more, those that are drawn. An
   utterance of nothing but chosen stop words stays whole, because the paper drops words from utterances and not utterances.
-  What says something stays as well: words that turn the meaning round when they go ("no", "than", "only", "or"), that point or
+  Words with a meaning stay as well: words whose loss reverses the meaning ("no", "than", "only", "or"), that point or
   count ("this", "there", "all"), particles ("log in", "turn on"), what a contraction hangs on ("where 's"), and what belongs to
-  a command or a flag (`commands.py`). What goes are articles, most prepositions, "and", "but", "so", "very" and their like.
+  a command or a flag (`commands.py`). Words that go are articles, most prepositions, "and", "but", "so", "very" and their like.
 - Released: every stop word of NLTK's list is dropped, verbs too, but for 44 that are kept: pronouns, question words and
   "not". An utterance may end up empty. Ours (rule "released"): the same. Those 44 are kept under the paper's rule as well.
 - Released: contractions are whole tokens. Ours: our tokeniser cuts them. The 44 hold those of pronouns ("you're"), so their
@@ -17,7 +17,7 @@ Source: Niu & Bansal 2018, section 3.1.
 Signs of broken English that need no parser: counted before and after an edit, they tell what the edit broke.
 
 A sign is no proof. "He did n't do it" is fine, and no rule here counts it; "that that" is fine at times, and none counts it
-either. What recorded text breaks itself is counted on both sides, so only a rise is laid to an edit. Words are as the project's
+either. Errors of the recorded text count on both sides, so only a rise comes from an edit. Words are as the project's
 tokeniser cuts them ("do n't"), tags are Penn Treebank's.
 """
 
@@ -46,7 +46,7 @@ SIGNALS = {
     DOUBLED_WORDS: "one word twice in a row",
     UNKNOWN_WORDS: "words outside of the corpus' vocabulary",
 }
-"""What is counted, by name."""
+"""The counted signs, by name."""
 
 _NOT = ("n't", "not")
 _DO, _HAVE, _BE = ("do", "does", "did"), ("have", "has", "had"), ("am", "is", "are", "was", "were")
@@ -59,7 +59,7 @@ _NEVER_AFTER_NEGATED = {
     **dict.fromkeys(_HAVE, (*_DO, *_MODALS, "have", "has")),
     **dict.fromkeys(_BE, (*_DO, *_MODALS, *_BE, "have", "has")),
 }
-"""What cannot follow a negated auxiliary, by that auxiliary."""
+"""Words that cannot follow a negated auxiliary, by that auxiliary."""
 _NEGATIONS = (*_NOT, "never", "cannot", "nothing", "nobody", "none", "nowhere")
 _CLAUSES = (
     *("and", "but", "or", "because", "if", "so", "that", "which", "when", "while", "unless", "until", "since", "though"),
@@ -71,7 +71,7 @@ _RIGHTLY_DOUBLED = ("had", "that")
 _VOWEL = re.compile(r"[aei]|o(?!ne|nce|uija)|un(?!i|anim)|u[gpt]|hour|honest|heir")
 _NO_VOWEL = re.compile(r"eu|ewe|[bcdfgjklmnpqrstvwz]|h(?!our|onest|onor|onour|eir|istor)|uni(?!n|m)|use|usu")
 _SPELLED_OUT = re.compile(r"[^aeiouy]+|.|x.*")
-"""What may be read letter by letter, so that its first sound is not that of its first letter: "an ssh key"."""
+"""Words that may be read letter by letter, so that their first sound is not that of the first letter: "an ssh key"."""
 
 
 def signals(words: Sequence[str], tags: Sequence[str], vocabulary: Container[str]) -> dict[str, int]:

@@ -78,7 +78,8 @@ class RandomSwap(ByEdits):
         is_mark = (kinds[starts] == _MARK) | ((kinds[starts] == _SMILEY) & by_paper)
         if by_paper:
             pool, stretch, limits = self._by_paper(is_mark, utterance, len(flat.utterances))
-            held = running(in_commands(flat) | _answers(kinds, flat))
+            # A "no" at the beginning is an answer.
+            held = running(in_commands(flat) | ((kinds == _NO) & _opens(kinds, flat)))
             stays = np.diff(held[np.append(starts, len(kinds))]) > 0
             free = ~(stays[pool] | stays[pool + 1])
             pool, stretch = pool[free], stretch[free]
@@ -149,11 +150,6 @@ def _opens(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
     return opens[:-1]
 
 
-def _answers(kinds: np.ndarray, flat: FlatContexts) -> np.ndarray:
-    """Mark each "no" that answers (N,) bool."""
-    return (kinds == _NO) & _opens(kinds, flat)
-
-
 def _glued(kinds: np.ndarray, flat: FlatContexts, by_paper: bool) -> np.ndarray:
     """Mark the tokens that are no words of their own, but the ends of the words before them (N,) bool."""
     glued = kinds == _CLITIC
@@ -209,7 +205,7 @@ def _chosen(pool: np.ndarray, stretch: np.ndarray, order: np.ndarray, limits: np
         left, positions, key = left[still], positions[still], key[still]
     swaps = np.flatnonzero(taken)
     swaps = swaps[order[swaps].argsort()]
-    # Stable, so that places stay in order within their stretch; numpy sorts numbers of 16 bits by their digits.
+    # Stable, so that positions stay in order within their stretch; numpy sorts numbers of 16 bits by their digits.
     swaps = swaps[stretch[swaps].astype(np.min_scalar_type(len(limits))).argsort(kind="stable")]
     groups = stretch[swaps]
     rank = np.arange(len(swaps)) - np.searchsorted(groups, groups)

@@ -78,7 +78,7 @@ def spans(before: Turns, after: Turns) -> list[Span]:
         for row, (words, after_words) in enumerate(zip(old, new, strict=True)):
             if row:
                 aligned_spans.append(_boundary(EOU))
-            aligned_spans.extend(_aligned(words, after_words))
+            aligned_spans.extend(_aligned_spans(words, after_words))
     return aligned_spans
 
 
@@ -120,7 +120,7 @@ def aligned(old: Utterance, new: Utterance) -> Iterator[tuple[ChangeKind, slice,
     yield from ((kind, before, after) for kind, before, after in changes if old[before] or new[after])
 
 
-def _aligned(old: Utterance, new: Utterance) -> Iterator[Span]:
+def _aligned_spans(old: Utterance, new: Utterance) -> Iterator[Span]:
     if old == new:
         if old:
             yield Span(ChangeKind.SAME, old, new)
@@ -364,7 +364,7 @@ class Texts:
     """Texts and their tokens.
 
     Args:
-        texts: each is a context; a line (`envs/corpora/pairs/turns.py`), whose turns and utterances may be told apart by marks.
+        texts: each is a context; a line (`envs/corpora/pairs/turns.py`), whose turns and utterances marks may separate.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:

@@ -344,7 +344,7 @@ def _figures(
     return estimates
 
 
-def _objective(epoch: Epoch) -> str:
+def _describe_epoch(epoch: Epoch) -> str:
     """Describe an epoch; its validation figure is the objective's."""
     text = f"training perplexity {np.exp(epoch.train_nll):.2f}, objective on the validation split {epoch.validation_nll:.4f}"
     return f"{text}{', best' if epoch.best else ''}"
@@ -406,7 +406,7 @@ class TrainAdversarial(ContinuedJob[TrainAdversarialConfig, PreparedAdversarial]
             about={"role": ADVERSARIAL, **settings},
             title=f"trained against {config.strategies}",
             extra={"untouched": {name: made["train"].unchanged[name] for name in made["train"].met}},
-            say=_objective,
+            say=_describe_epoch,
         )
 
     def next_commands(self, config: TrainAdversarialConfig, path: Path) -> tuple[str, ...]:

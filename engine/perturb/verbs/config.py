@@ -106,7 +106,7 @@ _PERTURBATION = pa.struct(
 )
 _REPLY = pa.struct(
     [
-        # Who replied ("base", or what it was trained against), to the context of which strategy, "" for the clean one.
+        # The model's label ("base", or what it was trained against), and the strategy of the context, "" for the clean one.
         pa.field("model", pa.string()),
         pa.field("strategy", pa.string()),
         pa.field("reply", pa.string()),
@@ -124,7 +124,7 @@ _REPLY = pa.struct(
 )
 ROBUSTNESS = with_base(
     [
-        # What was said before and what followed, lines as `parley.envs.corpora.pairs.turns.format_turns` writes them.
+        # The context and the recorded reply, lines as `parley.envs.corpora.pairs.turns.format_turns` writes them.
         pa.field("context", pa.string()),
         pa.field("truth", pa.string()),
         pa.field("perturbations", list_of(_PERTURBATION)),
@@ -173,7 +173,7 @@ _TOUCHED = pa.struct(
         # How often each sign of broken English stands in it.
         pa.field("signals_before", _SIGNALS),
         pa.field("signals_after", _SIGNALS),
-        # Whether each utterance follows from the other one; null where no model was asked.
+        # Whether each utterance follows from the other one; null without a model of entailment.
         pa.field("kept", pa.bool_()),
     ]
 )
@@ -191,7 +191,7 @@ AUDIT = with_base(
 
 @dataclass(frozen=True, kw_only=True)
 class ContextSettings(Configuration):
-    """What counts as an example."""
+    """Limits on the contexts of examples."""
 
     turns: PositiveInt | None = None
     """Most turns of a context; as many as the model reads when not given, 2 for a model of a user's own that does not say."""
@@ -205,10 +205,10 @@ class ContextSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings(Configuration):
-    """How the work is done."""
+    """How work is batched."""
 
     batch_size: PositiveInt = 64
-    """Contexts that are answered side by side."""
+    """Contexts that are answered in a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +224,7 @@ class PerturbedConfig(ShardedConfig):
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How contexts are perturbed."""
     contexts: ContextSettings = field(default_factory=ContextSettings)
-    """What counts as an example."""
+    """Limits on the contexts of examples."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """How the work is done."""
 
@@ -245,7 +245,7 @@ class PerturbedConfig(ShardedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RobustnessConfig(PerturbedConfig):
-    """Which model is asked, and how its contexts are perturbed."""
+    """The evaluated model, and the perturbations of its contexts."""
 
     model: str = "runs/seq2seq"
     """Response model: a run or checkpoint (parley train seq2seq, parley train vhred), hf:FOLDER, gguf:FILE,
@@ -282,7 +282,7 @@ class RobustnessConfig(PerturbedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditConfig(PerturbedConfig):
-    """What strategies are audited on, and what judges their edits."""
+    """The corpus of an audit, and the judges of edits."""
 
     corpus: str = "helpdesk"
     """Corpus whose dialogues are perturbed: a name, a file of source<TAB>reply lines, or path/file.py:NAME."""
@@ -295,7 +295,7 @@ class AuditConfig(PerturbedConfig):
     lm: str = ""
     """Run of parley train lm, on this corpus, that judges edits; trigrams of the training split when empty."""
     entailment: str = ""
-    """hf:FOLDER of a Hugging Face model that tells whether a sentence follows from another; nothing is asked when empty."""
+    """hf:FOLDER of a Hugging Face model that judges whether a sentence follows from another; none when empty."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

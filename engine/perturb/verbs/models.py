@@ -10,7 +10,7 @@ Each training example is perturbed by one of the strategies. Choices:
   * # Paper: silent about how strategies are mixed. Ours: each example meets one of them, drawn by its key.
   * # Released: perturbed afresh in every epoch. Ours: once, from a seed of the example, because a tagger costs more than a
     step of training; `random-swap` alone would be cheap.
-  * What a strategy cannot change is learned as it is, and counted.
+  * An example that its strategy cannot change is learned as it is, and counted.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ def open_models(config: RobustnessConfig) -> ModelSpecs:
         sizes = {BASE: _size(folder, responder), BESIDE: _size(other, second)}
     for name in config.trained_folders:
         specs.append(_trained(name, config.model, vocabulary))
-        # Loaded once here, so that what is wrong with it is told before a run is made.
+        # Loaded once here, so that a broken model is an error before a run is made.
         load_responder(specs[-1].name)
     labels = [model.label for model in specs]
     for label in labels:

@@ -275,7 +275,7 @@ CHUNK = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbConfig:
-    """What --config and --set reach."""
+    """The settings that --config and --set reach."""
 
     perturb: PerturbSettings = field(default_factory=PerturbSettings)
     """How contexts are perturbed."""
@@ -330,8 +330,14 @@ def run_perturb(verb: Verb, arguments: Sequence[str]) -> int:
     try:
         if not options.context:
             _perturb_lines(options, config.perturb, console)
+        elif options.input is not None:
+            raise ConfigError("--context and --input name two files", fix="leave one of them out")
         else:
-            _attack_replies(options, options.context, config, console)
+            _announce(config.perturb, console)
+            shared = _resources(options, config.perturb)
+            attack_replies(
+                options.strategy, options.context, config.replies, shared, options.seed, console, as_json=options.json
+            )
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has closed the pipe. The rest of standard output must not fail again when Python flushes it at the end.
@@ -346,8 +352,8 @@ def _perturb_lines(options: PerturbArguments, settings: PerturbSettings, console
     built = _built(options, settings, console)
     _announce(settings, console)
     counts = Counts(perturbed=dict.fromkeys((strategy.name for strategy in built), 0))
-    # Where somebody types, there is nothing to wait for.
-    with _opened(options.input) as file, nullcontext() if file.isatty() else _still_at_work(console, counts):
+    # A person at a terminal needs no progress.
+    with _opened(options.input) as file, nullcontext() if file.isatty() else _progress_beats(console, counts):
         _filter(file, built, options, counts)
     sys.stdout.flush()
     _summarise(console, counts)
@@ -355,14 +361,6 @@ def _perturb_lines(options: PerturbArguments, settings: PerturbSettings, console
         few = f"utterances of fewer than {settings.swap_every} words"
         short = f"{RandomSwap.name} leaves {few} alone, and words that are equal (perturb.swap_every)"
         console.print(Text(short), soft_wrap=True)
-
-
-def _attack_replies(options: PerturbArguments, path: str, config: PerturbConfig, console: Console) -> None:
-    if options.input is not None:
-        raise ConfigError("--context and --input name two files", fix="leave one of them out")
-    _announce(config.perturb, console)
-    shared = _resources(options, config.perturb)
-    attack_replies(options.strategy, path, config.replies, shared, options.seed, console, as_json=options.json)
 
 
 def _announce(settings: PerturbSettings, console: Console) -> None:
@@ -394,7 +392,7 @@ def _built(options: PerturbArguments, settings: PerturbSettings, console: Consol
     return built
 
 
-def _still_at_work(console: Console, counts: Counts) -> AbstractContextManager[None]:
+def _progress_beats(console: Console, counts: Counts) -> AbstractContextManager[None]:
     """Report progress every few seconds inside the block, because the lines may go into a file."""
     stage = PlainScreen(console)
     stage.stage("perturbing", 0, "lines")

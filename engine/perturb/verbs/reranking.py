@@ -244,7 +244,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
             about={"role": RERANKED, "weight": settings.weight, "others": settings.others, "per": settings.per},
             title=f"Reranking-RL, w {settings.weight:g}{', shuffled' if settings.shuffled else ''}",
             measure=measure,
-            say=_mixture,
+            say=_describe_epoch,
         )
 
     def next_commands(self, config: TrainRerankingConfig, path: Path) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ class TrainReranking(ContinuedJob[TrainRerankingConfig, PreparedReranking]):
         return shlex.join(measured), shlex.join(against)
 
 
-def _mixture(epoch: Epoch) -> str:
+def _describe_epoch(epoch: Epoch) -> str:
     """Describe an epoch."""
     return f"training perplexity {np.exp(epoch.train_nll):.2f}{', best' if epoch.best else ''}"
 

@@ -1,12 +1,12 @@
 """Evaluation under perturbations: `parley evaluate robustness` (Niu & Bansal 2018, arXiv 1809.02079, tables 2, 4 and 9).
 
 A response model answers the contexts of a dialogue corpus as they were recorded and as every strategy edits them; models that
-were trained against strategies answer the clean contexts and those of their strategies; one that stands beside answers the very
+were trained against strategies answer the clean contexts and those of their strategies; a model beside it answers the
 same contexts, such as one that reads pieces of words. A shard is a few examples with all of
 their replies; what a worker makes of them is one row each, and depends on nothing but the
 configuration.
 
-Rows are those of `engine.perturb.verbs.config.ROBUSTNESS`. A model is asked each context once: where a strategy could do
+Rows are those of `engine.perturb.verbs.config.ROBUSTNESS`. A model answers each context once: where a strategy changed
 nothing, the reply is the one to the clean context.
 """
 
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
 
 
 CLEAN = ""
-"""What rows call the context as it was recorded."""
+"""The strategy of the recorded context in rows."""
 ASKED, OTHERWISE = "asked.", "otherwise."
-"""Beginnings of what is counted by strategy."""
+"""Prefixes of the counts by strategy."""
 
 
 def example_seed(seed: int, key: str) -> int:
@@ -95,11 +95,11 @@ def resources(config: RobustnessConfig, models: ModelSpecs, common: Sequence[str
 
 @dataclass(frozen=True)
 class QueryTask(Sharded[Example]):
-    """Models that are asked clean and perturbed contexts.
+    """Queries of models, with clean and perturbed contexts.
 
     Args:
         config: the evaluation, with its data root found.
-        models: who is asked.
+        models: that reply.
         common: words that random inputs are drawn from, most frequent first.
         answers: folder in which a chat model's answers are kept.
         scored: whether activities and entities are scored, for which the data root must hold their tables.
@@ -144,7 +144,7 @@ class RobustnessWorker:
     """Holds strategies and models, and asks.
 
     Args:
-        asking: who is asked what.
+        task: the models and their settings.
     """
 
     def __init__(self, asking: QueryTask) -> None:
@@ -200,7 +200,7 @@ class RobustnessWorker:
         replies: dict[Turns, ModelReply] = {}
         for start in range(0, len(contexts), self.config.engine.batch_size):
             batch = contexts[start : start + self.config.engine.batch_size]
-            # A context is asked about once, whichever examples it belongs to, so its text names its seed.
+            # A context is answered once for all its examples, so its text decides its seed.
             seeds = [derive_seed(self.config.seed, "reply", format_turns(turns)) for turns in batch if self.decoder.draws]
             replies |= zip(batch, replies_of(responder, batch, self.decoder, seeds), strict=True)
         return replies
@@ -265,8 +265,8 @@ class Evaluation:
     """The checked inputs of an evaluation.
 
     Args:
-        config: what was asked for, its data root found.
-        models: who is asked.
+        config: of the evaluation, with its data root resolved.
+        models: that reply.
         corpus: whose dialogues they continue.
         examples: in the order of the corpus.
         common: words, most frequent first.
@@ -304,7 +304,7 @@ def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
     activities, unscored = _activities(name, shared)
     if unscored:
         reporter.say(f"activities and entities are not scored: {unscored}")
-    _tell_of_models(models, names, reporter)
+    _report_models(models, names, reporter)
     return Evaluation(located, models, name, chosen, common, expected, activities, unscored)
 
 
@@ -318,20 +318,20 @@ def _activities(corpus: str, shared: Resources) -> tuple[Activities | None, str]
         return None, f"{error.what} ({error.where}); {error.fix}"
 
 
-def _tell_of_models(models: ModelSpecs, strategies: Sequence[str], reporter: Reporter) -> None:
+def _report_models(models: ModelSpecs, strategies: Sequence[str], reporter: Reporter) -> None:
     for model in models.models[1:]:
         met = [name for name in strategies if model.meets(name)]
         reporter.say(f"{model.label}: {model.name} meets {', '.join(met) or 'clean contexts alone'}")
 
 
-def _references(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
+def _reference_scores(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
     if evaluation.activities is None:
         return {}
     answered = {row["item_key"] for row in rows if row["status"] == OK}
     return evaluation.activities.references([example.reply for example in evaluation.examples if example.key in answered])
 
 
-def _unknown(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
+def _unknown_word_shares(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
     words = evaluation.models.words
     if not evaluation.models.sizes or not isinstance(words, frozenset):
         return {}
@@ -398,7 +398,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
             f"robustness of {config.model} on {evaluation.corpus}",
             f"{len(evaluation.examples):,} {config.split} examples, {len(evaluation.strategies)} strategies, "
             f"replies by {config.decoder}, seed {config.seed}.",
-            {**robustness_metrics(rows), **_unknown(evaluation, rows), **_references(evaluation, rows)},
+            {**robustness_metrics(rows), **_unknown_word_shares(evaluation, rows), **_reference_scores(evaluation, rows)},
             {
                 NUM_EXAMPLES: len(evaluation.examples),
                 STRATEGIES: evaluation.strategies,

@@ -28,13 +28,13 @@ from parley.envs.core.visible import FORMULA, visible
 
 COLUMNS = ("key", "strategy", "before", "after", "label", "note")
 LABELS = {"ok": False, "wrong": True}
-"""What a label says: whether the line is wrong."""
+"""Labels, and whether they call the line wrong."""
 _DELIMITERS = ",;\t"
 _SLACK = 1000
 
 
 class DrawnLine(NamedTuple):
-    """A changed utterance that somebody may label; `log_ratio` is that of its perplexities after and before."""
+    """A changed utterance to label; `log_ratio` is that of its perplexities after and before."""
 
     key: str
     strategy: str

@@ -171,7 +171,7 @@ for _name, _summary in CONTROLS.items():
 
 JUDGE_KINDS = {
     f"{HUGGING_FACE}FOLDER": "a classifier of Hugging Face, which is not fitted: its threshold is; or a chat model",
-    f"{GGUF}FILE": "a chat model that is asked who wrote a reply",
+    f"{GGUF}FILE": "a chat model that says who wrote a reply",
     f"{OPENAI}URL#MODEL": "one behind a server",
     "path/file.py:Name": "a class of your own, or a chat model of your own",
 }

@@ -3,7 +3,7 @@
 An answer that is neither word is asked for once more; if the second is no word either, it counts as 0, which says nothing,
 and is counted in a warning. So is an answer that is no reply (cut in thinking, filtered, ...), by its kind. Answers are not
 fitted: as for a classifier, the side of the threshold with the fewest errors on the pairs of a fit is taken. So a model that
-is wrong throughout can be told from one that knows nothing.
+is wrong throughout differs from one that knows nothing.
 """
 
 from __future__ import annotations
