@@ -138,11 +138,11 @@ def read_paraphrases(path: Path, *, equivalent: bool = False) -> dict[Phrase, tu
         except DataError as error:
             broken.append((number, error))
     if broken:
-        number, error = broken[0]
+        number, example = broken[0]
         raise DataError(
-            f"a broken line: {error.what} ({len(broken)} broken in all)",
+            f"a broken line: {example.what} ({len(broken)} broken in all)",
             where=FileLine(str(path), number),
-            got=error.got,
+            got=example.got,
             fix="mend the line or take it out",
         )
     if num_gaps:
