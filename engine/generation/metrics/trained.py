@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress, pairwise
 from typing import Any
 
@@ -42,10 +43,25 @@ from parley.engine.core.stats.statistics import (
     ratio_of_sums,
 )
 from parley.engine.core.stats.trainings import crossed_difference, crossed_mean, over_runs
-from parley.engine.core.tables.table import ABSENT, BETWEEN, EstimateTable, figure, interval
+from parley.engine.core.tables.table import (
+    ABSENT,
+    BETWEEN,
+    PUBLISHED,
+    STAR,
+    THOUSANDTHS,
+    Column,
+    EstimateTable,
+    Form,
+    MarkedEstimate,
+    TableCell,
+    TableRow,
+    interval,
+    metric_table,
+    published_cell,
+)
 from parley.engine.generation.metrics.adversarial import ADVERSUC, ERE, MATCHED, RANDOM
 from parley.engine.generation.metrics.adversarial import CONSTANT as CONSTANT_JUDGE
-from parley.engine.generation.metrics.tables import PUBLISHED_ADVERSUC, PUBLISHED_ERE, RELIABILITY, overlap, self_bleu
+from parley.engine.generation.metrics.tables import INLINE, RELIABILITY, overlap, printed_figures, self_bleu
 
 WORDS, DISTINCT, DISTINCT_2, COMMONEST = "reply_words", "distinct_1", "distinct_2", "commonest_share"
 """As `parley.engine.core.stats.statistics` calls them, whose figures have intervals."""
@@ -178,7 +194,7 @@ _NOTE = (
     "Perplexity: under a language model that no training saw. Overlap: of histograms with people's, as MAUVE; people's own is "
     "of their halves. Above the temperature curve: nats a word by which replies are likelier than those of the start at the "
     "temperature of equal distinct-2; * where the interval, over trainings if there are several, else over replies, leaves 0 "
-    "out; none beyond the temperatures measured. Replies without a word count as told. Round: that of the checkpoint. "
+    "out; none beyond the temperatures measured. Replies without a word count as recognised. Round: that of the checkpoint. "
     "Brackets: 95 % intervals over trainings and sources, every source with equal weight; n: sources."
 )
 _NOTE_COMPARED = (
@@ -203,6 +219,8 @@ _PUBLISHED_AS = {
     "regs-mc": "Adver-REGS",
 }
 """Rows of the paper's table."""
+_VALUE = Form(places=3, bounded=False)
+_FORMS = {WORDS: Form(bounded=False), PERPLEXITY: Form(places=1, bounded=False), ROUND: Form(places=1, bounded=False)}
 
 Metrics = Mapping[str, Estimate]
 Shares = Mapping[str, float]
@@ -296,7 +314,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
 
     Args:
         rows: the systems of each row, in the order of the trainings.
-        judges: who judged.
+        judges: labels of the judges.
         recorded: figures of people's replies.
     """
     metrics: dict[str, Estimate] = {}
@@ -361,35 +379,43 @@ def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = Fa
 
     Args:
         metrics: those of `table_metrics`.
-        judges: who judged.
+        judges: labels of the judges.
         published: whether to add the figures of tables 2 and 3.
     """
     names = list(dict.fromkeys(name.rpartition(".")[0] for name in metrics))
     shown = [name for name in names if LESS not in name]
-    kinds = [kind for kind in QUALITY if any(f"{row}.{kind}" in metrics for row in shown)]
+    printed = printed_figures() if published else {}
+    columns = [
+        Column(title, f"{{row}}.{kind}-{judges[0]}", form)
+        for title, kind, form in (
+            ("AdverSuc", ADVERSUC, INLINE),
+            ("against random", RANDOM, _VALUE),
+            ("matched", MATCHED, _VALUE),
+        )
+    ]
+    for kind in QUALITY:
+        if any(f"{row}.{kind}" in metrics for row in shown):
+            place = partial(_above_cell, kind) if kind == ABOVE else None
+            columns.append(Column(QUALITY[kind].title, f"{{row}}.{kind}", _FORMS.get(kind, _VALUE), cell=place))
     rows = []
     for row in shown:
-        judged = [metrics.get(f"{row}.{kind}-{judges[0]}", NOTHING) for kind in JUDGED]
-        estimates = [metrics.get(f"{row}.{kind}", NOTHING) for kind in kinds]
-        cells = [_share_of(judged[0]), *(_share(estimate.value) for estimate in judged[1:])]
-        cells += [_told(kind, estimate) for kind, estimate in zip(kinds, estimates, strict=True)]
-        told_there = PUBLISHED_ADVERSUC.get(_PUBLISHED_AS.get(row, ""))
-        cells += [ABSENT if told_there is None else BETWEEN.join(map(_share, told_there))] * published
-        rows.append((row_title(row), *cells, f"{judged[0].n:,}" if judged[0].n else ABSENT))
-    heads = ("row", "AdverSuc", "against random", "matched", *(QUALITY[kind].title for kind in kinds))
-    heads += ("published",) * published + ("n",)
-    tables = {TABLE: EstimateTable(heads, tuple(rows), _NOTE.format(judge=judges[0]) + _NOTE_PUBLISHED * published)}
+        pair = printed.get("table 3", {}).get(_PUBLISHED_AS.get(row, ""), {}).values()
+        num = metrics.get(f"{row}.{ADVERSUC}-{judges[0]}", NOTHING).n
+        cells = {PUBLISHED: BETWEEN.join(map(THOUSANDTHS.value, pair)) or ABSENT, "n": f"{num:,}" if num else ABSENT}
+        rows.append(TableRow(row_title(row), {"row": row}, cells=cells))
+    note = _NOTE.format(judge=judges[0]) + _NOTE_PUBLISHED * published
+    columns += [Column(PUBLISHED)] * published
+    tables = {TABLE: metric_table(metrics, "row", rows, columns, note, n="{row}")}
     compared = [name for name in names if LESS in name]
     methods, controls = (list(dict.fromkeys(name.split(LESS)[side] for name in compared)) for side in (0, 1))
     for judge in judges if compared else ():
-        lines = [
-            (row_title(method), *(_compared(metrics, f"{method}{LESS}{control}", judge) for control in controls))
-            for method in methods
-        ]
         title = COMPARED if len(judges) == 1 else f"{COMPARED}, {judge}"
-        tables[title] = EstimateTable(("less", *map(row_title, controls)), tuple(lines), _NOTE_COMPARED.format(judge=judge))
+        against = [Column(row_title(control), cell=partial(_compared, control, judge)) for control in controls]
+        trained = [TableRow(row_title(method), {"row": method}) for method in methods]
+        tables[title] = metric_table(metrics, "less", trained, against, _NOTE_COMPARED.format(judge=judge))
     if lines := [*filter(None, (_reliability(metrics, shown, judge) for judge in (*judges, CONSTANT_JUDGE)))]:
-        lines += [(f"{name}, published", _share(ere), *[""] * 5) for name, ere in PUBLISHED_ERE.items()] if published else []
+        for name, figures in printed.get("table 2", {}).items():
+            lines.append((f"{name}, published", published_cell(figures["ERE"], THOUSANDTHS), *[""] * 5))
         heads = ("judge", "ERE, mean", "lowest", "in the row", "highest", "in the row", "rows")
         tables[RELIABILITY] = EstimateTable(heads, tuple(lines), _NOTE_RELIABLE + _NOTE_PUBLISHED_ERE * published)
     return tables
@@ -397,12 +423,13 @@ def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = Fa
 
 def _reliability(metrics: Metrics, rows: Sequence[str], judge: str) -> tuple[str, ...]:
     """Return the line of a judge; empty without figures."""
-    errors = {row: estimate.value for row in rows if (estimate := metrics.get(f"{row}.{ERE}-{judge}", NOTHING)).n}
+    errors = {row: estimate for row in rows if (estimate := metrics.get(f"{row}.{ERE}-{judge}", NOTHING)).n}
     if not errors:
         return ()
-    low, high = min(errors, key=errors.__getitem__), max(errors, key=errors.__getitem__)
-    cells = (_share(errors[low]), row_title(low), _share(errors[high]), row_title(high), f"{len(errors)}")
-    return (judge + " (control)" * (judge == CONSTANT_JUDGE), _share(float(np.mean([*errors.values()]))), *cells)
+    low, high = (choose(errors, key=lambda row: errors[row].value) for choose in (min, max))
+    average = count(float(np.mean([error.value for error in errors.values()])), len(errors))
+    cells = (_VALUE.cell(errors[low]), row_title(low), _VALUE.cell(errors[high]), row_title(high), f"{len(errors)}")
+    return (judge + " (control)" * (judge == CONSTANT_JUDGE), _VALUE.cell(average), *cells)
 
 
 def _over_sources(shares: Sequence[Shares]) -> Estimate:
@@ -431,43 +458,29 @@ def _difference(pairs: Sequence[tuple[Shares, Shares]]) -> Estimate:
     )
 
 
-def _share_of(estimate: Estimate) -> str:
-    return f"{_share(estimate.value)} {interval(estimate, _share)}".rstrip()
-
-
-def _compared(metrics: Metrics, rows: str, judge: str) -> str:
+def _compared(control: str, judge: str, metrics: Metrics, row: TableRow) -> str:
     """Format AdverSuc and machine-vs-random of a training less a control's."""
-    estimates = [metrics.get(f"{rows}.{kind}-{judge}", NOTHING) for kind in (ADVERSUC, RANDOM)]
-    return BETWEEN.join(map(_starred, estimates)) if estimates[0].n else ABSENT
+    names = (f"{row.fields['row']}{LESS}{control}.{kind}-{judge}" for kind in (ADVERSUC, RANDOM))
+    cells = [_starred(metrics.get(name, NOTHING)) for name in names]
+    figures = (figure for cell in cells for figure in cell.figures)
+    return ABSENT if cells[0] == ABSENT else TableCell(BETWEEN.join(cells), *figures)
 
 
-def _starred(estimate: Estimate) -> str:
-    if not estimate.n:
-        return ABSENT
-    certain = estimate.low > 0 or estimate.high < 0
-    return f"{signed(estimate.value)}{'*' * certain} {interval(estimate, signed)}".rstrip()
+def _above_cell(kind: str, metrics: Metrics, row: TableRow) -> str:
+    return _starred(metrics.get(f"{row.fields['row']}.{kind}", NOTHING))
 
 
-def _told(kind: str, estimate: Estimate) -> str:
-    return _starred(estimate) if kind == ABOVE else _plain(kind, estimate.value)
-
-
-def _plain(kind: str, value: float) -> str:
-    places: Callable[[float], str] = {PERPLEXITY: _rounded, ROUND: _rounded, WORDS: figure}.get(kind, _share)
-    return places(value) if math.isfinite(value) else ABSENT
-
-
-def _rounded(value: float) -> str:
-    return f"{value:.1f}"
+def _starred(difference: Estimate) -> TableCell:
+    if not difference.n:
+        return TableCell(ABSENT)
+    mark = STAR * (difference.low > 0 or difference.high < 0)
+    text = f"{signed(difference.value)}{mark} {interval(difference, signed)}".rstrip()
+    return TableCell(text, MarkedEstimate(difference, mark))
 
 
 def signed(value: float) -> str:
     """Format a number with its sign, such as "+0.120"."""
     return f"{value:+.3f}"
-
-
-def _share(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else ABSENT
 
 
 def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) -> list[str]:
@@ -487,7 +500,7 @@ def conclusions(metrics: Metrics, judge: str, unreliable: Collection[str] = ()) 
                 names_of.setdefault(_verb(less, random), []).append(name)
                 compared |= dict.fromkeys((method, control))
         if names_of:
-            outcome = "; ".join(f"{verb} {', '.join(names_told)}" for verb, names_told in names_of.items())
+            outcome = "; ".join(f"{verb} {', '.join(controls)}" for verb, controls in names_of.items())
             titles_of.setdefault(outcome, []).append(title)
     sentences = [f"{' / '.join(titles)}: {outcome}." for outcome, titles in titles_of.items()]
     if doubtful := [row_title(row) for row in compared if row in unreliable]:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -33,15 +35,15 @@ from parley.engine.core.stats.statistics import (
     ratio_of_sums,
 )
 from parley.engine.core.tables.table import (
-    ABSENT,
     FEW_MARK,
+    PERCENT,
+    Column,
     EstimateTable,
-    above,
+    TableRow,
     few_note,
     figure,
-    interval,
+    metric_table,
     num_measured,
-    number,
 )
 from parley.engine.perturb.strategies.stopwords import (
     ARTICLES,
@@ -224,67 +226,65 @@ def audit_tables(metrics: Metrics, max_ratio: float, likelihood: str) -> dict[st
     """Return the tables of an audit by heading: how strategies read, and how much they change.
 
     Args:
-        metrics: those of `audit.audit_metrics`, and of `labels.label_metrics` where lines are labelled.
+        metrics: those of `audit_metrics`, and of `label_metrics` where lines are labelled.
         max_ratio: the ratio of perplexities from which utterances were counted.
-        likelihood: what the perplexities are under, in words.
+        likelihood: the judge of the perplexities, in words.
     """
-    reads = {
-        "wrong by hand": (WRONG, _share),
-        "labelled": (WRONG, num_measured),
-        "perplexity ratio": (RATIO, number),
-        f"ratio {figure(max_ratio)} or more": (ABOVE, _share),
-        "other part of speech": (RETAGGED, _share_of_words),
-        "doubled auxiliary": (DOUBLED_AUXILIARIES, _share),
-        "double negation": (DOUBLE_NEGATIONS, _share),
-        "a / an": (ARTICLES, _share),
-        "doubled word": (DOUBLED_WORDS, _share),
-        "unknown word": (UNKNOWN_WORDS, _share),
-        "kept by entailment": (KEPT, _share),
-        "n": (ABOVE, num_measured),
-    }
-    changes = {
-        "contexts touched": (CONTEXTS, _share),
-        "utterances touched": (UTTERANCES, _share),
-        "words changed": (WORDS, number),
-        "of all words": (ALL_WORDS, _share),
-        "contexts": (CONTEXTS, num_measured),
-    }
-    measured = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
-    reads = {title: column for title, column in reads.items() if column[0] not in (WRONG, KEPT) or column[0] in measured}
-    same = "What strategies choose by them (paraphrases, antonym) looks better than it is: --lm names another judge. "
+    judged = {kind for kind in (WRONG, KEPT) if any(name.startswith(f"{kind}.") for name in metrics)}
+    reads = [
+        *[_share_of("wrong by hand", WRONG), Column("labelled", cell=partial(_measured, WRONG))] * (WRONG in judged),
+        Column("perplexity ratio", f"{RATIO}.{{strategy}}"),
+        _share_of(f"ratio {figure(max_ratio)} or more", ABOVE),
+        Column("other part of speech", cell=_retagged),
+        _share_of("doubled auxiliary", DOUBLED_AUXILIARIES),
+        _share_of("double negation", DOUBLE_NEGATIONS),
+        _share_of("a / an", ARTICLES),
+        _share_of("doubled word", DOUBLED_WORDS),
+        _share_of("unknown word", UNKNOWN_WORDS),
+        *[_share_of("kept by entailment", KEPT)] * (KEPT in judged),
+        Column("n", cell=partial(_measured, ABOVE)),
+    ]
+    changes = [
+        _share_of("contexts touched", CONTEXTS),
+        _share_of("utterances touched", UTTERANCES),
+        Column("words changed", f"{WORDS}.{{strategy}}"),
+        _share_of("of all words", ALL_WORDS),
+        Column("contexts", cell=partial(_measured, CONTEXTS)),
+    ]
+    by_trigrams = "What strategies choose by them (paraphrases, antonym) looks better than it is: --lm names another judge. "
     note = (
         f"Of the utterances that a strategy touched, n. Ratio: perplexity after by before, geometric mean, under {likelihood}. "
-        f"{same if likelihood == TRIGRAMS else ''}Other part of speech: of words replaced one by one. Signs of broken English "
-        f"count where there are more than before. {CONTROL}: as many words of these utterances, replaced at random: what the "
-        f"figures are on garbage. Brackets: 95 % intervals."
+        f"{by_trigrams if likelihood == TRIGRAMS else ''}Other part of speech: of words replaced one by one. Signs of broken "
+        f"English count where there are more than before. {CONTROL}: as many words of these utterances, replaced at random: "
+        "what the figures are on garbage. Brackets: 95 % intervals."
     )
-    if WRONG in measured:
+    if WRONG in judged:
         note += " Wrong by hand: a line that one labeller at least calls wrong, of the labelled ones."
     if (agreed := metrics.get(AGREEMENT, NOTHING)).n:
-        kappa, share = figure(metrics[KAPPA].value), _share(agreed).replace("\n", " ")
+        share = PERCENT.cell(agreed).replace("\n", " ")
+        kappa = figure(metrics[KAPPA].value)
         note += f" Of lines with several labels ({agreed.n:,}) {share} agree, kappa {kappa}."
     of_changes = "Touched: something was changed. Words changed: in a touched utterance, mean. Brackets: 95 % intervals."
     return {"How it reads": _table(metrics, reads, note), "How much is changed": _table(metrics, changes, of_changes)}
 
 
-_Columns = Mapping[str, tuple[str, Callable[[Estimate], str]]]
-
-
-def _table(metrics: Metrics, columns: _Columns, note: str) -> EstimateTable:
+def _table(metrics: Metrics, columns: Sequence[Column], note: str) -> EstimateTable:
     prefix = f"{CONTEXTS}."
     names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
-    rows = tuple((name, *(show(metrics.get(f"{kind}.{name}", NOTHING)) for kind, show in columns.values())) for name in names)
-    few = any(FEW_MARK in cell for row in rows for cell in row)
-    return EstimateTable(("strategy", *columns), rows, note + few_note("utterances, lines or contexts") * few)
+    table = metric_table(metrics, "strategy", [TableRow(name, {"strategy": name}) for name in names], columns, note)
+    few = any(FEW_MARK in cell for row in table.rows for cell in row)
+    return replace(table, note=note + few_note("utterances, lines or contexts") * few)
 
 
-def _share(estimate: Estimate) -> str:
-    if not math.isfinite(estimate.value):
-        return ABSENT
-    return above(f"{100 * estimate.value:.1f} %", interval(estimate, lambda share: f"{100 * share:.1f}"))
+def _share_of(heading: str, kind: str) -> Column:
+    return Column(heading, f"{kind}.{{strategy}}", PERCENT)
 
 
-def _share_of_words(estimate: Estimate) -> str:
-    """Format a share of words, whose count is not the row's n; a mark shows where it is small."""
-    first, *rest = _share(estimate).split("\n")
-    return above(f"{first}{FEW_MARK * (estimate.flagged and estimate.n > 0)}", *rest)
+def _measured(kind: str, metrics: Metrics, row: TableRow) -> str:
+    return num_measured(metrics.get(f"{kind}.{row.label}", NOTHING))
+
+
+def _retagged(metrics: Metrics, row: TableRow) -> str:
+    """Return the share of retagged words, marked where they are few: its sample is not the row's n."""
+    estimate = metrics.get(f"{RETAGGED}.{row.label}", NOTHING)
+    return PERCENT.cell(estimate, FEW_MARK * (estimate.flagged and estimate.n > 0))
