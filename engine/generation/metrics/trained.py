@@ -395,8 +395,8 @@ def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = Fa
     ]
     for kind in QUALITY:
         if any(f"{row}.{kind}" in metrics for row in shown):
-            place = partial(_above_cell, kind) if kind == ABOVE else None
-            columns.append(Column(QUALITY[kind].title, f"{{row}}.{kind}", _FORMS.get(kind, _VALUE), cell=place))
+            special = partial(_above_cell, kind) if kind == ABOVE else None
+            columns.append(Column(QUALITY[kind].title, f"{{row}}.{kind}", _FORMS.get(kind, _VALUE), cell=special))
     rows = []
     for row in shown:
         pair = printed.get("table 3", {}).get(_PUBLISHED_AS.get(row, ""), {}).values()

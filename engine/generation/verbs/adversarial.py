@@ -345,7 +345,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
 
     def measure(self, run: RunFolder, prepared: PreparedJudging) -> Summary:
         config, systems = prepared.config, prepared.pooled.systems
-        specs = asked_of(config, systems)
+        specs = judge_specs(config, systems)
         metrics = adversarial_metrics(JudgedRows(run.read_rows().to_pylist()), specs.all_judges, systems, config.folds)
         sentences = verdicts(metrics, specs)
         failed = [f"{num:,} fits failed: {reason}." for reason, num in run.outcomes().errors.most_common()]
@@ -382,7 +382,7 @@ class EvaluateAdversarial(Job[AdversarialConfig, PreparedJudging, PreparedJudgin
             return {}
         config = from_dict(AdversarialConfig, run.config)
         rows = run.read_rows().select(["status", "scenario", "judge", "features"]).to_pylist()
-        return tables(metrics, asked_of(config, summary[SYSTEMS]), rows)
+        return tables(metrics, judge_specs(config, summary[SYSTEMS]), rows)
 
     def note(self, run: RunFolder) -> str:
         return " ".join((run.summary() or {})[NOTES])
@@ -425,7 +425,7 @@ def _unparsable(run: RunFolder) -> list[str]:
     return unread + no_reply
 
 
-def asked_of(config: AdversarialConfig, systems: Sequence[str]) -> JudgeSpecs:
+def judge_specs(config: AdversarialConfig, systems: Sequence[str]) -> JudgeSpecs:
     """Return the judges of a run of a configuration, and its systems."""
     judges = list(labels_of(config.judge_names).values())
     return JudgeSpecs(judges, list(CONTROLS), systems, config.shows_published)

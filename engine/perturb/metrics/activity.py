@@ -369,14 +369,14 @@ def _utterances(words: Iterable[str]) -> list[list[str]]:
 def _mark_quotations(words: Sequence[str], marked: list[bool]) -> None:
     """Mark short quotations as commands, in place; see the module's list of kept behaviour."""
     start, has_command = -1, False
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if word in _QUOTES and start < 0:
-            start = place
+            start = index
         elif word in _QUOTES:
-            if 1 < place - start <= _LONGEST_QUOTATION and has_command:
-                marked[start : place + 1] = [True] * (place + 1 - start)
+            if 1 < index - start <= _LONGEST_QUOTATION and has_command:
+                marked[start : index + 1] = [True] * (index + 1 - start)
             start = -1
-        if marked[place] and start > 0:
+        if marked[index] and start > 0:
             has_command = True
         if word in _ENDS_QUOTATION or any(mark in word for mark in "!?."):
             start = -1

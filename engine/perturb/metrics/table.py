@@ -262,9 +262,9 @@ Metrics = Mapping[str, Estimate]
 _TESTS = "Paired bootstrap over examples, two-sided, not corrected for their number."
 _NOTE_F1 = (
     "F1 in percent, brackets: 95 % intervals. N-train: the model as it is; A-train: after training against the strategy, or "
-    "against those of the group. A-test: contexts perturbed by the strategy; N-test: clean ones. Star: p < 0.05 against N-train "
-    f"on the same contexts. {_TESTS} Constant answers ignore the context; the true replies against themselves are the most that "
-    "can be reached. n: examples whose true reply has an activity in every utterance."
+    "against those of the group. A-test: contexts perturbed by the strategy; N-test: clean ones. Star: p < 0.05 against "
+    f"N-train on the same contexts. {_TESTS} Constant answers ignore the context; the true replies against themselves are the "
+    "maximum. n: examples whose true reply has an activity in every utterance."
 )
 _NOTE_SIMILARITY = (
     "Cosine similarity of the mean embeddings (the model's own) of clean and perturbed contexts, and of the model's replies to "
