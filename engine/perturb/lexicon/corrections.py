@@ -9,7 +9,7 @@ A replacement is a word that alone stands in the place of another in an alignmen
 letters. It counts by the number of sentences that it occurs in, and is an error of people in general from the second on: nine
 of ten that JFLEG's corrections show occur once, most of them because a corrector wrote another sentence.
 
-The lists of errors by kind, and the words that `engine/perturb/strategies/clauses.py` knows, were written for this project.
+The lists of errors by kind, and the words that `engine/perturb/strategies/negation.py` knows, were written for this project.
 
 Not here: the kind of a replacement, and where a kind may occur (`engine/perturb/strategies/grammar.py`,
 `engine/perturb/strategies/noise.py`).
