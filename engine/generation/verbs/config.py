@@ -5,7 +5,7 @@ are linear, on unigrams (Li et al. 2017, section 4), fitted on these replies alo
 pair is judged by one that has not seen its source. A reply without a word is not judged: its length
 reveals it, so it counts as recognised, and so does the reply beside it.
 
-A `Contest` holds the checked generator, discriminator and pairs of a training.
+`PreparedReplies` holds the checked generator, discriminator and pairs of a training.
 """
 
 from __future__ import annotations
@@ -402,7 +402,7 @@ def training_world(config: MinMaxRepliesConfig, generator: str) -> ReplyWorld:
 
 
 @dataclass(frozen=True)
-class Contest:
+class PreparedReplies:
     """The checked generator, discriminator and pairs of a training.
 
     Args:
@@ -422,7 +422,7 @@ class Contest:
     note: str
 
 
-def contest_of(config: MinMaxRepliesConfig, generator: str, discriminator: str) -> Contest:
+def prepare_replies(config: MinMaxRepliesConfig, generator: str, discriminator: str) -> PreparedReplies:
     """Open the generator, the discriminator and the pairs of a training.
 
     Args:
@@ -444,7 +444,7 @@ def contest_of(config: MinMaxRepliesConfig, generator: str, discriminator: str) 
         if config.method == "regs-partial":
             require_prefixes(Path(discriminator))
         limit(config.rewards, model, load_discriminator(Path(discriminator)))
-    return Contest(config, generator, discriminator, model, *recorded_pairs(config, model))
+    return PreparedReplies(config, generator, discriminator, model, *recorded_pairs(config, model))
 
 
 TEMPERATURES = (0.4, 0.6, 0.8, 1.2)

@@ -47,13 +47,13 @@ from parley.engine.generation.verbs.config import (
     BACKWARD,
     NUM_FOLDS,
     REWARDS_OF_WORDS,
-    Contest,
     HeldOut,
     MinMaxRepliesConfig,
+    PreparedReplies,
     Watch,
-    contest_of,
     helpdesk,
     li2017,
+    prepare_replies,
     released,
     require_decoders,
     training_world,
@@ -175,7 +175,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
             named = config.discriminator
             if named:
                 named = str(require_checkpoint(named, "--discriminator", "parley train discriminator"))
-            contest_of(config, start, named)
+            prepare_replies(config, start, named)
         return config
 
     def stages(self, config: MinMaxRepliesConfig, path: Path) -> Mapping[str, Stage]:
@@ -215,12 +215,12 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         generator = require_word_model(config.start or display_path(path / GENERATOR), "--start", "parley train seq2seq")
         named = config.discriminator or display_path(path / DISCRIMINATOR)
         discriminator = require_checkpoint(named, "--discriminator", "parley train discriminator")
-        contest = contest_of(config, str(generator), str(discriminator))
-        if contest.note:
-            reporter.say(contest.note)
+        opened = prepare_replies(config, str(generator), str(discriminator))
+        if opened.note:
+            reporter.say(opened.note)
         with threads(config.threads), session(config.env_runners + 1, config.address) as here:
             runners = fitting_runners(config.env_runners, {"CPU": 0, "GPU": 0}, here, reporter) if config.env_runners else 0
-            training = _ReplyTraining(contest, run, reporter)
+            training = _ReplyTraining(opened, run, reporter)
             training.finish(runners)
         metrics = training.figures()
         kept = {name: metrics[name] for name in self.legend if name in metrics}
@@ -228,7 +228,7 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
         steps = f"{learning.rounds:,} rounds of {', '.join(learning.cycle)}, {learning.examples_per_step} examples a step"
         return Summary(
             f"{config.start or 'a small generator'} against a discriminator, {config.method}",
-            " ".join(filter(None, [f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.", contest.note])),
+            " ".join(filter(None, [f"{steps}, on {config.corpus}, reward {config.reward}, seed {config.seed}.", opened.note])),
             kept,
         )
 
@@ -240,12 +240,12 @@ class MinMaxReplies(Composite[MinMaxRepliesConfig, MinMaxRepliesConfig, Summary]
 class _ReplyTraining:
     """A training in a run folder, from where it stands to its end."""
 
-    def __init__(self, contest: Contest, run: RunFolder, reporter: Reporter) -> None:
-        self._contest, self._run, self._reporter = contest, run, reporter
-        config = contest.config
+    def __init__(self, prepared: PreparedReplies, run: RunFolder, reporter: Reporter) -> None:
+        self._prepared, self._run, self._reporter = prepared, run, reporter
+        config = prepared.config
         self._config, self._learning = config, config.steps
-        how = contest.model.vocabulary, DecoderSettings.parse(config.decoder), config.longest, config.seed
-        self._held = {split: HeldOut(contest.pairs[split].first(config.checked), *how) for split in ("val", "test")}
+        how = prepared.model.vocabulary, DecoderSettings.parse(config.decoder), config.longest, config.seed
+        self._held = {split: HeldOut(prepared.pairs[split].first(config.checked), *how) for split in ("val", "test")}
         # Updates after the last saved state are made again, and count as they were made last.
         needs: dict[str, dict[str, type]] = {ITERATION: {"number": int}, CHECK: {"number": int, "estimates": dict}}
         events = run.events(needs)
@@ -279,15 +279,15 @@ class _ReplyTraining:
     def _settings(self, num_runners: int) -> ReplyMinMaxConfig:
         from parley.engine.generation.rl.replies import ReplyMinMaxConfig
 
-        config, contest = self._config, self._contest
-        make_world = partial(training_world, config, contest.generator)
+        config, prepared = self._config, self._prepared
+        make_world = partial(training_world, config, prepared.generator)
         settings = ReplyMinMaxConfig().replies(
             learning=self._learning,
             rewards=config.rewards,
             reward=config.reward,
             make_world=make_world,
-            generator=contest.generator,
-            discriminator=contest.discriminator,
+            generator=prepared.generator,
+            discriminator=prepared.discriminator,
             seed=config.seed,
         )
         settings.env_runners(num_env_runners=num_runners)
@@ -325,12 +325,12 @@ class _ReplyTraining:
         from parley.policies.seq2seq.model import PairExamples
         from parley.policies.seq2seq.scoring import save_model
 
-        model = self._contest.model
+        model = self._prepared.model
         model.load_state_dict(state.learned_weights(algorithm))
         replies = self._held["val"].replies(model)
         judged = self._held["val"].judged(replies)
         estimates = {ADVERSUC: judged[ADVERSUC].adversuc(), RANDOM: judged[RANDOM].accuracy()}
-        loss = evaluate(model, PairExamples(self._contest.pairs["val"], model.sizes)).nll
+        loss = evaluate(model, PairExamples(self._prepared.pairs["val"], model.sizes)).nll
         figures = {**{name: estimate.value for name, estimate in estimates.items()}, NATS: loss, **variety(replies)}
         # Before the event, so that a round that counts as measured has left its model.
         earlier = [other[ADVERSUC].value for number, other in self._checks.items() if number < rounds]
@@ -354,7 +354,7 @@ class _ReplyTraining:
         config, modules = self._config, algorithm.env_runner.module
         generator, discriminator = modules[SPEAKER].net, modules[LISTENER].net
         most = limit(config.rewards, generator, discriminator)
-        shown = word_rewards(config.rewards, generator, discriminator, self._contest.pairs["test"], most, config.seed)
+        shown = word_rewards(config.rewards, generator, discriminator, self._prepared.pairs["test"], most, config.seed)
         self._run.event(REWARDS_OF_WORDS, replies=shown)
 
     def _best_so_far(self) -> str:
@@ -376,17 +376,17 @@ class _ReplyTraining:
         from parley.policies.seq2seq.model import PairExamples
         from parley.policies.seq2seq.scoring import load_seq2seq, save_model
 
-        config, contest, picked = self._config, self._contest, self._picked()
+        config, prepared, picked = self._config, self._prepared, self._picked()
         best = load_seq2seq(self._run.path / BEST)
         metrics: dict[str, Estimate] = {}
         judged: dict[str, JudgedScores] = {}
-        for suffix, model in ((BEFORE, load_seq2seq(Path(contest.generator))), ("", best)):
+        for suffix, model in ((BEFORE, load_seq2seq(Path(prepared.generator))), ("", best)):
             replies = self._held["test"].replies(model)
             scores = self._held["test"].judged(replies)
             judged[suffix] = scores[ADVERSUC]
             metrics[f"test_{ADVERSUC}{suffix}"] = judged[suffix].adversuc()
             metrics[f"test_{RANDOM}{suffix}"] = scores[RANDOM].accuracy()
-            fitness = evaluate(model, PairExamples(contest.pairs["val"], model.sizes))
+            fitness = evaluate(model, PairExamples(prepared.pairs["val"], model.sizes))
             metrics[f"{NATS}{suffix}"] = ratio_of_sums(fitness.nll_sums, fitness.num_targets)
             words = [list(map(model.vocabulary.decode, replies)) for replies in (replies, self._held["test"].recorded)]
             metrics |= {f"{name}{suffix}": figure for name, figure in reply_metrics(words[0], words[1], config.longest).items()}
@@ -396,7 +396,7 @@ class _ReplyTraining:
         metrics |= {f"validation_{name}": estimate for name, estimate in self._checks[picked].items()}
         metrics[PICKED] = count(picked, len(self._checks))
         metrics |= step_figures([event for _, event in sorted(self._history.items())])
-        test = evaluate(best, PairExamples(contest.pairs["test"], best.sizes))
+        test = evaluate(best, PairExamples(prepared.pairs["test"], best.sizes))
         who = {"role": "adversarial", "start": config.start, "discriminator": config.discriminator, "corpus": config.corpus}
         how = {"method": config.method, "reward": config.reward, "round": picked, "seed": config.seed, "test_nll": test.nll}
         save_model(best, self._run.path / CHECKPOINT, who | how)

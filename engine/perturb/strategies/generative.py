@@ -53,26 +53,26 @@ class GenerativeParaphrase:
 
     def __init__(self, model: PointerGenerator, resources: Resources, settings: PerturbSettings) -> None:
         self._model, self._resources = model, resources
-        self._known: dict[Utterance, Utterance] = {}
+        self._paraphrases: dict[Utterance, Utterance] = {}
         self._meaning = None if settings.rule == "released" else _Meaning(resources, settings)
 
     def perturb(self, contexts: Sequence[Turns], seeds: Sequence[int]) -> list[Turns]:
         """Perturb contexts; nothing is drawn."""
         self._paraphrase(words for turns in contexts for turn in turns for words in turn)
-        return [tuple(tuple(self._known[words] for words in turn) for turn in turns) for turns in contexts]
+        return [tuple(tuple(self._paraphrases[words] for words in turn) for turn in turns) for turns in contexts]
 
     def _paraphrase(self, utterances: Iterable[Utterance]) -> None:
         from parley.policies.paraphraser.model import paraphrases
         from parley.policies.paraphraser.settings import BeamConfig
 
-        new = [words for words in dict.fromkeys(utterances) if words not in self._known]
+        new = [words for words in dict.fromkeys(utterances) if words not in self._paraphrases]
         for words, beam in zip(new, paraphrases(self._model, new, BeamConfig()), strict=True):
             candidates = (
                 beam[:1]
                 if self._meaning is None
                 else [paraphrase for paraphrase in beam if self._meaning.is_kept(words, paraphrase)]
             )
-            self._known[words] = next(
+            self._paraphrases[words] = next(
                 (paraphrase for paraphrase in candidates if self._resources.may_enter(_new_words(paraphrase, words))), words
             )
 

@@ -98,10 +98,10 @@ class GrammarErrors(ByEdits):
     def __init__(self, corrections: Corrections, resources: Resources, rate: float = 1.0) -> None:
         self._corrections, self._resources, self._rate = corrections, resources, rate
         self._listed = _listed(corrections)
-        self._known: dict[tuple[str, str], tuple[Slip, ...]] = {}
+        self._slip_cache: dict[tuple[str, str], tuple[Slip, ...]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
-        slips_of = self._known
+        slips_of = self._slip_cache
         tags = list(chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances)))
         keys = list(zip(flat.words, tags, strict=True))
         for key in keys:

@@ -65,8 +65,8 @@ class DataParaphrase(ByEdits):
         self._synonyms, self._resources, self._settings = synonyms, resources, settings
         entering = {phrase: tuple(filter(resources.may_enter, paraphrases)) for phrase, paraphrases in phrases.items()}
         self._phrases = Phrases([phrase for phrase, paraphrases in entering.items() if paraphrases])
-        self._others = [entering[phrase] for phrase in self._phrases.listed]
-        self._known: dict[tuple[str, str], tuple[Phrase, ...]] = {}
+        self._paraphrases = [entering[phrase] for phrase in self._phrases.listed]
+        self._synonym_cache: dict[tuple[str, str], tuple[Phrase, ...]] = {}
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         starts, ends, choices = self._fluent(flat, *self._replaceable(flat))
@@ -82,7 +82,7 @@ class DataParaphrase(ByEdits):
 
     def _replaceable(self, flat: FlatContexts) -> tuple[np.ndarray, np.ndarray, list[tuple[Phrase, ...]]]:
         """Find replaceable words and phrases, and their paraphrases; words inside a phrase have none of their own."""
-        synonyms_of, synonyms_for = self._known, self._synonyms.of
+        synonyms_of, synonyms_for = self._synonym_cache, self._synonyms.of
         tags = chain.from_iterable(self._resources.lexicon.tag_all(flat.utterances))
         keys = list(zip(flat.words, tags, strict=True))
         for key in keys:
@@ -98,7 +98,7 @@ class DataParaphrase(ByEdits):
         starts = np.concatenate([words, matches.starts])
         ends = np.concatenate([words + 1, matches.ends])
         choices = [synonyms_of[keys[position]] for position in words.tolist()] + [
-            self._others[i] for i in matches.phrases.tolist()
+            self._paraphrases[i] for i in matches.phrases.tolist()
         ]
         by_start = np.argsort(starts, kind="stable")
         return starts[by_start], ends[by_start], [choices[i] for i in by_start.tolist()]
@@ -169,7 +169,7 @@ class ReleasedParaphrase(ByEdits):
         self._phrases = Phrases(table)
         self._counts = np.fromiter(map(len, table.values()), dtype=np.int64, count=len(table))
         self._firsts = running(self._counts)
-        self._others = list(chain.from_iterable(table.values()))
+        self._paraphrases = list(chain.from_iterable(table.values()))
 
     def edits(self, flat: FlatContexts, seeds: Sequence[int]) -> Edits:
         matches = self._phrases.longest(flat)
@@ -178,7 +178,7 @@ class ReleasedParaphrase(ByEdits):
         matches = self._apart(flat.words, matches)
         shares = self._drawn(flat, seeds, matches, 1)
         chosen = self._firsts[matches.phrases] + (shares * self._counts[matches.phrases]).astype(np.int64)
-        return Edits(matches.starts, matches.ends, [self._others[i] for i in chosen.tolist()])
+        return Edits(matches.starts, matches.ends, [self._paraphrases[i] for i in chosen.tolist()])
 
     def _drawn(self, flat: FlatContexts, seeds: Sequence[int], matches: Matches, which: int) -> np.ndarray:
         """Draw one of the two numbers of each start; the position names it, so that no start affects another."""

@@ -41,7 +41,7 @@ class WrittenText:
 
     def rewritten(self, edits: Sequence[Edit]) -> str:
         """Return the text with these edits, which are in order and do not overlap."""
-        moved = {self._words[i]: self._own(i) for start, end, _ in edits for i in range(start, end)}
+        moved = {self._words[i]: self._in_sentence(i) for start, end, _ in edits for i in range(start, end)}
         for edit in reversed(edits):
             start, end, new = edit
             if end - start == len(new):
@@ -80,7 +80,7 @@ class WrittenText:
             elif (start < end or not behind) and _is_title(self._surfaces[shape]) and (start < end or self._begins(start)):
                 surfaces[0] = _capitalised(surfaces[0])
                 if start == end:
-                    self._surfaces[start] = self._own(start)
+                    self._surfaces[start] = self._in_sentence(start)
         first = "" if new[0] in CLITICS or new[0] in CLOSING else " "
         if start < end:
             is_cut = self._words[start] in CLITICS and not self._gaps[start] and new[0] not in CLITICS
@@ -149,7 +149,7 @@ class WrittenText:
             return _capitalised(other)
         return other
 
-    def _own(self, position: int) -> str:
+    def _in_sentence(self, position: int) -> str:
         """Write a word as it stands inside a sentence."""
         surface = self._surfaces[position]
         is_placed = _is_title(surface) and self._words[position] != "i" and self._begins(position)

@@ -253,7 +253,7 @@ class AuditWorker:
     def __init__(self, config: AuditConfig) -> None:
         vocabulary = load_pairs(config.corpus, config.data_root).vocabulary
         shared = audit_resources(config, vocabulary)
-        self.seed, self.lexicon, self.known = config.seed, shared.lexicon, frozenset(vocabulary.words)
+        self.seed, self.lexicon, self.vocabulary = config.seed, shared.lexicon, frozenset(vocabulary.words)
         self.common = usual_words(vocabulary, vocabulary)
         self.strategies: list[Strategy] = build(config.strategy_names, config.perturb, shared)
         self.likelihood, self.entailment = likelihood_model(config, shared), entailment_model(config)
@@ -303,7 +303,7 @@ class AuditWorker:
         tags = dict(zip(utterances, self.lexicon.tag_all(utterances), strict=True))
         scores = self.likelihood.log_probabilities(utterances)
         nats = {words: -float(log_probabilities.sum()) for words, log_probabilities in zip(utterances, scores, strict=True)}
-        signs = {words: signals(words, tags[words], self.known) for words in utterances}
+        signs = {words: signals(words, tags[words], self.vocabulary) for words in utterances}
         for change, kept in zip(changes, self._kept(changes), strict=True):
             log_probabilities = _spans(change)
             replaced, retagged = _retagged(log_probabilities, tags[change.before], tags[change.after])

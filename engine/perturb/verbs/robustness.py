@@ -167,9 +167,9 @@ class RobustnessWorker:
 
     def run(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         """Return one row per example."""
-        return rows_apart(self._asked, shard, partial(example_seed, self.config.seed))
+        return rows_apart(self._rows, shard, partial(example_seed, self.config.seed))
 
-    def _asked(self, shard: Shard[Example]) -> list[dict[str, Any]]:
+    def _rows(self, shard: Shard[Example]) -> list[dict[str, Any]]:
         clean = [example.context for example in shard.items]
         perturbed = {by_name.name: perturbed_contexts(by_name, shard, self.config.seed) for by_name in self.strategies}
         replies: list[list[dict[str, Any]]] = [[] for _ in shard.items]
@@ -261,7 +261,7 @@ SCREENFUL = 24
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class PreparedRobustness:
     """The checked inputs of an evaluation.
 
     Args:
@@ -285,7 +285,7 @@ class Evaluation:
     unscored: str
 
 
-def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
+def _prepare(config: RobustnessConfig, reporter: Reporter) -> PreparedRobustness:
     """Check that everything is there and works, before a run is made."""
     config.require_device()
     report_left_out(config, reporter)
@@ -305,7 +305,7 @@ def _prepare(config: RobustnessConfig, reporter: Reporter) -> Evaluation:
     if unscored:
         reporter.say(f"activities and entities are not scored: {unscored}")
     _report_models(models, names, reporter)
-    return Evaluation(located, models, name, chosen, common, expected, activities, unscored)
+    return PreparedRobustness(located, models, name, chosen, common, expected, activities, unscored)
 
 
 def _activities(corpus: str, shared: Resources) -> tuple[Activities | None, str]:
@@ -324,14 +324,14 @@ def _report_models(models: ModelSpecs, strategies: Sequence[str], reporter: Repo
         reporter.say(f"{model.label}: {model.name} meets {', '.join(met) or 'clean contexts alone'}")
 
 
-def _reference_scores(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
+def _reference_scores(evaluation: PreparedRobustness, rows: Rows) -> dict[str, Estimate]:
     if evaluation.activities is None:
         return {}
     answered = {row["item_key"] for row in rows if row["status"] == OK}
     return evaluation.activities.references([example.reply for example in evaluation.examples if example.key in answered])
 
 
-def _unknown_word_shares(evaluation: Evaluation, rows: Rows) -> dict[str, Estimate]:
+def _unknown_word_shares(evaluation: PreparedRobustness, rows: Rows) -> dict[str, Estimate]:
     words = evaluation.models.words
     if not evaluation.models.sizes or not isinstance(words, frozenset):
         return {}
@@ -367,7 +367,7 @@ def demo() -> RobustnessConfig:
     return RobustnessConfig(strategies="random-swap,antonym", limit=200, perturb=PerturbSettings(lexicon="built-in"))
 
 
-class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
+class EvaluateRobustness(Job[RobustnessConfig, PreparedRobustness, PreparedRobustness]):
     """`parley evaluate robustness`."""
 
     words = ("evaluate", "robustness")
@@ -379,11 +379,11 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
     num_rows_entry = NUM_EXAMPLES
     resume_safe = RESUME_SAFE
 
-    def prepare(self, config: RobustnessConfig, path: Path, reporter: Reporter) -> Evaluation:
+    def prepare(self, config: RobustnessConfig, path: Path, reporter: Reporter) -> PreparedRobustness:
         """Prepare models, examples and strategies; each strategy is run once."""
         return _prepare(config, reporter)
 
-    def work(self, run: RunFolder, prepared: Evaluation, reporter: Reporter) -> Evaluation:
+    def work(self, run: RunFolder, prepared: PreparedRobustness, reporter: Reporter) -> PreparedRobustness:
         config = prepared.config
         scored, answers = prepared.activities is not None, str(run.path / ANSWERS_FOLDER)
         asking = QueryTask(config, prepared.models, tuple(prepared.common), scored, answers=answers)
@@ -392,7 +392,7 @@ class EvaluateRobustness(Job[RobustnessConfig, Evaluation, Evaluation]):
         reporter.stage("computing metrics, their intervals and significances", 0, "")
         return prepared
 
-    def measure(self, run: RunFolder, evaluation: Evaluation) -> Summary:
+    def measure(self, run: RunFolder, evaluation: PreparedRobustness) -> Summary:
         config, rows = evaluation.config, run.read_rows().to_pylist()
         return Summary(
             f"robustness of {config.model} on {evaluation.corpus}",

@@ -58,14 +58,14 @@ class Remembered:
 
     def __init__(self, numbers: Numbers) -> None:
         self._numbers = numbers
-        self._known: dict[RepliedPair, float] = {}
+        self._scores: dict[RepliedPair, float] = {}
 
     def __call__(self, pairs: Sequence[RepliedPair]) -> np.ndarray:
         """Return the number of each pair, (N,)."""
-        unknown = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
+        unknown = [pair for pair in dict.fromkeys(pairs) if pair not in self._scores]
         if unknown:
-            self._known.update(zip(unknown, self._numbers(unknown).tolist(), strict=True))
-        return np.array([self._known[pair] for pair in pairs])
+            self._scores.update(zip(unknown, self._numbers(unknown).tolist(), strict=True))
+        return np.array([self._scores[pair] for pair in pairs])
 
 
 def ranked(ranker: Ranker, pairs: Sequence[RepliedPair]) -> np.ndarray:

@@ -93,7 +93,7 @@ class PromptedSides:
 
     def __init__(self, chat_model: ChatModel, max_tokens: int = DEFAULT.judge_tokens) -> None:
         self._name, self._question = chat_model.name, StrictQuestion(chat_model, side_of, REPAIR, max_tokens)
-        self._is_told = False
+        self._has_warned = False
         self.lost: dict[RepliedPair, AnswerKind] = {}
         """Pairs of which the model gave no reply, with the kind of its answer."""
 
@@ -101,9 +101,9 @@ class PromptedSides:
         """Return the answer about each pair (N,)."""
         answers = self._question([_forms(pair) for pair in pairs])
         self.lost |= {pair: answer.kind for pair, answer in zip(pairs, answers, strict=True) if answer.is_lost}
-        if not self._is_told and (note := self._question.told()):
+        if not self._has_warned and (note := self._question.told()):
             logger.warning("%s says neither human nor machine: %s; further ones are counted at the end", self._name, note)
-            self._is_told = True
+            self._has_warned = True
         return np.array([answer.value or 0.0 for answer in answers])
 
 
