@@ -77,7 +77,7 @@ class Resources:
         return self.words if isinstance(self.words, Collection) else ()
 
     def is_usual(self, word: str) -> bool:
-        """Return whether a word may enter and occurs a few times in the corpus; without a corpus, whether it may enter."""
+        """Return whether a word may enter and, with a corpus, occurs a few times in it."""
         return self.may_enter((word,)) and (self.language is None or self.language.counts[word] >= USUAL)
 
     @property

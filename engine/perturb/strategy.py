@@ -32,7 +32,7 @@ Rule = Literal["paper", "released"]
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbSettings(Configuration):
-    """How contexts are perturbed; the defaults are the paper's where it has them."""
+    """Settings of perturbations; the defaults are the paper's where it has them."""
 
     rule: Rule = "paper"
     """Where the paper and its released code disagree: whose rule."""
@@ -103,7 +103,7 @@ class Strategy(Protocol):
 
 
 class ByEdits(ABC):
-    """The base of a strategy that says which words it changes to what: a text keeps all else as it is (`catalogue.py`)."""
+    """The base of a strategy that returns edits; the rest of a text stays as it is (`catalogue.py`)."""
 
     name: str
     expectation: Expectation
@@ -124,7 +124,7 @@ class ByEdits(ABC):
 
 
 class OnUtterances(ABC):
-    """The base of a strategy of one's own that looks at one utterance at a time: override `utterance`, name it and its kind."""
+    """The base of a user's strategy on single utterances: override `utterance`, and set `name` and `expectation`."""
 
     name: str
     expectation: Expectation

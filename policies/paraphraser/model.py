@@ -400,7 +400,7 @@ def _continue(
 
 
 def _repeats(search: _BeamSearch, hypothesis: tuple[int, ...], word: int) -> bool:
-    """Return whether a word would repeat itself, or a pair of neighbours, more often in a row than the sentence does."""
+    """Return whether a word or a pair of words would repeat itself more often than in the sentence."""
     if not hypothesis:
         return False
     pair = hypothesis[-1], word

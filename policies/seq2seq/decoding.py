@@ -285,7 +285,7 @@ class ReplyDecoder:
         return [best.words for (best,) in self._beams(sources, most=1)]
 
     def reranked(self, sources: Sequence[Ids]) -> list[list[Scored]]:
-        """Return the replies of the beam with their scores by both models, the best first, of equal ones the model's own."""
+        """Return the replies of the beam with their scores by both models, the best first."""
         assert self._backward is not None, "there is nothing to re-rank by"
         beams = self._beams(sources)
         read = [framed_source(source, self.model.sizes)[:-1] for source in sources]

@@ -133,7 +133,7 @@ def by_source(
 
 
 def assign_folds(files: Iterable[BySource], sources: Collection[str], num_folds: int, seed: int) -> dict[str, int]:
-    """Assign a fold to each source; sources with one last turn share a fold, because a judge knows a turn that it met.
+    """Assign a fold to each source; sources with one last turn share a fold.
 
     Groups are dealt out to the smallest fold, large ones first, in the order of hashes: where each is one source, folds differ
     by one source at most.
@@ -394,7 +394,7 @@ class JudgedRows:
 
 
 def chance_range(num_pairs: int, num_folds: int) -> Estimate:
-    """Return the range that holds AdverSuc in 95 % of cases or more where a cross-fitted judge has nothing to learn.
+    """Return the range of AdverSuc, in at least 95 % of cases, of a cross-fitted judge with nothing to learn.
 
     It is the exact range of fair coins, as many times as wide as refits make it (`refit_spread`); the value is .5.
     """

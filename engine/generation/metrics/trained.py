@@ -346,7 +346,7 @@ def table_metrics(rows: Mapping[str, Sequence[AnsweredRow]], judges: Sequence[st
 
 
 def above_curve(figures: Metrics, curve: Sequence[Metrics]) -> Estimate:
-    """Return the height of replies above the curve of quality by diversity, in nats a word, see the top of this module.
+    """Return the height of replies above the curve of quality by diversity, in nats per word.
 
     Args:
         figures: of the replies.
@@ -375,7 +375,7 @@ def _log(perplexity: Estimate) -> tuple[float, float]:
 
 
 def trained_tables(metrics: Metrics, judges: Sequence[str], published: bool = False) -> dict[str, EstimateTable]:
-    """Return one table of all rows by the first judge, one of differences for each judge, and one of the judges.
+    """Return a table of all rows by the first judge, one of differences per judge, one of the judges.
 
     Args:
         metrics: those of `table_metrics`.

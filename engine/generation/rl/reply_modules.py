@@ -74,7 +74,7 @@ class ReplyWorld:
     _orders: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def pair(self, seed: int, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the word ids of an example's context and recorded reply; each pass over the pairs has an order of its own.
+        """Return the word ids of an example's context and recorded reply; each pass has its own order.
 
         Args:
             seed: master seed.
@@ -108,7 +108,7 @@ def listener_space(vocabulary: PairVocabulary, rules: ReplyRules) -> spaces.Dict
 
 
 class ReplyMultiAgentEnv(MultiAgentEnv):
-    """The "generator" says one reply to a context; the "discriminator" sees the context and one reply, and says who wrote it.
+    """A game of two: the "generator" replies to a context, the "discriminator" guesses who wrote a shown reply.
 
     The generator's action is that of `parley/Reply-v1`. The discriminator's is `Discrete(2)`: 0 for a machine, 1 for a person;
     it sees either the generator's reply or the recorded one, both alike likely. It earns 1 when it is right; the generator

@@ -24,7 +24,7 @@ LIKELIHOODS_JUDGE = "svm-neural"
 
 @dataclass(frozen=True, kw_only=True)
 class FittingOfJudges(Configuration):
-    """How judges read pairs."""
+    """The features and sizes of judges."""
 
     separate: bool = False
     """Unigrams of source and reply are features of their own; the paper puts them together."""

@@ -275,7 +275,7 @@ class ReplyTrainingConfig(RewardSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class MinMaxRepliesConfig(ReplyTrainingConfig):
-    """Which generator learns from which discriminator, on what and how long."""
+    """The generator, the discriminator, the reward and the length of an adversarial training."""
 
     start: str = ""
     """Run or checkpoint of the generator (parley train seq2seq); when empty one is trained first."""
@@ -313,7 +313,7 @@ def helpdesk() -> MinMaxRepliesConfig:
 
 
 def released() -> MinMaxRepliesConfig:
-    """Train as the authors' code, on Ubuntu: SGD, a linear critic, replies of 40 words; name --start, or one is trained.
+    """Train as the authors' code, on Ubuntu: SGD, a linear critic, replies of 40 words; --start is optional.
 
     Released: Monte Carlo rewards alone, their options (`engine/generation/settings.py`), the rates, widths, dropout of
     .2, 64 contexts a step, 25,000 words, 50 words of source, and that a round is five discriminator steps, a generator step and

@@ -247,7 +247,7 @@ class BuiltInLexicon:
         return ()
 
     def same_sense(self, word: str, other: str, part_of_speech: str) -> bool:
-        """Return whether both are listed as that part of speech: pairs were listed for the sense that a help desk uses."""
+        """Return whether both words are listed as that part of speech; lists have one sense a word."""
         tag = _PLAIN[part_of_speech]
         return (word, tag) in self._forms and (other, tag) in self._forms
 

@@ -271,12 +271,12 @@ class NltkLexicon:
         return tuple(dict.fromkeys(name for name in lemmas if name != word and name.isalpha()))
 
     def inflect(self, word: str, tag: str) -> str | None:
-        """Return the form of a word's base that has a tag; for unknown verbs and nouns only the base, by rule."""
+        """Return the form of a word's base that has a tag; for unknown words only the base, by rule."""
         return self._form(word, tag)
 
     @cached_property
     def stopwords(self) -> frozenset[str]:
-        """NLTK's stop words; of a contraction, the part behind the word ("n't", "'ve") and the parts that stand in the list."""
+        """Return NLTK's stop words; contractions as the part behind the word and the listed parts ("n't", "'ve")."""
         from nltk.corpus import stopwords
 
         listed = frozenset(_guarded(STOPWORDS, lambda: stopwords.words("english")))
@@ -328,7 +328,7 @@ class NltkLexicon:
 
     @cached_property
     def _only_names(self) -> frozenset[str]:
-        """Words that name one person, place or thing in each of their senses, with those of the calendar and of peoples."""
+        """Return words that are names in each of their senses, with those of the calendar and of peoples."""
         senses = {word: count for word, count in self._named.items() if len(word) >= _SHORTEST_NAME and word.isalpha()}
         for kind in ("noun", "verb", "adj", "adv"):
             for line in _lines(WORDNET, f"index.{kind}"):

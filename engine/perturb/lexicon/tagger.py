@@ -171,7 +171,7 @@ class _OrderCounts:
 
 
 def _grams(text: np.ndarray, order: int, size: int) -> np.ndarray:
-    """Return a number for each n-gram of an order that ends at a word or at the end of an utterance."""
+    """Return a number for each n-gram of an order that ends at a word or an utterance's end."""
     positions = np.flatnonzero(text != _BEGIN)
     keys = np.zeros(len(positions), dtype=np.int64)
     for back in range(order):

@@ -101,7 +101,7 @@ class ReplyLanguage(Protocol):
         """Mark the words that are known names or belong to commands, whatever their tag (N,) bool."""
 
     def synonyms(self, words: Sequence[Tagged], choice: SynonymChoice) -> list[Utterance]:
-        """Return the synonyms of each word and tag, without the word, in a fixed order; a list is faster than single calls."""
+        """Return the synonyms of each word and tag, without the word, in a fixed order; lists are faster."""
 
     def fits(self, before: str, word: str, other: str) -> bool:
         """Return whether the word before is as right before `other` as before `word`."""

@@ -13,7 +13,7 @@ Form = Literal["inflected", "base"]
 
 @dataclass(frozen=True, kw_only=True)
 class SynonymChoice:
-    """Which synonyms RSW takes; see the fields of these names in `ReplySettings`."""
+    """The choice of synonyms in RSW; see the fields of these names in `ReplySettings`."""
 
     sense: Sense
     synonym: Literal["first", "random"]
@@ -51,7 +51,7 @@ PLAIN = SynonymChoice(
 
 @dataclass(frozen=True, kw_only=True)
 class ReplySettings(Configuration):
-    """How replies are attacked where Li et al. 2019 are silent."""
+    """Settings of attacks on replies where Li et al. 2019 are silent."""
 
     num_important: PositiveInt = 3
     """IIW: context words that enter a wrong reply (paper)."""

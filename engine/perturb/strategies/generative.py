@@ -134,6 +134,6 @@ def build(settings: PerturbSettings, resources: Resources) -> GenerativeParaphra
 
 
 def _new_words(paraphrase: Utterance, words: Utterance) -> list[str]:
-    """Return the words of a paraphrase that the utterance lacks; words it has may stay even if the model lacks them."""
+    """Return the words of a paraphrase that the utterance lacks; its own words may always stay."""
     had = set(words)
     return [word for word in paraphrase if word not in had]

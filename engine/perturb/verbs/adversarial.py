@@ -63,7 +63,7 @@ SPLITS = {"train": "train", "validation": "val", "test": "test"}
 
 
 def fine_tuning() -> FitConfig:
-    """Three epochs of Adam at the paper's rate from the weights that are there; the best by the objective are kept.
+    """Return three epochs of Adam at the paper's rate; the best weights by the objective are kept.
 
     The paper does not say how many epochs.
     """

@@ -119,7 +119,7 @@ MOST_EXAMPLES = 256
 
 
 class LikelihoodModel(Protocol):
-    """A judge of how usual an utterance is: trigrams of the corpus, or a language model that was fitted to it."""
+    """A judge of the likelihood of utterances: trigrams of the corpus, or a language model fitted to it."""
 
     def log_probabilities(self, utterances: Sequence[Utterance]) -> list[np.ndarray]:
         """Return natural logarithms of the probabilities of each utterance's words and its end (words + 1,) float64."""
@@ -155,7 +155,7 @@ def likelihood_model(config: AuditConfig, shared: Resources) -> LikelihoodModel:
 
 
 def language_model(name: str, corpus: str, device: str, batch_size: int) -> LikelihoodModel:
-    """Load a run of parley train lm as a judge of utterances; `corpus` is named in the fix of its errors.
+    """Load a run of parley train lm as a judge of utterances; its errors name `corpus` in their fix.
 
     Raises:
         CheckpointError: there is no such model, or it reads several turns.

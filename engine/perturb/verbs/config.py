@@ -205,7 +205,7 @@ class ContextSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings(Configuration):
-    """How work is batched."""
+    """The size of batches."""
 
     batch_size: PositiveInt = 64
     """Contexts that are answered in a batch."""
@@ -213,7 +213,7 @@ class EngineSettings(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbedConfig(ShardedConfig):
-    """Which contexts are perturbed, and how."""
+    """Contexts and their perturbations."""
 
     strategies: str = "all"
     """Strategies separated by commas: names, path/file.py:Name, or all, should-not-change, should-change, entity."""

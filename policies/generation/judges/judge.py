@@ -257,7 +257,7 @@ class ThresholdJudge(Judge):
 
 
 def best_threshold(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Return the threshold with the fewest errors, half-way between two scores, and its sign: 1 if the first side is above.
+    """Return the threshold with the fewest errors, half-way between two scores, and its sign (1: first side above).
 
     Args:
         scores: (N,) numbers.
