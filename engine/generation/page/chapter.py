@@ -6,10 +6,10 @@ Plots show judges (AdverSuc and calibration) and trainings by quality and divers
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
@@ -181,37 +181,31 @@ _NUM_SHOWN = 10
 """Replies of a judge and a system that the viewer holds of either kind."""
 
 
-class ShownReply(NamedTuple):
-    """A system's reply that a judge found most human-like or most machine-like."""
-
-    system: str
-    judge: str
-    context: list[str]
-    reply: str
-    score: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class ShownJudging(ShownRun):
     """One adversarial evaluation; its items are fits of judges.
 
     Args:
-        judging: the judges and the systems.
-        tables: by heading.
-        verdicts: in sentences.
-        notes: on what was left out.
+        run: with the verdicts, notes and tables.
     """
 
     unit = "fits"
-    judging: JudgeSpecs
-    tables: Mapping[str, EstimateTable] = field(default_factory=dict)
-    verdicts: Sequence[str] = ()
-    notes: Sequence[str] = ()
+    run: Run
+
+    @cached_property
+    def judging(self) -> JudgeSpecs:
+        """Return the judges and the systems."""
+        return judge_specs(from_dict(AdversarialConfig, self.run.config), self.run.summary.get(SYSTEMS, []))
 
     @cached_property
     def scored(self) -> Mapping[tuple[str, str], JudgedScores]:
         """Return the judges' scores, by scenario and judge."""
         return JudgedRows(self.rows).scored
+
+    def sentences(self, entry: str) -> Sequence[str]:
+        """Return an entry of the summary, such as the verdicts."""
+        sentences: Sequence[str] = self.run.summary.get(entry, [])
+        return sentences
 
 
 class JudgedSystems(Chapter[Sequence[ShownJudging]]):
@@ -231,7 +225,7 @@ class JudgedSystems(Chapter[Sequence[ShownJudging]]):
 
     def verdict(self, evaluations: Sequence[ShownJudging]) -> Verdict | None:
         """Return the verdict of the first evaluation, from its summary."""
-        measured = [evaluation for evaluation in evaluations if evaluation.verdicts]
+        measured = [evaluation for evaluation in evaluations if evaluation.sentences(VERDICTS)]
         if not measured:
             return None
         first = measured[0]
@@ -240,7 +234,7 @@ class JudgedSystems(Chapter[Sequence[ShownJudging]]):
             for system in first.judging.systems:
                 if (estimate := first.metrics.get(f"{ADVERSUC}.{judge}.{system}")) is not None and estimate.n:
                     marks[visible(f"{judge}, {system}")] = estimate
-        text = " ".join(map(visible, first.verdicts))
+        text = " ".join(map(visible, first.sentences(VERDICTS)))
         return Verdict(
             sentence=f"{text}{caveat(*marks.values(), unit='sources')}{others_below(measured)}",
             metric=_ADVERSUC,
@@ -248,14 +242,12 @@ class JudgedSystems(Chapter[Sequence[ShownJudging]]):
         )
 
     def render(self, evaluations: Sequence[ShownJudging]) -> Section:
-        # matplotlib costs a second, which readers of the verdict need not pay.
-
         done = [evaluation for evaluation in evaluations if evaluation.metrics]
         items = {evaluation.name: list(_items(evaluation)) for evaluation in done}
         return Section(
-            notes=[visible(note) for evaluation in done for note in (*evaluation.verdicts, *evaluation.notes)],
+            notes=[visible(note) for evaluation in done for entry in (VERDICTS, NOTES) for note in evaluation.sentences(entry)],
             measured=evaluations,
-            tables=tables_of([(evaluation.name, evaluation.tables) for evaluation in done]),
+            tables=tables_of([(evaluation.name, EVALUATE_ADVERSARIAL.tables(evaluation.run.folder)) for evaluation in done]),
             figures=list(chain.from_iterable(map(_drawn, done))),
             items=[item for shown in items.values() for item in shown],
             chosen={f"{name}: the most human-like reply": shown[0] for name, shown in items.items() if shown},
@@ -268,45 +260,39 @@ def _drawn(evaluation: ShownJudging) -> Iterator[Figure]:
 
 
 def _evaluation(run: Run) -> ShownJudging:
-    config = from_dict(AdversarialConfig, run.config)
-    judging = judge_specs(config, run.summary.get(SYSTEMS, []))
-    shown = [f"{ADVERSUC}.{judge}.{system}" for judge in judging.judges for system in judging.systems]
-    return ShownJudging.of(
-        run,
-        # All others stand in the tables.
-        metrics={name: estimate for name, estimate in run.metrics.items() if name.partition(".")[0] in _SHOWN},
-        legend={name: describe(name) for name in (*shown, *run.metrics)},
-        judging=judging,
-        tables=EVALUATE_ADVERSARIAL.tables(run.folder) if run.metrics else {},
-        verdicts=run.summary.get(VERDICTS, []),
-        notes=run.summary.get(NOTES, []),
-    )
+    # All others stand in the tables.
+    shown = {name: estimate for name, estimate in run.metrics.items() if name.partition(".")[0] in _SHOWN}
+    evaluation = ShownJudging.of(run, metrics=shown, run=run)
+    judging = evaluation.judging
+    first = [f"{ADVERSUC}.{judge}.{system}" for judge in judging.judges for system in judging.systems]
+    return replace(evaluation, legend={name: describe(name) for name in (*first, *run.metrics)})
 
 
 def _items(evaluation: ShownJudging) -> Iterator[Item]:
     """Yield the replies that judges found most human-like, then most machine-like, by judge and system."""
-    replies_of: dict[tuple[str, str], list[ShownReply]] = {}
+    replies_of: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in evaluation.done:
         kind, _, system = row["scenario"].partition(".")
         if kind == ADVERSUC and row["judge"] in evaluation.judging.judges:
             for example in row["examples"]:
                 turns = [visible(turn) for turn in example["context"]]
-                names = visible(system), visible(row["judge"])
-                reply = ShownReply(*names, turns, visible(example["reply"]), example["score"])
+                reply = {"system": visible(system), "judge": visible(row["judge"]), "context": turns}
+                reply |= {"reply": visible(example["reply"]), "score": example["score"]}
                 replies_of.setdefault((system, row["judge"]), []).append(reply)
     for replies in replies_of.values():
-        order = sorted(replies, key=lambda reply: (-reply.score, reply.context, reply.reply))
+        order = sorted(replies, key=lambda reply: (-reply["score"], reply["context"], reply["reply"]))
         human, machine = order[:_NUM_SHOWN], order[_NUM_SHOWN:][-_NUM_SHOWN:][::-1]
         for kind, shown in (("human-like", human), ("machine-like", machine)):
             for number, reply in enumerate(shown):
+                score = reply["score"]
                 yield Item(
                     kind="reply",
-                    key=f"{reply.system}-{reply.judge}-{kind}-{number:02d}",
-                    group=f"{evaluation.name}, {reply.system} by {reply.judge}",
-                    summary=line("{:+.2f}: <q>{}</q>", reply.score, reply.reply),
+                    key=f"{reply['system']}-{reply['judge']}-{kind}-{number:02d}",
+                    group=f"{evaluation.name}, {reply['system']} by {reply['judge']}",
+                    summary=line("{:+.2f}: <q>{}</q>", score, reply["reply"]),
                     tags=(f"most {kind}",),
-                    values={"score": reply.score},
-                    body=fill("generation/page/reply.html", item=reply, said=f"score {reply.score:+.2f}, above 0 for people's"),
+                    values={"score": score},
+                    body=fill("generation/page/reply.html", item=reply, said=f"score {score:+.2f}, above 0 for people's"),
                 )
 
 
@@ -428,8 +414,6 @@ class TrainedGenerators(Chapter[ShownGenerators]):
         )
 
     def render(self, content: ShownGenerators) -> Section:
-        # matplotlib costs a second, which readers of the verdict need not pay.
-
         earned = [item for heading, rewards in content.rewards.items() for item in _earned(heading, rewards)]
         side_by_side = [item for heading, rows in content.replies.items() for item in _side_by_side(heading, rows)]
         return Section(
