@@ -37,8 +37,7 @@ from parley.engine.core.verbs.job import TABLE_FILE, Job, Reporter, Result, Sile
 from parley.engine.core.verbs.sharded import RESUME_SAFE, Sharded, run_items
 from parley.engine.generation.metrics.adversarial import ADVERSUC, JudgedRows, JudgedScenario, adversarial_metrics, describe
 from parley.engine.generation.metrics.tables import JudgeSpecs, tables, verdicts
-from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, absolute, labels_of
-from parley.engine.generation.verbs.discriminator import Pooled, pooled
+from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, Pooled, absolute, labels_of, pooled
 from parley.envs.core.config import from_dict
 from parley.envs.core.errors import RefusedModelError, RunError
 from parley.envs.core.seeds import derive_seed

@@ -3,15 +3,15 @@
 Source: Li et al. 2017 (arXiv 1701.06547), section 3.3: recorded replies are positive examples; for each, the generator's reply
 to the same context is a negative one, half of them found by a beam with re-ranking by mutual information, half sampled.
 
-The file also decodes these replies, for discriminators and judges, and reads the files of an adversarial evaluation. Which
-way a context gets, and every draw, follows from the seed and its place in the corpus, so that a killed run goes on
-exactly, and a run with the same generator and settings may copy the decoded replies of another.
+The file also decodes these replies, for discriminators and judges. The decoder of a context, and every draw, follows from the
+seed and the position in the corpus, so that a killed run goes on exactly, and a run with the same generator and settings may
+copy the decoded replies of another.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,47 +22,12 @@ from parley.engine.core.stats.statistics import Estimate
 from parley.engine.core.verbs.checkpoints import require_checkpoint, require_word_model, weights_digests
 from parley.engine.core.verbs.job import Reporter
 from parley.engine.core.verbs.supervised import RESUME_SAFE, FitJob, Fitting, PairFitConfig, open_pairs, require_splits
-from parley.engine.generation.metrics.adversarial import (
-    ADVERSUC,
-    CUT,
-    HUMAN_HUMAN,
-    HUMAN_NEXT,
-    HUMAN_RANDOM,
-    MACHINE_MACHINE,
-    MATCHED,
-    PER_FOLD,
-    RANDOM,
-    BySource,
-    JudgedScenario,
-    against,
-    assign_folds,
-    by_source,
-    cut,
-    halves,
-    matched,
-    next_utterances,
-    random_replies,
-    share_from_elsewhere,
-    source_name,
-)
 from parley.engine.generation.metrics.tables import DECODED, DISCRIMINATION, SAMPLED, accuracies, accuracy
-from parley.engine.generation.verbs.adversarial_config import AdversarialConfig, labels_of
 from parley.envs.core.config import PositiveInt
-from parley.envs.core.errors import CheckpointError, ConfigError, DataError
+from parley.envs.core.errors import CheckpointError, ConfigError
 from parley.envs.core.seeds import derive_seed, stream
-from parley.envs.core.storage.copies import fetched_file
 from parley.envs.core.storage.uris import display_path, local_copy
-from parley.envs.corpora.arrow import data_root, root_words
-from parley.envs.corpora.own_files import own_file, without_options
-from parley.envs.corpora.pairs.compiled import (
-    SAMPLE,
-    RepliedPair,
-    in_one_vocabulary,
-    read_replied,
-    read_sample_replies,
-    unknown_share,
-)
-from parley.envs.corpora.pairs.tokens import UNKNOWN
+from parley.envs.corpora.arrow import root_words
 from parley.envs.generation.game import pairs_in_words
 from parley.policies.core.responder import DecoderSettings, lacks_backward, with_backward
 from parley.policies.core.settings import FitConfig
@@ -184,183 +149,6 @@ class Negatives:
             tensors[f"{name}.words"] = torch.from_numpy(np.concatenate(replies))
             tensors[f"{name}.lengths"] = torch.tensor([len(reply) for reply in replies])
         save_state(path, tensors, {"splits": list(replies_of), "origin": self._origin})
-
-
-_HUMAN, _NEXT = "human", "next"
-_OFTEN = 0.02
-"""Share of the replies of a file that are as long as its longest one, from which on a note reports it."""
-_LARGELY = 0.5
-"""Share of a system's replies that people gave to other sources, from which on a note reports it."""
-_FEWEST = 2
-"""Pairs of a side that each fold of a scenario needs."""
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """The pooled replies that are judged.
-
-    Args:
-        scenarios: by name.
-        systems: labels of the machine files.
-        notes: what was left out, in sentences.
-    """
-
-    scenarios: Mapping[str, JudgedScenario]
-    systems: Sequence[str]
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Sides:
-    """Two files that are compared, as judges read them.
-
-    Args:
-        human: pairs of the human file.
-        machine: of the other one.
-        note: what became `<unk>`, or is on both sides, in a sentence; may be empty.
-    """
-
-    human: BySource
-    machine: BySource
-    note: str = ""
-
-    @property
-    def shared(self) -> set[str]:
-        """Return the sources that both answer."""
-        return self.human.keys() & self.machine.keys()
-
-
-def pooled(config: AdversarialConfig) -> Pooled:
-    """Read all files and make the scenarios.
-
-    Raises:
-        DataError: a file cannot be read, a line is broken, a file is named twice, or too few sources are shared.
-    """
-    files, systems = _files(config)
-    human = by_source(files[_HUMAN], config.seed, config.most)
-    sides = {name: _sides(config, files, name) for name in files if name != _HUMAN}
-    notes = [note for name in sides if (note := sides[name].note)]
-    for name, pairs in files.items():
-        judged = sides[name].machine if name in sides else human
-        if (num_left := len(pairs) - sum(map(len, judged.values()))) > 0:
-            notes.append(f"{name}: {num_left:,} replies left out, more than {config.most} of one source.")
-    notes += [note for name, pairs in files.items() if name != _NEXT and (note := _longest_note(name, pairs))]
-    answered = {source for system in systems for source in sides[system].shared}
-    read = [human, *(pairs for side in sides.values() for pairs in (side.human, side.machine))]
-    folds = assign_folds(read, answered, config.folds, config.seed)
-    for system in systems:
-        _require_enough(config, system, sides[system].shared, folds)
-        lone = len(sides[system].human.keys() ^ sides[system].machine.keys())
-        if lone:
-            notes.append(f"{system}: {lone:,} sources left out, which one side alone answers.")
-        if (share := share_from_elsewhere(sides[system].human, sides[system].machine)) >= _LARGELY:
-            what = f"{system}: {share:.0%} of its replies are those of people to other sources"
-            notes.append(f"{what}; do not read its AdverSuc, {HUMAN_RANDOM} asks the same and no fit sees a judged reply.")
-    made, scenario_notes = _scenarios(config, human, sides, systems, folds, next_utterances(files[_HUMAN]))
-    kept = {name: scenario for name, scenario in made.items() if scenario.least(config.folds) >= _FEWEST}
-    notes += [f"{name} is left out: a fold has too few pairs of it." for name in made if name not in kept]
-    return Pooled(kept, systems, [*notes, *scenario_notes])
-
-
-def _longest_note(name: str, pairs: Sequence[RepliedPair]) -> str:
-    """Return a note if many replies are as long as the longest: a limit may have cut them."""
-    lengths = [len(pair.reply) for pair in pairs]
-    share = lengths.count(max(lengths)) / len(lengths)
-    return f"{name}: {share:.0%} of the replies have {max(lengths):,} words, as the longest one." if share >= _OFTEN else ""
-
-
-def _sides(config: AdversarialConfig, files: Mapping[str, Sequence[RepliedPair]], name: str) -> Sides:
-    """Return the human file and another one, in the words of the one with the closed vocabulary."""
-    human, other = files[_HUMAN], files[name]
-    read = in_one_vocabulary(human, other) if config.normalise else (human, other)
-    names: dict[str, str] = {}
-    for pair, same in zip(human, read[0], strict=True):
-        # Sources that differ in unknown words alone become one, which is called as one of them is.
-        own_name, shared_name = source_name(pair), source_name(same)
-        names[shared_name] = min(own_name, names.get(shared_name, own_name))
-    by_side = [by_source(pairs, config.seed, config.most, names) for pairs in read]
-    shares = [unknown_share(pairs) for pairs in (human, other)]
-    note = ""
-    if read[0] is not human or read[1] is not other:
-        mapped = _HUMAN if read[0] is not human else name
-        beside = name if mapped == _HUMAN else _HUMAN
-        share = shares[beside != _HUMAN]
-        note = f"{mapped} beside {beside}: words that do not stand there became {UNKNOWN}, as {share:.2%} of its words are."
-    elif config.normalise and all(shares):
-        note = f"{name}: both sides write {UNKNOWN}, {shares[0]:.2%} of the words of human and {shares[1]:.2%} of {name}."
-    return Sides(by_side[0], by_side[1], note)
-
-
-def _files(config: AdversarialConfig) -> tuple[dict[str, list[RepliedPair]], list[str]]:
-    labels = labels_of(config.machine_names, (_HUMAN, _NEXT))
-    named = {_HUMAN: config.human} | {label: name for name, label in labels.items()}
-    seen: dict[str, str] = {}
-    for name in (config.human, *config.machine_names):
-        spelled = name if name.startswith(f"{SAMPLE}:") else str(Path(without_options(name)).resolve())
-        if spelled in seen:
-            raise DataError("a file is named twice", where=name, got=f"{seen[spelled]} and {name}", fix="name each file once")
-        seen[spelled] = name
-    files = {label: _read(name, config) for label, name in named.items()}
-    if config.next_utterances and (followed := _read(config.next_utterances, config, may_be_empty=True)):
-        files[_NEXT] = followed
-    return files, list(labels.values())
-
-
-def _read(name: str, config: AdversarialConfig, *, may_be_empty: bool = False) -> list[RepliedPair]:
-    if name.startswith(f"{SAMPLE}:"):
-        return read_sample_replies(data_root(config.data_root), name.removeprefix(f"{SAMPLE}:"))
-    path = fetched_file(without_options(name))
-    if not path.is_file():
-        fix = "name a file of lines source<TAB>reply, or a table with columns such as source and reply"
-        raise DataError("there is no such file", where=path, fix=fix)
-    # Where a corpus knows of no next utterance, parley reply writes a file without a line.
-    return [] if may_be_empty and not path.stat().st_size else read_replied(own_file(name).of(path), normalise=config.normalise)
-
-
-def _scenarios(
-    config: AdversarialConfig,
-    human: BySource,
-    sides: Mapping[str, Sides],
-    systems: Sequence[str],
-    folds: Mapping[str, int],
-    followed: Sequence[RepliedPair],
-) -> tuple[dict[str, JudgedScenario], list[str]]:
-    seed, notes = config.seed, []
-    scenarios = [halves(HUMAN_HUMAN, human, folds, seed)]
-    scenarios.append(against(HUMAN_RANDOM, human, random_replies(human, human, folds, seed), folds))
-    after = sides.get(_NEXT) or Sides(human, by_source(followed, seed, config.most))
-    following = against(HUMAN_NEXT, after.human, after.machine, folds, most=1)
-    if following.pairs:
-        scenarios.append(following)
-    else:
-        notes.append(f"{HUMAN_NEXT} is left out: no utterance is known that followed a human reply (--next-utterances).")
-    for system in systems:
-        human, machine = sides[system].human, sides[system].machine
-        main = against(f"{ADVERSUC}.{system}", human, machine, folds)
-        shortened, length = cut(f"{CUT}.{system}", main)
-        notes.append(f"{CUT}.{system}: all replies cut to {length:,} words.")
-        randoms = random_replies(machine, human, folds, seed)
-        scenarios += [
-            main,
-            matched(f"{MATCHED}.{system}", main, seed),
-            shortened,
-            against(f"{RANDOM}.{system}", machine, randoms, folds),
-            halves(f"{MACHINE_MACHINE}.{system}", {name: machine[name] for name in machine.keys() & human.keys()}, folds, seed),
-        ]
-    return {scenario.name: scenario for scenario in scenarios}, notes
-
-
-def _require_enough(config: AdversarialConfig, system: str, shared: Collection[str], folds: Mapping[str, int]) -> None:
-    counts = [sum(folds[source] == fold for source in shared) for fold in range(config.folds)]
-    if min(counts) >= PER_FOLD:
-        return
-    raise DataError(
-        f"too few sources stand in the human file and in {system}",
-        where=f"--folds {config.folds}",
-        got=f"{len(shared):,}, {min(counts)} of them in the smallest fold",
-        fix=f"every fold needs {PER_FOLD}: give {PER_FOLD * config.folds:,} shared sources at least, or fewer folds; "
-        "sources are compared with all turns before them, and those of one last turn are in one fold",
-    )
 
 
 NEGATIVES = "negatives.safetensors"
