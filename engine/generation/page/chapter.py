@@ -186,16 +186,16 @@ class ShownJudging(ShownRun):
     """One adversarial evaluation; its items are fits of judges.
 
     Args:
-        run: with the verdicts, notes and tables.
+        source: the run, with its verdicts, notes and tables.
     """
 
     unit = "fits"
-    run: Run
+    source: Run
 
     @cached_property
     def judging(self) -> JudgeSpecs:
         """Return the judges and the systems."""
-        return judge_specs(from_dict(AdversarialConfig, self.run.config), self.run.summary.get(SYSTEMS, []))
+        return judge_specs(from_dict(AdversarialConfig, self.source.config), self.source.summary.get(SYSTEMS, []))
 
     @cached_property
     def scored(self) -> Mapping[tuple[str, str], JudgedScores]:
@@ -204,7 +204,7 @@ class ShownJudging(ShownRun):
 
     def sentences(self, entry: str) -> Sequence[str]:
         """Return an entry of the summary, such as the verdicts."""
-        sentences: Sequence[str] = self.run.summary.get(entry, [])
+        sentences: Sequence[str] = self.source.summary.get(entry, [])
         return sentences
 
 
@@ -247,7 +247,7 @@ class JudgedSystems(Chapter[Sequence[ShownJudging]]):
         return Section(
             notes=[visible(note) for evaluation in done for entry in (VERDICTS, NOTES) for note in evaluation.sentences(entry)],
             measured=evaluations,
-            tables=tables_of([(evaluation.name, EVALUATE_ADVERSARIAL.tables(evaluation.run.folder)) for evaluation in done]),
+            tables=tables_of([(evaluation.name, EVALUATE_ADVERSARIAL.tables(evaluation.source.folder)) for evaluation in done]),
             figures=list(chain.from_iterable(map(_drawn, done))),
             items=[item for shown in items.values() for item in shown],
             chosen={f"{name}: the most human-like reply": shown[0] for name, shown in items.items() if shown},
@@ -262,7 +262,7 @@ def _drawn(evaluation: ShownJudging) -> Iterator[Figure]:
 def _evaluation(run: Run) -> ShownJudging:
     # All others stand in the tables.
     shown = {name: estimate for name, estimate in run.metrics.items() if name.partition(".")[0] in _SHOWN}
-    evaluation = ShownJudging.of(run, metrics=shown, run=run)
+    evaluation = ShownJudging.of(run, metrics=shown, source=run)
     judging = evaluation.judging
     first = [f"{ADVERSUC}.{judge}.{system}" for judge in judging.judges for system in judging.systems]
     return replace(evaluation, legend={name: describe(name) for name in (*first, *run.metrics)})
@@ -276,7 +276,7 @@ def _items(evaluation: ShownJudging) -> Iterator[Item]:
         if kind == ADVERSUC and row["judge"] in evaluation.judging.judges:
             for example in row["examples"]:
                 turns = [visible(turn) for turn in example["context"]]
-                reply = {"system": visible(system), "judge": visible(row["judge"]), "context": turns}
+                reply: dict[str, Any] = {"system": visible(system), "judge": visible(row["judge"]), "context": turns}
                 reply |= {"reply": visible(example["reply"]), "score": example["score"]}
                 replies_of.setdefault((system, row["judge"]), []).append(reply)
     for replies in replies_of.values():
